@@ -1,0 +1,42 @@
+# Every target sets up what it needs. `make PYTHON=python3.12 test` uses another Python.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.base  ## prepare the sample notes and describe the corpus
+	$(BIN)/lmcells prepare examples/notes --output build/demo-corpus --min-count 1 --overwrite
+	$(BIN)/lmcells info build/demo-corpus
+
+test: $(VENV)/.dev  ## run all tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## lint, formatting, types and the layers of the architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev  ## rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## measure what the README reports
+	$(BIN)/python benchmarks/prepare_speed.py
+	$(BIN)/python benchmarks/section_detection.py
+
+clean:
+	rm -rf $(VENV) build
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,225 @@
+"""How fast `lmcells prepare` is, against the paper's way, and how much memory it takes.
+
+    python benchmarks/prepare_speed.py            # speed and scaling, a minute
+    python benchmarks/prepare_speed.py --memory   # peak memory at 1x and 10x the notes and for 1 GB of CSV
+
+The rival is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, digits to one form,
+a vocabulary of words seen more than ten times, ids. Both read the same CSV, in one process with one thread, and
+write the same kind of arrays.
+Notes come from ../shared/data where that is there, otherwise from examples/notes; `--notes` takes any others.
+"""
+
+import argparse
+import csv
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+
+for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[pool] = "1"
+
+import numpy as np
+import psutil
+from nltk.tokenize.destructive import NLTKWordTokenizer
+
+from lmcells.corpus.build import NoteSource, build_corpus
+from lmcells.corpus.layout import Manifest
+from lmcells.corpus.settings import CorpusSettings
+from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.stop_words import STOP_WORDS
+
+REPOSITORY = Path(__file__).parent.parent
+SHARED_NOTES = REPOSITORY.parent / "shared/data/train/mtsamples_raw.parquet"
+NOTEEVENTS = [
+    "ROW_ID",
+    "SUBJECT_ID",
+    "HADM_ID",
+    "CHARTDATE",
+    "CHARTTIME",
+    "STORETIME",
+    "CATEGORY",
+    "DESCRIPTION",
+    "CGID",
+    "ISERROR",
+    "TEXT",
+]
+PAPER_REGEX = re.compile(r"(?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)")
+
+
+def read_texts(path: Path) -> list[str]:
+    """Read the notes that the benchmark repeats."""
+    return [note.text for note in read_notes(path, report=ReadReport())]
+
+
+def write_noteevents(
+    path: Path, texts: Iterator[str], *, n_notes: int | None = None, n_bytes: int | None = None
+) -> int:
+    """Write notes in MIMIC-III's format until there are enough, and return how many."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC)
+        writer.writerow(NOTEEVENTS)
+        for number, text in enumerate(texts, start=1):
+            writer.writerow([number, 1, 1, "2101-01-01", "", "", "Nursing", "Report", "", "", text])
+            if number == n_notes or (n_bytes is not None and number % 100 == 0 and file.tell() >= n_bytes):
+                return number
+    return number
+
+
+def prepare_with_nltk(notes: Path, output: Path) -> int:
+    """Build token ids and section ids as the paper's scripts do, and return the number of tokens."""
+    tokenizer = NLTKWordTokenizer()
+    csv.field_size_limit(sys.maxsize)
+    word_counts: Counter[str] = Counter()
+    header_counts: Counter[str] = Counter()
+    segments: list[tuple[str, list[str]]] = []
+    with notes.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            text = row["TEXT"]
+            header, start = "", 0
+            for match in [*PAPER_REGEX.finditer(text), None]:
+                end = match.start(1) if match else len(text)
+                words = [
+                    word
+                    for token in tokenizer.tokenize(text[start:end])
+                    if (word := token.lower()) not in STOP_WORDS
+                ]
+                words = [
+                    "<digit>" if word[0].isdigit() else word for word in words if any(map(str.isalnum, word))
+                ]
+                word_counts.update(words)
+                segments.append((header, words))
+                if match:
+                    header, start = match[1], match.end(1)
+                    header_counts[header] += 1
+    vocabulary = {word: index for index, (word, count) in enumerate(word_counts.most_common()) if count > 10}
+    headers = {
+        header: index for index, (header, count) in enumerate(header_counts.most_common()) if count >= 10
+    }
+    tokens = [vocabulary[word] for _, words in segments for word in words if word in vocabulary]
+    sections = [headers.get(header, -1) for header, _ in segments]
+    np.savez(output, tokens=np.array(tokens, np.int32), sections=np.array(sections, np.int32))
+    return len(tokens)
+
+
+def prepare(notes: Path, output: Path, *, sections: str, workers: int = 1) -> Manifest:
+    """Build a corpus, replacing the last one."""
+    shutil.rmtree(output, ignore_errors=True)
+    settings = CorpusSettings(sections=sections)  # type: ignore[arg-type]
+    return build_corpus(NoteSource(paths=[notes]), output, settings=settings, workers=workers)
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Return the seconds a run takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def measure_speed(texts: list[str], folder: Path, repeats: int) -> None:
+    """Print notes per second of both ways, interleaved, and the best of a few runs each."""
+    notes, output = folder / "NOTEEVENTS.csv", folder / "corpus"
+    n_notes = write_noteevents(notes, iter(texts), n_notes=len(texts))
+    megabytes = notes.stat().st_size / 1e6
+    ways: dict[str, Callable[[], object]] = {
+        "NLTK, the paper's way": lambda: prepare_with_nltk(notes, folder / "nltk.npz"),
+        "lmcells, --sections paper": lambda: prepare(notes, output, sections="paper"),
+        "lmcells, --sections rules": lambda: prepare(notes, output, sections="rules"),
+    }
+    seconds = dict.fromkeys(ways, float("inf"))
+    for _ in range(repeats):
+        for name, run in ways.items():
+            seconds[name] = min(seconds[name], timed(run))
+    print(f"{n_notes:,} notes, {megabytes:.1f} MB, one process, one thread, best of {repeats}")
+    print(f"{'':28}{'seconds':>9}{'notes/s':>10}{'MB/s':>8}{'ratio':>8}")
+    rival = next(iter(seconds.values()))
+    for name, best in seconds.items():
+        print(f"{name:28}{best:9.2f}{n_notes / best:10,.0f}{megabytes / best:8.1f}{rival / best:7.1f}x")
+
+
+def measure_scaling(texts: list[str], folder: Path, copies: int) -> None:
+    """Print the time with one and two workers on a larger file."""
+    notes, output = folder / "large.csv", folder / "corpus"
+    n_notes = write_noteevents(notes, cycle(texts), n_notes=copies * len(texts))
+    one, two = (timed(lambda n=n: prepare(notes, output, sections="rules", workers=n)) for n in (1, 2))  # type: ignore[misc]
+    print(f"\n{n_notes:,} notes: 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x")
+
+
+def anonymous_memory(process: psutil.Process) -> int:
+    """Return the memory of a process and its children that no file backs."""
+    total = 0
+    for member in [process, *process.children(recursive=True)]:
+        try:
+            for line in Path(f"/proc/{member.pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Anonymous:"):
+                    total += int(line.split()[1]) * 1024
+        except (OSError, psutil.Error):
+            continue
+    return total
+
+
+def peak_memory(run: Callable[[], object]) -> int:
+    """Return the peak of the process tree's anonymous memory while something runs, looked at every 20 ms."""
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.02):
+            peak = max(peak, anonymous_memory(psutil.Process()))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        run()
+    finally:
+        done.set()
+        watcher.join()
+    return peak
+
+
+def measure_memory(texts: list[str], folder: Path) -> None:
+    """Print peak memory at 1x and 10x the notes, and for a file of 1 GB."""
+    notes, output = folder / "memory.csv", folder / "corpus"
+    peaks = []
+    for copies in (4, 40):
+        n_notes = write_noteevents(notes, cycle(texts), n_notes=copies * len(texts))
+        peaks.append(peak_memory(lambda: prepare(notes, output, sections="rules", workers=2)))
+        print(f"{n_notes:>9,} notes: peak {peaks[-1] / 1e6:,.0f} MB (process tree, anonymous, 2 workers)")
+    print(f"10x the notes, {peaks[1] / peaks[0] - 1:+.1%} memory")
+    n_notes = write_noteevents(notes, cycle(texts), n_bytes=10**9)
+    start = time.perf_counter()
+    peak = peak_memory(lambda: prepare(notes, output, sections="rules", workers=2))
+    seconds = time.perf_counter() - start
+    size = notes.stat().st_size / 1e9
+    print(f"NOTEEVENTS.csv of {size:.2f} GB, {n_notes:,} notes: {seconds:.0f} s, peak {peak / 1e6:,.0f} MB")
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = SHARED_NOTES if SHARED_NOTES.exists() else REPOSITORY / "examples/notes"
+    parser.add_argument("--notes", type=Path, default=default)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
+    options = parser.parse_args()
+    texts = read_texts(options.notes)
+    texts = list(islice(cycle(texts), max(1000, len(texts))))
+    with tempfile.TemporaryDirectory() as folder:
+        if options.memory:
+            measure_memory(texts, Path(folder))
+        else:
+            measure_speed(texts, Path(folder), options.repeats)
+            measure_scaling(texts, Path(folder), copies=8)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""`lmcells prepare`: notes -> a corpus."""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+from lmcells.cli.progress import ProgressLine
+from lmcells.cli.rendering import print_json, print_table
+from lmcells.corpus import layout
+from lmcells.corpus.build import BuildProgress, NoteSource, build_corpus
+from lmcells.corpus.scan import Scanned
+from lmcells.corpus.settings import SECTION_STYLES, CorpusSettings
+from lmcells.errors import ConfigError
+from lmcells.files import sha256
+from lmcells.notes.readers import FORMATS, Columns
+
+SUMMARY = "turn notes into a corpus for training"
+DESCRIPTION = """\
+Read clinical notes, find their sections and words, and write a compact corpus that training reads through
+memory maps. Files may be plain or gzip; folders are read in sorted order."""
+EXAMPLE = """\
+examples:
+  lmcells prepare NOTEEVENTS.csv.gz --output corpus --sections paper
+  lmcells prepare notes.jsonl more/ --output corpus --exclude-ids test_ids.txt --workers 8
+  lmcells prepare news.parquet --output corpus --text-column body --metadata-column topic"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
+    parser.add_argument("--output", required=True, type=Path, metavar="CORPUS", help="folder to write")
+    parser.add_argument(
+        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
+    )
+    sections = parser.add_argument_group("sections and words")
+    sections.add_argument(
+        "--sections",
+        choices=SECTION_STYLES,
+        default="auto",
+        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules",
+    )
+    sections.add_argument(
+        "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
+    )
+    sections.add_argument(
+        "--min-count", type=int, default=10, metavar="N", help="keep words seen more than N times (10)"
+    )
+    sections.add_argument(
+        "--min-header-count",
+        type=int,
+        default=10,
+        metavar="N",
+        help="headers seen at least N times get an id (10)",
+    )
+    columns = parser.add_argument_group("columns of CSV, TSV, JSON lines and Parquet")
+    columns.add_argument("--text-column", metavar="NAME", help="where the text is")
+    columns.add_argument("--id-column", metavar="NAME", help="where the id is")
+    columns.add_argument("--category-column", metavar="NAME", help="where the note type is")
+    columns.add_argument(
+        "--metadata-column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="further metadata; may be repeated",
+    )
+    running = parser.add_argument_group("running")
+    running.add_argument(
+        "--exclude-ids", type=Path, metavar="FILE", help="ids, or a dataset, whose notes are left out"
+    )
+    running.add_argument(
+        "--workers", type=int, default=_available_cores(), metavar="N", help="processes (all cores)"
+    )
+    running.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
+    running.add_argument("--overwrite", action="store_true", help="replace an existing corpus")
+    running.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Build the corpus and print what was read."""
+    if options.workers < 1:
+        raise ConfigError(f"--workers: found {options.workers}, allowed: 1 or more.")
+    settings = CorpusSettings(
+        sections=options.sections,
+        min_count=options.min_count,
+        min_header_count=options.min_header_count,
+        metadata_columns=tuple(options.metadata_column),
+        header_rules=sha256(options.header_rules)
+        if options.header_rules and options.header_rules.is_file()
+        else None,
+    )
+    source = NoteSource(
+        paths=options.inputs,
+        format=options.format,
+        columns=Columns(
+            text=options.text_column,
+            id=options.id_column,
+            category=options.category_column,
+            metadata=tuple(options.metadata_column),
+        ),
+        exclude_ids=options.exclude_ids,
+        header_rules=options.header_rules,
+    )
+    with ProgressLine() as line:
+        started = time.monotonic()
+
+        def on_notes(scanned: Scanned) -> None:
+            seconds = time.monotonic() - started
+            line.update(
+                f"{scanned.n_notes:,} notes, {scanned.n_notes / seconds:,.0f} notes/s, "
+                f"{scanned.n_characters / seconds / 1e6:,.1f} MB/s"
+            )
+
+        manifest = build_corpus(
+            source,
+            options.output,
+            settings=settings,
+            workers=options.workers,
+            resume=options.resume,
+            overwrite=options.overwrite,
+            progress=BuildProgress(on_notes=on_notes, on_step=line.update),
+        )
+    if options.json:
+        print_json({"corpus": str(options.output), **manifest.to_dict()})
+    else:
+        print_summary(options.output, manifest)
+
+
+def print_summary(output: Path, manifest: layout.Manifest) -> None:
+    """Print what was read and what was made of it."""
+    report = manifest.report
+    rows = [
+        ("notes read", report["n_read"]),
+        *((f"skipped: {reason}", _with_place(report, reason)) for reason in report["skipped"]),
+        *((f"warning: {reason}", _with_place(report, reason, "warnings")) for reason in report["warnings"]),
+    ]
+    optional = {
+        "notes excluded": report["n_excluded"],
+        "excluded ids not found": report["n_excluded_ids_not_found"],
+        "notes that repeat an id (kept)": report["n_repeated_ids"],
+    }
+    rows += [(name, count) for name, count in optional.items() if count]
+    rows += [
+        ("notes in the corpus", manifest.sizes["n_documents"]),
+        ("tokens", manifest.sizes["n_tokens"]),
+        ("words", manifest.sizes["n_words"]),
+        *((f"{kind} values", count) for kind, count in manifest.metadata.items() if kind != "document"),
+        ("bytes on disk", sum(file["bytes"] for file in manifest.files.values())),
+    ]
+    print_table(rows, title=f"{output}")
+
+
+def _with_place(report: dict[str, object], reason: str, group: str = "skipped") -> str:
+    counts, first_seen = report[group], report["first_seen"]
+    assert isinstance(counts, dict)
+    assert isinstance(first_seen, dict)
+    place = first_seen.get(reason)
+    return f"{counts[reason]:,}" + (f" (first at {place})" if place else "")
+
+
+def _available_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

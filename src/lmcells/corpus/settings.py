@@ -1,0 +1,47 @@
+"""What a corpus was asked to be."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+from lmcells.errors import ConfigError, nearest
+
+SectionStyle = Literal["auto", "paper", "rules", "given"]
+SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
+RESERVED_KINDS = ("section", "document", "category")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusSettings:
+    """Everything that decides what a corpus holds, apart from the notes themselves."""
+
+    sections: SectionStyle = "auto"  # "auto": the file's own where it has them, otherwise "rules"
+    min_count: int = 10  # a word of the vocabulary is seen more often than this
+    min_header_count: int = 10  # a header with an id of its own is seen at least this often
+    metadata_columns: tuple[str, ...] = ()  # kinds of metadata beside section, category and document
+    header_rules: str | None = None  # fingerprint of the user's own header rules
+
+    def __post_init__(self) -> None:
+        if self.sections not in SECTION_STYLES:
+            raise ConfigError(
+                f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}."
+                f"{nearest(self.sections, SECTION_STYLES)}"
+            )
+        if self.min_count < 0:
+            raise ConfigError(f"min_count: found {self.min_count}, allowed: 0 or more.")
+        if self.min_header_count < 1:
+            raise ConfigError(f"min_header_count: found {self.min_header_count}, allowed: 1 or more.")
+        for column in self.metadata_columns:
+            if column in RESERVED_KINDS or not column.replace("_", "").replace("-", "").isalnum():
+                raise ConfigError(
+                    f"metadata column: found {column!r}, allowed: letters, digits, '_' and '-', and not "
+                    f"{', '.join(RESERVED_KINDS)}, which every corpus has. Rename the column."
+                )
+
+    @property
+    def metadata_kinds(self) -> tuple[str, ...]:
+        """The kinds of metadata that belong to a whole document and are read with it."""
+        return ("category", *self.metadata_columns)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as they stand in a manifest."""
+        return asdict(self)

@@ -1,0 +1,54 @@
+"""What can go wrong, as one tree.
+
+    LmcellsError
+    └── InputError           what the user gave cannot be used (exit code 2, one line)
+        ├── FormatError      a file is not what its format promises
+        ├── CorpusError      a corpus folder is missing, damaged, or was made by a newer version
+        ├── ModelError       a model folder is missing, damaged, or was made by a newer version
+        ├── ConfigError      a setting is unknown or out of range
+        └── MissingExtra     an optional dependency is not installed
+
+A message says what, found, allowed and the next step. It never quotes note text: notes are patient data.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class LmcellsError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class InputError(LmcellsError):
+    """What the user gave cannot be used."""
+
+
+class FormatError(InputError):
+    """A file is not what its format promises."""
+
+
+class CorpusError(InputError):
+    """A corpus folder is missing, damaged, or was made by a newer version."""
+
+
+class ModelError(InputError):
+    """A model folder is missing, damaged, or was made by a newer version."""
+
+
+class ConfigError(InputError):
+    """A setting is unknown or out of range."""
+
+
+class MissingExtra(InputError):  # noqa: N818 - it names a thing, like KeyError's key
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed. Run: pip install 'lmcells[{extra}]'"
+        )
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return " Nearest: 'x'." for an error message, or "" when nothing is near."""
+    matches = difflib.get_close_matches(name, list(choices), n=1)
+    return f" Nearest: {matches[0]!r}." if matches else ""

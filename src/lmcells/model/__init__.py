@@ -1,0 +1,40 @@
+"""Latent Meaning Cells and their relatives: the mathematics, in torch alone."""
+
+from lmcells.model.batch import Batch, SectionDraws, Windows
+from lmcells.model.bsg import BayesianSkipGram
+from lmcells.model.cell_model import CellModel
+from lmcells.model.config import ModelConfig, ModelKind
+from lmcells.model.gaussian import Gaussian, kl_divergence
+from lmcells.model.kinds import create_model
+from lmcells.model.lmc import LatentMeaningCells
+from lmcells.model.mbsge import MetadataSkipGramEnsemble
+from lmcells.model.metadata import NULL_METADATA
+from lmcells.model.moments import Moments, expected_divergence
+from lmcells.model.objective import Loss
+from lmcells.model.parameters import count_parameters
+from lmcells.model.prior import ModelNetwork, WordPrior
+from lmcells.model.variational import Posterior, VariationalNetwork
+
+__all__ = [
+    "NULL_METADATA",
+    "Batch",
+    "BayesianSkipGram",
+    "CellModel",
+    "Gaussian",
+    "LatentMeaningCells",
+    "Loss",
+    "MetadataSkipGramEnsemble",
+    "ModelConfig",
+    "ModelKind",
+    "ModelNetwork",
+    "Moments",
+    "Posterior",
+    "SectionDraws",
+    "VariationalNetwork",
+    "Windows",
+    "WordPrior",
+    "count_parameters",
+    "create_model",
+    "expected_divergence",
+    "kl_divergence",
+]

@@ -1,0 +1,29 @@
+"""From the ids of a window to one state a context position."""
+
+import torch
+from torch import Tensor, nn
+
+from lmcells.model.batch import Windows
+from lmcells.model.config import ModelConfig
+from lmcells.model.lstm import BidirectionalLstm
+
+
+class ContextEncoder(nn.Module):
+    """A bi-LSTM over [E_c ; E_w] at each context position: the center is tiled along its context.
+
+    Dropout falls on each embedding as it is looked up, so on the center's once a row.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.n_centers, config.embedding_dim)
+        self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.hidden_dim)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, windows: Windows) -> Tensor:
+        center: Tensor = self.words(windows.center)  # (B,) -> (B, E)
+        if windows.center_mask is not None:
+            center = torch.where(windows.center_mask.unsqueeze(-1), center, 0.0)
+        context = self.words(windows.context)  # (B, 2S) -> (B, 2S, E)
+        states: Tensor = self.lstm(self.dropout(context), windows.context_mask, constant=self.dropout(center))
+        return states  # (B, 2S, 2H)

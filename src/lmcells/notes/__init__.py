@@ -1,0 +1,1 @@
+"""Raw files -> notes -> sections -> tokens with character offsets."""

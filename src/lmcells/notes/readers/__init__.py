@@ -1,0 +1,16 @@
+"""Files of notes -> a stream of `Note`: MIMIC, CSV, TSV, JSON lines, Parquet and text, plain or gzip.
+
+    report = ReadReport()
+    for note in read_notes(Path("NOTEEVENTS.csv.gz"), report=report):
+        ...
+    report.n_read, report.skipped, report.warnings
+
+Memory is bounded by the longest note. What cannot be read is counted with its reason.
+"""
+
+from lmcells.notes.readers.columns import Columns
+from lmcells.notes.readers.formats import FORMATS, detect_format
+from lmcells.notes.readers.read import read_notes
+from lmcells.notes.readers.report import ReadReport
+
+__all__ = ["FORMATS", "Columns", "ReadReport", "detect_format", "read_notes"]

@@ -1,0 +1,241 @@
+"""`lmcells prepare` as a user meets it: summaries, hostile input, kills."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lmcells.cli.main import main
+from lmcells.corpus import Corpus
+from note_files import write_bytes, write_csv, write_jsonl, write_mimic4, write_noteevents, write_parquet
+
+
+def prepare(*arguments: object) -> int:
+    return main(["prepare", *map(str, arguments), "--workers", "1"])
+
+
+def test_noteevents_become_a_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_noteevents(tmp_path / "NOTEEVENTS.csv", gzip=False)
+    assert (
+        prepare(
+            tmp_path / "NOTEEVENTS.csv",
+            "--output",
+            tmp_path / "corpus",
+            "--min-count",
+            0,
+            "--sections",
+            "paper",
+        )
+        == 0
+    )
+    printed = capsys.readouterr().out
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
+    assert "ISERROR" in printed
+    assert all(name.startswith("mimic3/") for name in corpus.metadata_names("document"))
+    assert {"<date>", "<digit>", "s/p", "ra"} <= set(corpus.words)
+    assert main(["info", str(tmp_path / "corpus"), "--verify"]) == 0
+    assert "most frequent words" in capsys.readouterr().out
+
+
+def test_the_summary_accounts_for_every_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        '{"id": "a", "text": "pain"}',
+        "not json",
+        '{"id": "b"}',
+        '{"id": "c", "text": ""}',
+        '{"id": "d", "text": "x"}',
+    ]
+    (tmp_path / "notes.jsonl").write_text("\n".join(lines))
+    assert prepare(tmp_path / "notes.jsonl", "--output", tmp_path / "corpus", "--min-count", 0, "--json") == 0
+    report = json.loads(capsys.readouterr().out)["report"]
+    assert report["n_read"] + sum(report["skipped"].values()) == len(lines)
+    assert report["n_read"] == 2
+
+
+def test_all_formats_give_the_same_corpus(tmp_path: Path) -> None:
+    rows = [{"id": f"s/{i}", "text": f"HPI: pain in knee {i}\n\nPLAN: rest"} for i in range(5)]
+    write_csv(tmp_path / "n.csv", rows)
+    write_jsonl(tmp_path / "n.jsonl", rows)
+    write_parquet(tmp_path / "n.parquet", {name: [row[name] for row in rows] for name in ("id", "text")})
+    written = set()
+    for name in ("n.csv", "n.jsonl", "n.parquet"):
+        assert prepare(tmp_path / name, "--output", tmp_path / f"{name}.corpus", "--min-count", 0) == 0
+        written.add((tmp_path / f"{name}.corpus" / "tokens.npy").read_bytes())
+    assert len(written) == 1
+
+
+def test_mimic4_and_named_columns_are_read(tmp_path: Path) -> None:
+    write_mimic4(tmp_path / "discharge.csv")
+    assert prepare(tmp_path / "discharge.csv", "--output", tmp_path / "four", "--min-count", 0) == 0
+    write_csv(
+        tmp_path / "x.csv", [row := {"key": "1", "body": "pain", "kind": "News", "ward": "B"}], columns=[*row]
+    )
+    named = [
+        "--text-column",
+        "body",
+        "--id-column",
+        "key",
+        "--category-column",
+        "kind",
+        "--metadata-column",
+        "ward",
+    ]
+    assert prepare(tmp_path / "x.csv", "--output", tmp_path / "x", "--min-count", 0, *named) == 0
+    corpus = Corpus.open(tmp_path / "x")
+    assert corpus.metadata_names("category") == ["News"]
+    assert corpus.metadata_names("ward") == ["B"]
+
+
+HOSTILE = {
+    "empty.csv": (b"", "empty"),
+    "columns.csv": (b"id,body\n1,pain\n", "body"),
+    "notes.parquet": (b"PAR1 this is not parquet", "notes.parquet"),
+    "broken.csv.gz": (b"\x1f\x8b\x08\x00 truncated", "broken.csv.gz"),
+    "nothing.jsonl": (b'{"id": "a", "text": ""}\n', "empty note"),
+    "only_bad.jsonl": (b"{\n[\n", "only_bad.jsonl|no note"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_unusable_input_gets_one_line_and_exit_code_two(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    content, expected = HOSTILE[name]
+    write_bytes(tmp_path / name, content)
+    assert prepare(tmp_path / name, "--output", tmp_path / "corpus", "--min-count", 0) == 2
+    message = capsys.readouterr().err.strip()
+    assert message.startswith("lmcells prepare: ")
+    assert "\n" not in message
+    assert any(part in message for part in expected.split("|")), message
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_missing_input_and_existing_output_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare(tmp_path / "nowhere.csv", "--output", tmp_path / "corpus") == 2
+    assert "nowhere.csv" in capsys.readouterr().err
+    (tmp_path / "there").mkdir()
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "pain"}])
+    assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "there") == 2
+    assert "--overwrite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("--min-count", "-1", "0 or more"),
+        ("--min-header-count", "0", "1 or more"),
+        ("--metadata-column", "section", "section"),
+    ],
+)
+def test_settings_out_of_range_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, expected: str
+) -> None:
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "pain"}])
+    assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "corpus", option, value) == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_awkward_but_readable_input_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = [
+        "pain \x00 after NUL",
+        "word " * 2_000_000,
+        "A " * 500_000 + " " * 2_000_000,
+        "no sections here",
+        "é pain",
+    ]
+    with (tmp_path / "n.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerows([["id", "text"], *([f"s/{i}", text] for i, text in enumerate(texts))])
+    content = (tmp_path / "n.csv").read_bytes().replace("é".encode(), b"\xff\xfe")
+    (tmp_path / "n.csv").write_bytes(content)
+    started = time.monotonic()
+    assert prepare(tmp_path / "n.csv", "--output", tmp_path / "corpus", "--min-count", 0) == 0
+    assert time.monotonic() - started < 60
+    printed = capsys.readouterr().out
+    assert "invalid UTF-8" in printed
+    assert Corpus.open(tmp_path / "corpus").manifest.sizes["n_documents"] == len(texts)
+
+
+def test_messages_never_quote_the_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n.jsonl").write_text(
+        '{"id": "a", "text": "Jane Roe secret"\n{"id": "b", "note": "Jane Roe secret"}\n'
+    )
+    assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "corpus") == 2
+    captured = capsys.readouterr()
+    assert "Roe" not in captured.out + captured.err
+
+
+@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+def test_a_stopped_build_leaves_no_corpus_and_resumes_to_the_same_bytes(
+    tmp_path: Path, stop: signal.Signals
+) -> None:
+    generator = np.random.default_rng(1)
+    words = np.array([f"word{i}" for i in range(3000)])
+    rows = (
+        {"id": f"s/{i}", "text": "HPI: " + " ".join(words[generator.integers(0, 3000, 300)])}
+        for i in range(30_000)
+    )
+    write_jsonl(tmp_path / "n.jsonl", list(rows))
+    common = [str(tmp_path / "n.jsonl"), "--min-count", "0", "--workers", "2"]
+    command = [sys.executable, "-m", "lmcells", "prepare", *common, "--output", str(tmp_path / "killed")]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    work = tmp_path / "killed.building"
+    while not list(work.glob("shard-*.npz")):
+        assert process.poll() is None, "the build ended before it could be stopped"
+        time.sleep(0.005)
+    os.killpg(process.pid, stop)
+    process.wait()
+    assert not (tmp_path / "killed").exists()
+    before = {path.name: path.stat().st_mtime_ns for path in work.glob("shard-*.npz")}
+    assert before
+
+    assert main(["prepare", *common, "--output", str(tmp_path / "whole")]) == 0
+    assert (
+        main(["prepare", *common, "--output", str(tmp_path / "killed"), "--resume", "--min-count", "1"]) == 2
+    )
+    assert main(["prepare", *common, "--output", str(tmp_path / "killed"), "--resume"]) == 0
+    for path in (tmp_path / "whole").iterdir():
+        assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes(), path.name
+    assert not work.exists()
+
+
+def test_pack_and_unpack_take_a_corpus_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "HPI: pain"}])
+    assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "corpus", "--min-count", 0) == 0
+    assert main(["pack", str(tmp_path / "corpus"), "--output", str(tmp_path / "c.packed")]) == 0
+    assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again")]) == 0
+    assert Corpus.open(tmp_path / "again", verify=True).words == ["pain"]
+    capsys.readouterr()
+    (tmp_path / "c.packed").write_bytes((tmp_path / "c.packed").read_bytes()[:-40])
+    assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "more")]) == 2
+    assert "c.packed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["prepare", "info", "pack", "unpack"])
+def test_every_command_has_help_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    assert f"  lmcells {command} " in capsys.readouterr().out
+
+
+def test_preparing_needs_numpy_alone(tmp_path: Path) -> None:
+    """On a bare GPU machine there is no rich, and torch must not be loaded to prepare notes."""
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "pain"}])
+    program = (
+        "import sys; sys.modules['rich'] = None; sys.modules['pyarrow'] = None\n"
+        "from lmcells.cli.main import main\n"
+        "assert main(['prepare', *sys.argv[1:], '--min-count', '0']) == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    arguments = [tmp_path / "n.jsonl", "--output", tmp_path / "c"]
+    subprocess.run([sys.executable, "-c", program, *arguments], check=True, capture_output=True)

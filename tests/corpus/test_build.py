@@ -1,0 +1,189 @@
+"""Notes become a corpus: what becomes of headers, what is left out, and that workers change nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from corpora import corpus_of, segments
+from lmcells.errors import InputError
+
+FOLDER_IS_REUSED = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+note_texts = st.lists(
+    st.lists(
+        st.sampled_from(
+            [
+                "HPI:",
+                "PLAN:",
+                "\n",
+                "\n\n",
+                " ",
+                "pain ",
+                "fever ",
+                "MS ",
+                "s/p ",
+                "12 ",
+                "the ",
+                "chest pain. ",
+                "é ",
+            ]
+        )
+    ).map("".join),
+    min_size=1,
+    max_size=6,
+)
+
+
+def test_words_stand_under_their_section(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["HPI: chest pain\n\nPLAN: start ASA", "PLAN: discharge"])
+    assert segments(corpus) == [
+        ("HPI", ["chest", "pain"]),
+        ("PLAN", ["start", "asa"]),
+        ("PLAN", ["discharge"]),
+    ]
+
+
+@pytest.mark.parametrize("style", ["paper", "rules"])
+def test_text_before_the_first_header_never_belongs_to_the_previous_note(tmp_path: Path, style: str) -> None:
+    corpus = corpus_of(tmp_path, ["HISTORY: first note", "second note begins\nHISTORY: rest"], sections=style)
+    assert segments(corpus) == [
+        ("HISTORY", ["first", "note"]),
+        ("<no section>", ["second", "note", "begins"]),
+        ("HISTORY", ["rest"]),
+    ]
+
+
+def test_paper_keeps_rare_headers_in_the_body(tmp_path: Path) -> None:
+    notes = ["HISTORY: pain\nODD HEADER: fever", "HISTORY: cough", "STRANGE ONE: rash"]
+    corpus = corpus_of(tmp_path, notes, sections="paper", min_header_count=2)
+    assert segments(corpus) == [
+        ("HISTORY", ["pain", "odd", "header", "fever"]),
+        ("HISTORY", ["cough"]),
+        ("<no section>", ["strange", "one", "rash"]),
+    ]
+
+
+def test_rules_fall_back_to_the_canonical_name_and_then_to_other(tmp_path: Path) -> None:
+    notes = ["PMH: asthma", "PAST MEDICAL HISTORY: gout", "ZYGOTIC FEATURES: none", "PLAN: rest", "PLAN: ice"]
+    corpus = corpus_of(tmp_path, notes, sections="rules", min_header_count=2)
+    assert [name for name, _ in segments(corpus)] == [
+        "PAST MEDICAL HISTORY",
+        "PAST MEDICAL HISTORY",
+        "<other>",
+        "PLAN",
+        "PLAN",
+    ]
+
+
+def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
+    notes = [
+        {
+            "id": "a",
+            "sections": [
+                {"header": "Weird: Name", "text": "pain HPI: fever"},
+                {"header": "", "text": "rest"},
+            ],
+        }
+    ]
+    corpus = corpus_of(tmp_path, notes, sections="given")
+    assert segments(corpus) == [("WEIRD: NAME", ["pain", "hpi", "fever"]), ("<no section>", ["rest"])]
+
+
+def test_given_sections_are_asked_of_a_note_that_has_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="note t/0"):
+        corpus_of(tmp_path, ["PLAN: rest"], sections="given")
+
+
+def test_a_word_is_kept_when_seen_more_often_than_the_minimum(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["pain fever", "pain fever", "pain cough"], min_count=2)
+    assert corpus.words == ["pain"]
+    assert corpus.word_counts.tolist() == [3]
+
+
+def test_words_are_numbered_by_frequency_then_spelling(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["zeta alpha pain", "pain zeta", "pain"])
+    assert corpus.words == ["pain", "zeta", "alpha"]
+
+
+def test_a_word_right_after_itself_is_dropped_within_a_section(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["HPI: 1 2 3 pain pain fever\n\nPLAN: fever"])
+    assert segments(corpus) == [("HPI", ["<digit>", "pain", "fever"]), ("PLAN", ["fever"])]
+
+
+def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path) -> None:
+    notes = [
+        {"id": "a", "text": "HPI: pain", "category": "Nursing", "ward": "B2"},
+        {"id": "b", "text": "fever", "category": "Radiology", "ward": "C1"},
+        {"id": "c", "text": "cough", "ward": "C1"},
+    ]
+    corpus = corpus_of(tmp_path, notes, metadata_columns=("ward",))
+    assert corpus.metadata_kinds == ("section", "category", "ward", "document")
+    assert [name for name, _ in segments(corpus, "section")] == ["HPI", "<no section>", "<no section>"]
+    assert [name for name, _ in segments(corpus, "category")] == ["Nursing", "Radiology", "<none>"]
+    assert [name for name, _ in segments(corpus, "ward")] == ["B2", "C1", "C1"]
+    assert [name for name, _ in segments(corpus, "document")] == ["notes/a", "notes/b", "notes/c"]
+
+
+def test_excluded_notes_stay_out(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("t/1\nt/99\n")
+    corpus = corpus_of(tmp_path, ["pain", "secret", "fever"], exclude_ids=tmp_path / "ids.txt")
+    assert sorted(corpus.words) == ["fever", "pain"]
+    report = corpus.manifest.report
+    assert (report["n_read"], report["n_excluded"], report["n_excluded_ids_not_found"]) == (3, 1, 1)
+
+
+def test_a_dataset_is_an_exclude_list(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text('{"id": "x", "note_id": "t/0"}\n')
+    assert corpus_of(tmp_path, ["secret", "pain"], exclude_ids=tmp_path / "test.jsonl").words == ["pain"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("wrong/id\n", "none of the 1 ids"), ("", "holds no id"), ("{}", "line 1")]
+)
+def test_an_exclude_list_that_cannot_work_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "ids.txt").write_text(content)
+    with pytest.raises(InputError, match=message):
+        corpus_of(tmp_path, ["pain"], exclude_ids=tmp_path / "ids.txt")
+    assert not (tmp_path / "corpus").exists()
+
+
+def test_notes_that_repeat_an_id_are_kept_and_counted(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [{"id": "same", "text": "pain"}, {"id": "same", "text": "fever"}])
+    assert corpus.manifest.sizes["n_documents"] == 2
+    assert corpus.manifest.report["n_repeated_ids"] == 1
+
+
+def test_a_corpus_without_a_frequent_word_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--min-count"):
+        corpus_of(tmp_path, ["pain"], min_count=10)
+
+
+@given(note_texts)
+@FOLDER_IS_REUSED
+def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str]) -> None:
+    """With no header frequent enough, a corpus is the notes' tokens, repeats dropped."""
+    from lmcells.notes.tokens import iterate_tokens
+
+    texts = [*texts, "anchor"]
+    corpus = corpus_of(tmp_path, texts, sections="paper", min_header_count=1000)
+    expected = []
+    for text in filter(str.strip, texts):
+        words = [token.word for token in iterate_tokens(text)]
+        expected += [word for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
+    assert [corpus.words[token] for token in corpus.tokens] == expected
+
+
+def test_the_number_of_workers_does_not_matter(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    vocabulary = [f"word{i}" for i in range(500)]
+    notes = [f"HPI: {' '.join(generator.choice(vocabulary, 40))}\n\nPLAN: rest {i}" for i in range(12_000)]
+    one = corpus_of(tmp_path / "one", notes, workers=1)
+    three = corpus_of(tmp_path / "three", notes, workers=3)
+    names = sorted(path.name for path in one.folder.iterdir())
+    assert names == sorted(path.name for path in three.folder.iterdir())
+    for name in names:
+        assert (one.folder / name).read_bytes() == (three.folder / name).read_bytes(), name

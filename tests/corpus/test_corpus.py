@@ -1,0 +1,135 @@
+"""A corpus on disk: what its arrays say, and that damage is noticed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from corpora import corpus_of
+from lmcells.corpus import Corpus, count_words_by_metadata, statistics, subsample, windows_around
+from lmcells.corpus.subsampling import keep_probability
+from lmcells.errors import ConfigError, CorpusError
+
+NOTES = [
+    f"HPI: chest pain {'fever ' * (i % 3)}cough\n\nPLAN: rest pain {'ice' if i % 2 else 'heat'}"
+    for i in range(20)
+]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return corpus_of(tmp_path_factory.mktemp("corpus"), NOTES)
+
+
+@pytest.fixture
+def copy(corpus: Corpus, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(corpus.folder, tmp_path / "copy"))
+
+
+def test_occurrences_are_the_places_of_each_word_in_order(corpus: Corpus) -> None:
+    for word in range(len(corpus.words)):
+        assert corpus.occurrences_of(word).tolist() == np.flatnonzero(corpus.tokens == word).tolist()
+        assert corpus.word_counts[word] == corpus.occurrences_of(word).size
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 22])
+def test_word_and_metadata_counts_are_those_of_the_tokens(
+    corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "_MAX_PLACES", block)
+    counts = count_words_by_metadata(corpus, "section")
+    section = corpus.segment_metadata("section")[corpus.token_segment]
+    for word in range(len(corpus.words)):
+        expected = np.bincount(section[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
+        np.testing.assert_allclose(counts.metadata_given_word(word, add=1.0), expected / expected.sum())
+    for metadata in range(counts.n_metadata):
+        expected = np.bincount(corpus.tokens[section == metadata], minlength=len(corpus.words)) + 0.5
+        np.testing.assert_allclose(counts.word_given_metadata(metadata, add=0.5), expected / expected.sum())
+
+
+def test_probabilities_of_what_was_never_seen_are_uniform(corpus: Corpus) -> None:
+    counts = count_words_by_metadata(corpus, "section")
+    unseen = corpus.metadata_names("section").index("<no section>")
+    np.testing.assert_allclose(counts.word_given_metadata(unseen, add=0), 1 / len(corpus.words))
+
+
+def test_windows_never_cross_a_section_or_a_note(corpus: Corpus) -> None:
+    for radius in (1, 3, 10):
+        centers = np.arange(corpus.tokens.size)
+        windows = windows_around(
+            centers, tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
+        )
+        for center in centers:
+            around = [place for place in range(center - radius, center + radius + 1) if place != center]
+            for place, word, present in zip(
+                around, windows.context[center], windows.mask[center], strict=True
+            ):
+                inside = 0 <= place < corpus.tokens.size
+                assert present == (inside and corpus.token_segment[place] == corpus.token_segment[center])
+                assert word == (corpus.tokens[place] if present else 0)
+
+
+def test_subsampling_depends_on_the_seed_and_the_place_alone(corpus: Corpus) -> None:
+    whole = subsample(corpus, threshold=0.01, seed=7)
+    middle = corpus.tokens.size // 2
+    parts = [
+        subsample(corpus, threshold=0.01, seed=7, last=middle),
+        subsample(corpus, threshold=0.01, seed=7, first=middle),
+    ]
+    assert whole.tokens.tolist() == np.concatenate([part.tokens for part in parts]).tolist()
+    assert whole.token_segment.tolist() == np.concatenate([part.token_segment for part in parts]).tolist()
+    assert whole.tokens.tolist() != subsample(corpus, threshold=0.01, seed=8).tokens.tolist()
+    assert 0 < whole.tokens.size < corpus.tokens.size
+
+
+def test_a_threshold_of_zero_keeps_every_token(corpus: Corpus) -> None:
+    assert subsample(corpus, threshold=0, seed=1).tokens.tolist() == corpus.tokens.tolist()
+
+
+def test_frequent_words_stay_as_often_as_the_word2vec_formula_says() -> None:
+    counts = np.array([500_000, 1_000, 10])
+    share = counts[0] / counts.sum()
+    probability = keep_probability(counts, threshold=1e-3)
+    assert probability[0] == pytest.approx((1e-3 / share) ** 0.5 + 1e-3 / share)
+    assert probability[2] == 1
+    with pytest.raises(ConfigError, match="-1"):
+        keep_probability(counts, threshold=-1)
+
+
+def test_an_unknown_kind_of_metadata_is_refused_with_the_nearest(corpus: Corpus) -> None:
+    with pytest.raises(CorpusError, match=r"section, category, document.* Nearest: 'section'"):
+        corpus.segment_metadata("sections")
+
+
+@pytest.mark.parametrize("name", ["tokens.npy", "vocabulary.json", "occurrences.npy", "metadata.section.npy"])
+def test_damage_is_noticed(copy: Path, name: str) -> None:
+    content = (copy / name).read_bytes()
+    (copy / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    Corpus.open(copy)  # as long as before: only reading it all can tell
+    with pytest.raises(CorpusError, match=name):
+        Corpus.open(copy, verify=True)
+    (copy / name).write_bytes(content[:-1])
+    with pytest.raises(CorpusError, match=f"{name} is damaged"):
+        Corpus.open(copy)
+    (copy / name).unlink()
+    with pytest.raises(CorpusError, match=f"{name} is missing"):
+        Corpus.open(copy)
+
+
+def test_a_corpus_of_a_newer_version_is_refused(copy: Path) -> None:
+    manifest = json.loads((copy / "manifest.json").read_text())
+    (copy / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
+    with pytest.raises(CorpusError, match=r"format 99.*Upgrade"):
+        Corpus.open(copy)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "lmcells-corpus", "version": 1}'])
+def test_a_folder_without_a_whole_manifest_is_refused(copy: Path, content: str) -> None:
+    (copy / "manifest.json").write_text(content)
+    with pytest.raises(CorpusError, match="copy"):
+        Corpus.open(copy)
+    (copy / "manifest.json").unlink()
+    with pytest.raises(CorpusError, match=r"no manifest\.json"):
+        Corpus.open(copy)

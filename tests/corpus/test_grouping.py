@@ -1,0 +1,22 @@
+"""Grouping without sorting gives what sorting gives."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.corpus.grouping import distinct, stable_order
+
+
+@given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))))
+def test_distinct_agrees_with_unique(values: list[int]) -> None:
+    hashes = np.array(values, np.uint64)
+    first, inverse = distinct(hashes)
+    _, expected = np.unique(hashes, return_index=True)
+    assert first.tolist() == sorted(expected.tolist())
+    assert hashes[first][inverse].tolist() == values
+
+
+@given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 2**31 - 1))))
+def test_stable_order_agrees_with_argsort(values: list[int]) -> None:
+    ids = np.array(values, np.int32)
+    assert stable_order(ids).tolist() == np.argsort(ids, kind="stable").tolist()

@@ -1,0 +1,126 @@
+import dataclasses
+
+import pytest
+import torch
+
+from lmcells.model import (
+    NULL_METADATA,
+    BayesianSkipGram,
+    LatentMeaningCells,
+    MetadataSkipGramEnsemble,
+    ModelConfig,
+    count_parameters,
+    create_model,
+)
+from model.tiny import gradients_of, tiny_batch, tiny_draws, tiny_model
+
+KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_the_paper", "exactly"),
+    [("lmc", 169_000, 169_164), ("bsg", 150_000, 149_349), ("mbsge", 150_000, 149_349)],
+)
+def test_parameter_counts_are_the_papers(kind: str, of_the_paper: int, exactly: int) -> None:
+    model = create_model(ModelConfig(kind=kind, n_words=30, n_metadata=7, n_categories=2))
+    count = count_parameters(model)
+    assert count == exactly
+    assert count == pytest.approx(of_the_paper, rel=0.01)
+
+
+def test_embeddings_are_counted_on_request() -> None:
+    model = create_model(ModelConfig(n_words=30, n_metadata=7))
+    tables = 30 * 100 + 7 * 128 + 30 * 100 + 7 * 100
+    assert count_parameters(model, embeddings=True) == count_parameters(model) + tables
+
+
+def test_each_kind_has_its_class() -> None:
+    assert type(tiny_model("lmc")) is LatentMeaningCells
+    assert type(tiny_model("bsg")) is BayesianSkipGram
+    assert type(tiny_model("mbsge")) is MetadataSkipGramEnsemble
+
+
+@KINDS
+def test_the_standard_deviation_of_the_tables_can_be_set(kind: str) -> None:
+    for std, expected in ((None, 1.0), (0.1, 0.1)):
+        model = tiny_model(kind, n_words=500, embedding_dim=20, embedding_std=std)
+        table = model.variational.context.words.weight
+        assert table.std().item() == pytest.approx(expected, rel=0.05)
+
+
+@KINDS
+def test_a_model_is_the_same_for_the_same_seed(kind: str) -> None:
+    first, second = tiny_model(kind, seed=5).state_dict(), tiny_model(kind, seed=5).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_skip_gram_reads_no_metadata() -> None:
+    model = tiny_model("bsg")
+    batch = tiny_batch(model.config)
+    given = dataclasses.replace(batch, metadata=torch.ones_like(batch.center))
+    assert torch.equal(model.posterior(given, gate=0.5).cell.mean, model.posterior(batch).cell.mean)
+    assert not model.posterior(given).gate.any()
+
+
+def test_the_ensemble_averages_the_cells_of_word_and_section() -> None:
+    model = tiny_model("mbsge")
+    batch = dataclasses.replace(tiny_batch(model.config), center_mask=None)
+    section = batch.metadata + model.config.section_offset
+    of_word, of_section = (
+        model.posterior(dataclasses.replace(batch, center=center, metadata=None)).cell
+        for center in (batch.center, section)
+    )
+    both = model.posterior(batch).cell
+    torch.testing.assert_close(both.mean, (of_word.mean + of_section.mean) / 2)
+    torch.testing.assert_close(both.log_variance, (of_word.log_variance + of_section.log_variance) / 2)
+
+    partly = model.posterior(
+        dataclasses.replace(batch, metadata=batch.metadata.index_fill(0, torch.tensor([2]), NULL_METADATA))
+    )
+    torch.testing.assert_close(partly.cell.mean[2], of_word.mean[2])
+    torch.testing.assert_close(partly.cell.mean[3], both.mean[3])
+
+
+def test_the_ensemble_masks_the_word_and_not_the_section() -> None:
+    model = tiny_model("mbsge")
+    batch = tiny_batch(model.config)
+    masked = dataclasses.replace(batch, center_mask=torch.zeros_like(batch.center_mask))
+    other_word = dataclasses.replace(masked, center=(batch.center + 1) % 13)
+    other_section = dataclasses.replace(masked, metadata=(batch.metadata + 1) % 6)
+    mean = model.posterior(masked).cell.mean
+    torch.testing.assert_close(model.posterior(other_word).cell.mean, mean)
+    assert not torch.allclose(model.posterior(other_section).cell.mean[1], mean[1])
+
+
+@KINDS
+def test_calling_a_model_gives_its_loss(kind: str) -> None:
+    model = tiny_model(kind)
+    batch, draws = tiny_batch(model.config), tiny_draws(model.config)
+    assert torch.equal(model(batch, draws).total, model.loss(batch, draws).total)
+
+
+@KINDS
+def test_a_few_steps_of_training_lower_the_loss(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float32)
+    batch, draws = tiny_batch(model.config, n_rows=64), tiny_draws(model.config)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(30):
+        loss = model(batch, draws).total.mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@KINDS
+def test_the_loss_compiles_as_one_graph_with_the_same_gradients(kind: str) -> None:
+    model = tiny_model(kind)
+    batch, draws = tiny_batch(model.config), tiny_draws(model.config)
+    eager = model.loss(batch, draws).total
+    compiled = torch.compile(model.loss, backend="aot_eager", fullgraph=True)(batch, draws).total
+    torch.testing.assert_close(compiled, eager)
+    expected = gradients_of(model, eager.sum())
+    for name, gradient in gradients_of(model, compiled.sum()).items():
+        torch.testing.assert_close(gradient, expected[name])

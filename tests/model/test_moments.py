@@ -1,0 +1,106 @@
+import math
+
+import pytest
+import torch
+
+from lmcells.model import Gaussian, Moments, expected_divergence, kl_divergence
+from lmcells.model.moments import linear_mixture_moments, mixture_moments
+from model.tiny import tiny_draws, tiny_model
+
+FLOOR = 1e-3
+
+
+def random_mixtures(n_mixtures: int = 9, n_components: int = 4, dim: int = 6) -> Gaussian:
+    torch.manual_seed(0)
+    mean = torch.randn(n_mixtures, n_components, dim, dtype=torch.float64)
+    return Gaussian(mean, torch.randn(n_mixtures, n_components, dtype=torch.float64))
+
+
+def fields(moments: Moments) -> tuple[torch.Tensor, ...]:
+    return moments.a0, moments.a1, moments.a2, moments.a3
+
+
+def test_expected_divergence_is_the_mean_over_components() -> None:
+    mixtures = random_mixtures()
+    q = Gaussian(torch.randn(3, 6, dtype=torch.float64), torch.randn(3, dtype=torch.float64))
+    index = torch.randint(9, (3, 5))
+    found = expected_divergence(q, mixture_moments(mixtures, variance_floor=FLOOR), index)
+    for row in range(3):
+        for column in range(5):
+            words = index[row, column]
+            raised = torch.log(mixtures.log_variance[words].exp() + FLOOR)
+            each = kl_divergence(
+                Gaussian(q.mean[row], q.log_variance[row]), Gaussian(mixtures.mean[words], raised)
+            )
+            torch.testing.assert_close(found[row, column], each.mean())
+
+
+def test_means_that_are_linear_need_not_be_written_out() -> None:
+    torch.manual_seed(0)
+    hidden, log_variance = torch.randn(9, 4, 3, dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)
+    weight, bias = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
+    lean = linear_mixture_moments(hidden, log_variance, weight=weight, bias=bias, variance_floor=FLOOR)
+    plain = mixture_moments(Gaussian(hidden @ weight.T + bias, log_variance), variance_floor=FLOOR)
+    for a, b in zip(fields(lean), fields(plain), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_projecting_the_tables_first_gives_the_same_moments() -> None:
+    model = tiny_model()
+    draws = tiny_draws(model.config)
+    words = torch.arange(13).unsqueeze(1).expand_as(draws.sections)
+    paired = mixture_moments(model.prior(words, draws.sections), variance_floor=FLOOR)
+    projected = model.prior.moments(draws, variance_floor=FLOOR)
+    for a, b in zip(fields(projected), fields(paired), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.usefixtures("bf16_without_amx")
+def test_autocast_does_not_reach_the_moments() -> None:
+    """The terms cancel: in bf16 the error would be of the size of the divergence."""
+    torch.manual_seed(0)
+    hidden, log_variance = torch.randn(50, 10, 16), torch.randn(50, 10) - 3
+    weight, bias = torch.randn(100, 16), torch.randn(100)
+    q = Gaussian(torch.randn(8, 100), torch.randn(8))
+    index = torch.randint(50, (8, 6))
+
+    def divergence() -> torch.Tensor:
+        moments = linear_mixture_moments(hidden, log_variance, weight=weight, bias=bias, variance_floor=FLOOR)
+        return expected_divergence(q, moments, index)
+
+    exact = divergence()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(divergence(), exact)
+
+
+def test_moments_of_rounded_components_are_exact() -> None:
+    torch.manual_seed(0)
+    components = Gaussian(10 * torch.randn(20, 10, 100).bfloat16(), torch.randn(20, 10).bfloat16())
+    q = Gaussian(components.mean[:, 0], components.log_variance[:, 0])
+    index = torch.arange(20).unsqueeze(1)
+    found = expected_divergence(q, mixture_moments(components, variance_floor=0.0), index)
+    assert found.dtype == torch.float32
+    wide = Gaussian(components.mean.double(), components.log_variance.double())
+    expected = expected_divergence(
+        Gaussian(q.mean.double(), q.log_variance.double()), mixture_moments(wide, variance_floor=0.0), index
+    )
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("of_q", [-30.0, 30.0])
+@pytest.mark.parametrize("of_p", [-200.0, -30.0, 30.0, 200.0])
+def test_the_floor_keeps_extreme_variances_finite(of_q: float, of_p: float) -> None:
+    torch.manual_seed(0)
+    mean, log_variance = (
+        torch.randn(4, 3, 6, requires_grad=True),
+        torch.full((4, 3), of_p, requires_grad=True),
+    )
+    moments = mixture_moments(Gaussian(mean, log_variance), variance_floor=FLOOR)
+    assert moments.a3.min() >= math.log(FLOOR) - 1e-6
+    q_mean, q_log_variance = torch.randn(2, 6, requires_grad=True), torch.full((2,), of_q, requires_grad=True)
+    divergence = expected_divergence(
+        Gaussian(q_mean, q_log_variance), moments, torch.tensor([[0, 1], [2, 3]])
+    )
+    assert divergence.isfinite().all()
+    leaves = [mean, log_variance, q_mean, q_log_variance]
+    assert all(gradient.isfinite().all() for gradient in torch.autograd.grad(divergence.sum(), leaves))

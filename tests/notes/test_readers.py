@@ -1,0 +1,338 @@
+"""Each format gives back the notes that were written to it."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmcells.errors import InputError
+from lmcells.notes.note import Note
+from lmcells.notes.readers import Columns, ReadReport, detect_format, read_notes
+from note_files import (
+    DISCHARGE_SUMMARY,
+    MIMIC4_ROWS,
+    NOTEEVENTS_ROWS,
+    write_bytes,
+    write_csv,
+    write_jsonl,
+    write_mimic4,
+    write_noteevents,
+    write_parquet,
+    write_text_folder,
+)
+
+
+def read(path: Path, **options: Any) -> tuple[list[Note], ReadReport]:
+    report = ReadReport()
+    notes = list(read_notes(path, report=report, **options))
+    assert report.n_read == len(notes)
+    return notes, report
+
+
+def test_noteevents_as_published_is_read(tmp_path: Path) -> None:
+    notes, report = read(write_noteevents(tmp_path / "NOTEEVENTS.csv"))
+    assert [note.id for note in notes] == ["mimic3/901", "mimic3/902", "mimic3/904"]
+    assert notes[0].text == DISCHARGE_SUMMARY
+    assert [dict(note.metadata) for note in notes] == [
+        {"category": "Discharge summary"},
+        {"category": "Nursing"},
+        {"category": "Radiology"},
+    ]
+    assert report.skipped == {"marked as an error (ISERROR is 1)": 1}
+    assert report.n_seen == len(NOTEEVENTS_ROWS)
+
+
+def test_further_columns_are_kept_only_when_asked_for(tmp_path: Path) -> None:
+    path = write_noteevents(tmp_path / "NOTEEVENTS.csv")
+    notes, _ = read(path, columns=Columns(metadata=("DESCRIPTION", "HADM_ID")))
+    assert notes[0].metadata == {
+        "category": "Discharge summary",
+        "DESCRIPTION": "Report",
+        "HADM_ID": "9800001",
+    }
+    assert "HADM_ID" not in notes[2].metadata, "an absent value is left out"
+
+
+def test_noteevents_in_lower_case_is_read(tmp_path: Path) -> None:
+    path = write_noteevents(tmp_path / "noteevents.csv")
+    header, rest = path.read_bytes().split(b"\n", 1)
+    path.write_bytes(header.lower() + b"\n" + rest)
+    notes, report = read(path)
+    assert notes[0].id == "mimic3/901"
+    assert report.n_skipped == 1
+
+
+def test_mimic4_notes_are_read(tmp_path: Path) -> None:
+    notes, _ = read(write_mimic4(tmp_path / "discharge.csv"))
+    assert [note.id for note in notes] == ["mimic4/99000001-DS-7", "mimic4/99000001-RR-8"]
+    assert [note.metadata["category"] for note in notes] == ["DS", "RR"]
+    assert [note.text for note in notes] == [row["text"] for row in MIMIC4_ROWS]
+
+
+def test_columns_of_a_table_can_be_named(tmp_path: Path) -> None:
+    columns = ("key", "kind", "body", "site")
+    rows = [{"key": "a", "kind": "ED", "body": "r/o MI", "site": "north"}, {"key": "b/1", "body": "s/p PE"}]
+    path = write_csv(tmp_path / "export.csv", rows, columns=columns)
+    notes, _ = read(path, columns=Columns(text="body", id="key", category="kind", metadata=("site",)))
+    assert notes == [
+        Note("export/a", "r/o MI", {"category": "ED", "site": "north"}),
+        Note("b/1", "s/p PE", {}),
+    ]
+
+
+def test_tab_separated_tables_are_read(tmp_path: Path) -> None:
+    rows = [{"id": "1", "text": 'two\nlines, a\ttab and "quotes"'}]
+    notes, _ = read(write_csv(tmp_path / "notes.tsv", rows, delimiter="\t"))
+    assert notes == [Note("notes/1", rows[0]["text"], {})]
+
+
+def test_rows_without_id_are_numbered_by_their_place(tmp_path: Path) -> None:
+    rows = [{"text": "one"}, {"text": " "}, {"text": "three"}]
+    notes, _ = read(write_csv(tmp_path / "notes.v2.csv.gz", rows, columns=("text", "x"), gzip=True))
+    assert [note.id for note in notes] == ["notes.v2/1", "notes.v2/3"]
+
+
+def test_an_empty_id_never_takes_the_id_of_another_row(tmp_path: Path) -> None:
+    rows = [{"id": "2", "text": "one"}, {"id": "", "text": "two"}]
+    notes, report = read(write_csv(tmp_path / "notes.csv", rows))
+    assert [note.id for note in notes] == ["notes/2", "notes/row-2"]
+    assert report.warnings == {"no id: row number used": 1}
+
+
+def test_json_lines_hold_texts_and_sections(tmp_path: Path) -> None:
+    notes, report = read(write_jsonl(tmp_path / "notes.jsonl"))
+    assert [note.id for note in notes] == ["notes/n1", "other/n2", "notes/3"]
+    assert notes[0] == Note("notes/n1", "HPI: Pt with MS, in PT twice weekly.", {"category": "Clinic"})
+    assert notes[1].text == "He is s/p MI.\r\nMeds p.o. b.i.d.\r\n"
+    assert notes[2].text == (
+        "Received fresh.\nLabelled A.\nGross Description:\nA 2 cm mass.\nCA suspected.\n"
+        "final  diagnosis:\nDuctal CA.\n"
+    )
+    assert report.n_skipped == 0
+
+
+def test_given_sections_cover_the_text_exactly(tmp_path: Path) -> None:
+    notes, _ = read(write_jsonl(tmp_path / "notes.jsonl"))
+    text, sections = notes[2].text, notes[2].sections
+    assert sections is not None
+    assert [(section.header, section.name) for section in sections] == [
+        (None, ""),
+        (None, ""),
+        ("Gross Description", "GROSS DESCRIPTION"),
+        ("final  diagnosis", "FINAL DIAGNOSIS"),
+    ]
+    assert (sections[0].start, sections[-1].end) == (0, len(text))
+    assert all(before.end == after.start for before, after in pairwise(sections))
+    assert [text[section.body_start : section.end] for section in sections] == [
+        "Received fresh.\n",
+        "Labelled A.\n",
+        "A 2 cm mass.\nCA suspected.\n",
+        "Ductal CA.\n",
+    ]
+
+
+def test_a_named_text_column_wins_over_sections(tmp_path: Path) -> None:
+    document = {"id": "1", "text": "whole", "sections": [{"header": "HPI", "text": "part"}]}
+    path = write_jsonl(tmp_path / "notes.jsonl", [document])
+    assert read(path)[0][0].text == "HPI:\npart\n"
+    assert read(path, columns=Columns(text="text"))[0] == [Note("notes/1", "whole", {})]
+
+
+def test_parquet_texts_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    columns = {
+        "note_id": [1, 2, None],
+        "text": ["a", None, "c"],
+        "category": ["x", "y", None],
+        "year": [1, 2, 3],
+    }
+    notes, report = read(write_parquet(tmp_path / "n.parquet", columns), columns=Columns(metadata=("year",)))
+    assert notes == [
+        Note("n/1", "a", {"category": "x", "year": "1"}),
+        Note("n/row-3", "c", {"year": "3"}),
+    ]
+    assert report.skipped == {"empty note": 1}
+    assert report.first_seen["empty note"] == "n.parquet:2"
+
+
+def test_parquet_sections_are_those_of_json_lines(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    documents: list[list[dict[str, str | None]] | None] = [
+        [{"header": "HPI", "text": "Pt with DM."}, {"header": None, "text": None}],
+        None,
+        [],
+        [{"header": "", "text": "no header"}, {"header": "Plan :", "text": "PT"}],
+    ]
+    ids = ["s/0", "s/1", "s/2", "s/3"]
+    parquet = write_parquet(tmp_path / "n.parquet", {"id": ids, "sections": documents})
+    rows = [{"id": note_id, "sections": sections} for note_id, sections in zip(ids, documents, strict=True)]
+    jsonl = write_jsonl(tmp_path / "n.jsonl", rows)
+    from_parquet, report = read(parquet)
+    assert from_parquet == read(jsonl)[0]
+    assert [note.id for note in from_parquet] == ["s/0", "s/3"]
+    assert report.skipped == {"empty note": 2}
+
+
+def test_a_folder_of_text_is_read_in_sorted_order(tmp_path: Path) -> None:
+    texts = {"b.txt": "two", "a/z.txt": "one", "c.txt.gz": "three", ".hidden.txt": "x", ".git/d.txt": "x"}
+    notes, report = read(write_text_folder(tmp_path / "ward", texts))
+    assert [(note.id, note.text) for note in notes] == [
+        ("ward/a/z", "one"),
+        ("ward/b", "two"),
+        ("ward/c", "three"),
+    ]
+    assert report.n_skipped == 0
+
+
+def test_a_text_file_has_the_same_id_alone_as_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_text_folder(tmp_path / "ward", {"a.txt": "Pt with CA.\r\n"})
+    alone, _ = read(folder / "a.txt")
+    assert alone == read(folder)[0] == [Note("ward/a", "Pt with CA.\r\n", {})]
+    monkeypatch.chdir(folder)
+    assert read(Path("a.txt"))[0] == read(Path())[0] == alone
+
+
+def test_a_folder_may_mix_formats(tmp_path: Path) -> None:
+    folder = write_text_folder(tmp_path / "mixed", {"c.txt": "text", "LICENSE": "ignored"})
+    write_jsonl(folder / "b.jsonl", [{"id": "1", "text": "json"}])
+    write_noteevents(folder / "a.csv")
+    notes, report = read(folder)
+    assert [note.id for note in notes] == ["mimic3/901", "mimic3/902", "mimic3/904", "b/1", "mixed/c"]
+    assert report.warnings == {"file of another kind ignored": 1}
+    assert [note.id for note in read(folder, format="jsonl")[0]] == ["b/1"]
+
+
+def test_a_folder_that_links_back_to_itself_is_read_once(tmp_path: Path) -> None:
+    folder = write_text_folder(tmp_path / "ward", {"a.txt": "one"})
+    (folder / "again").symlink_to(folder, target_is_directory=True)
+    assert len(read(folder)[0]) == 1
+
+
+@pytest.mark.parametrize("writer", [write_noteevents, write_mimic4, write_jsonl])
+def test_gzip_equals_plain_whatever_the_name(tmp_path: Path, writer: object) -> None:
+    assert callable(writer)
+    plain, zipped, disguised = (tmp_path / name / "notes.csv" for name in ("plain", "zipped", "disguised"))
+    for path in (plain, zipped, disguised):
+        path.parent.mkdir()
+    suffix = ".jsonl" if writer is write_jsonl else ".csv"
+    paths = [
+        writer(plain.with_suffix(suffix)),
+        writer(zipped.with_suffix(suffix + ".gz"), gzip=True),
+        writer(disguised.with_suffix(suffix), gzip=True),
+    ]
+    expected, *others = [read(path)[0] for path in paths]
+    assert expected
+    assert others == [expected, expected]
+
+
+def test_formats_are_found_by_name_and_by_content(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    texts = [{"id": "1", "text": "note"}]
+    expected = {
+        write_noteevents(tmp_path / "any.csv"): "mimic3",
+        write_noteevents(tmp_path / "any"): "mimic3",
+        write_mimic4(tmp_path / "radiology.csv.gz", gzip=True): "mimic4",
+        write_csv(tmp_path / "notes.csv", texts): "csv",
+        write_csv(tmp_path / "notes.dat", texts): "csv",
+        write_csv(tmp_path / "notes.TSV", texts, delimiter="\t"): "tsv",
+        write_csv(tmp_path / "wrong.csv", texts, delimiter="\t"): "tsv",
+        write_jsonl(tmp_path / "notes.ndjson"): "jsonl",
+        write_jsonl(tmp_path / "notes.json.gz", gzip=True): "jsonl",
+        write_jsonl(tmp_path / "unnamed"): "jsonl",
+        write_parquet(tmp_path / "n.pq", {"text": ["a"]}): "parquet",
+        write_parquet(tmp_path / "n", {"text": ["a"]}): "parquet",
+        write_bytes(tmp_path / "a.txt", b"id,text\n"): "text",
+        write_bytes(tmp_path / "a.note", b"HPI: Pt with DM, text and more.\n"): "text",
+    }
+    assert {path: detect_format(path) for path in expected} == expected
+
+
+def test_two_columns_cannot_both_be_the_category() -> None:
+    with pytest.raises(InputError, match="--category-column"):
+        Columns(category="kind", metadata=("category",))
+
+
+def test_only_what_is_asked_for_is_read(tmp_path: Path) -> None:
+    """The rest of each file is damaged; a reader that ran ahead would trip over it."""
+    rows = [{"id": str(number), "text": "word " * 200} for number in range(20_000)]
+    csv_path = write_csv(tmp_path / "n.csv.gz", rows, gzip=True)
+    jsonl_path = write_jsonl(tmp_path / "n.jsonl.gz", rows, gzip=True)
+    for path in (csv_path, jsonl_path):
+        path.write_bytes(path.read_bytes()[:-1000])
+        notes = read_notes(path, report=(report := ReadReport()))
+        assert next(notes).id == "n/0"
+        assert report.n_seen == 1
+        notes.close()  # type: ignore[attr-defined]
+
+
+def test_a_long_file_is_never_held_in_memory(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    import tracemalloc
+
+    rows = [{"id": str(number), "text": f"{number} " + "word " * 400} for number in range(10_000)]  # 20 MB
+    columns = {"id": [row["id"] for row in rows], "text": [row["text"] for row in rows]}
+    paths = [
+        write_csv(tmp_path / "n.csv", rows),
+        write_jsonl(tmp_path / "n.jsonl", rows),
+        write_parquet(tmp_path / "n.parquet", columns),
+    ]
+    del rows, columns
+    for path in paths:
+        tracemalloc.start()
+        assert sum(1 for _ in read_notes(path, report=ReadReport())) == 10_000
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 6_000_000, path.name
+
+
+texts = st.lists(st.text(st.characters(codec="utf-8"), min_size=1).filter(str.strip), min_size=1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(texts)
+def test_any_texts_come_back_equal_and_in_order(written: list[str]) -> None:
+    pytest.importorskip("pyarrow")
+    rows = [{"id": str(number), "text": text} for number, text in enumerate(written)]
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            write_csv(Path(folder) / "n.csv", rows),
+            write_csv(Path(folder) / "n.crlf.csv", rows, newline="\r\n"),
+            write_csv(Path(folder) / "n.tsv", rows, delimiter="\t"),
+            write_jsonl(Path(folder) / "n.jsonl", rows),
+            write_parquet(
+                Path(folder) / "n.parquet", {"id": list(map(str, range(len(rows)))), "text": written}
+            ),
+        ]
+        for path in paths:
+            notes, report = read(path)
+            assert [note.text for note in notes] == written, path.name
+            assert report.n_skipped == 0
+            assert not report.warnings
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.none() | st.text("Ab: ", max_size=5), st.text("xy\n \r", max_size=6)), max_size=6)
+)
+def test_joined_sections_touch_and_cover(parts: list[tuple[str | None, str]]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        document = {"id": "a/b", "sections": [{"header": header, "text": text} for header, text in parts]}
+        notes, report = read(write_jsonl(Path(folder) / "n.jsonl", [document]))
+    if not any(text.strip() for _, text in parts):
+        assert report.skipped == {"empty note": 1}
+        return
+    text, sections = notes[0].text, notes[0].sections
+    assert sections is not None
+    assert len(sections) == len(parts)
+    assert [section.start for section in sections] == [0, *(section.end for section in sections[:-1])]
+    assert sections[-1].end == len(text)
+    for section, (header, body) in zip(sections, parts, strict=True):
+        assert text[section.body_start : section.end] == body + "\n"
+        assert (section.header is None) == (not (header or "").strip(": "))
+        assert (section.name == "") == (section.header is None)

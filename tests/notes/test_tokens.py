@@ -1,0 +1,112 @@
+"""Tokens: what stays one word, where it stands, and that the bulk path finds the same."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmcells.notes.bulk_tokens import find_tokens, hash_word
+from lmcells.notes.stop_words import STOP_WORDS
+from lmcells.notes.tokens import iterate_tokens, spell, spell_all
+
+nasty_text = st.one_of(
+    st.text(),
+    st.text(alphabet="aAsSxz09 .,:/&'’-[]*_%#\n\t<éÉİµ²ßΣ😀\x00", max_size=60),
+    st.lists(
+        st.sampled_from(
+            [
+                *"s/p C&S p.o. 500mg L4-5 don't OR or The THE patient's [**1-2**] ___ x-ray _%#NAME#%_ 10,000 A&Ox3 "
+                "b.i.d. - . / é ’s [** **] HIV's a I".split(),
+                " ",
+                "\n",
+            ]
+        ),
+        max_size=30,
+    ).map("".join),
+)
+
+
+def words(text: str) -> list[str]:
+    return [token.word for token in iterate_tokens(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Pt s/p CABG", ["pt", "s/p", "cabg"]),
+        ("C&S sent, H&P done", ["c&s", "sent", "h&p", "done"]),
+        ("MS Contin", ["ms", "contin"]),
+        ("p.o. b.i.d.", ["po", "bid"]),
+        ("taken to the OR now or later", ["taken", "or", "later"]),
+        ("IS used AS needed, NO fever", ["is", "used", "as", "needed", "no", "fever"]),
+        ("A man. I saw him", ["man", "saw"]),
+        ("took 500mg at 10:30 on 7/16/2151", ["took", "<digit>", "mg", "<digit>", "<digit>"]),
+        ("vitamin B12 q6h", ["vitamin", "b12", "q6h"]),
+        ("PT/OT and nausea/vomiting", ["pt", "ot", "nausea", "vomiting"]),
+        ("x-ray of L4-5, follow-up", ["x-ray", "l4-5", "follow"]),
+        ("the patient's wife doesn't smoke", ["patient", "wife", "smoke"]),
+        (
+            "seen [**2151-7-16**] at [**Hospital 12**] by [**Name (NI) 4**]",
+            ["seen", "<date>", "<place>", "<name>"],
+        ),
+        ("admitted ___ by Dr. ___", ["admitted", "<deid>", "dr", "<deid>"]),
+        ("_%#MM2002#%_ _%#CITY#%_", ["<date>", "<place>"]),
+        ("", []),
+    ],
+)
+def test_text_is_cut_into_words(text: str, expected: list[str]) -> None:
+    assert words(text) == expected
+
+
+@given(nasty_text)
+@settings(max_examples=1000)
+def test_bulk_path_finds_the_same_tokens(text: str) -> None:
+    found = find_tokens(text)
+    bulk = list(zip(found.starts.tolist(), found.ends.tolist(), found.hashes.tolist(), strict=True))
+    assert bulk == [(token.start, token.end, hash_word(token.word)) for token in iterate_tokens(text)]
+
+
+@given(nasty_text)
+def test_offsets_point_at_the_text_of_the_token(text: str) -> None:
+    end_of_previous = 0
+    tokens = list(iterate_tokens(text))
+    assert spell_all([text[token.start : token.end] for token in tokens]) == [token.word for token in tokens]
+    for token in tokens:
+        assert end_of_previous <= token.start < token.end
+        assert token.word == spell(text[token.start : token.end])
+        end_of_previous = token.end
+
+
+@given(st.text(alphabet="abAB /.&", max_size=12), st.text(alphabet="abAB /.&", max_size=12))
+def test_words_meet_in_a_hash_only_when_they_are_the_same(one: str, other: str) -> None:
+    assert (hash_word(one) == hash_word(other)) == (one == other)
+
+
+def test_stop_words_are_dropped_unless_in_capitals() -> None:
+    for word in STOP_WORDS:
+        assert words(f"{word} pain") == ["pain"]
+        assert words(f"{word.capitalize()} pain") == ["pain"]
+        if len(word) > 1 and "'" not in word:
+            assert words(f"{word.upper()} pain") == [word, "pain"]
+
+
+def test_words_longer_than_sixty_four_characters_are_dropped() -> None:
+    assert words("x" * 64) == ["x" * 64]
+    assert words("x" * 65 + " 1" + "0" * 70) == []
+
+
+@pytest.mark.parametrize("unit", ["[**", "_", "A B", " ", "a.", "1.", "a/", "x-", "'s", "_%#", "é"])
+def test_time_is_linear_in_hostile_text(unit: str) -> None:
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit))
+        start = time.perf_counter()
+        find_tokens(text)
+        for _ in iterate_tokens(text):
+            pass
+        return time.perf_counter() - start
+
+    seconds(1 << 17)
+    assert (
+        seconds(1 << 20) < 30 * seconds(1 << 17) + 0.5
+    )  # 8 times the text; a quadratic path would take 64 times
