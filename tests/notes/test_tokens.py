@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lmcells.notes.bulk_tokens import find_tokens, hash_word
 from lmcells.notes.stop_words import STOP_WORDS
-from lmcells.notes.tokens import iterate_tokens, spell, spell_all
+from lmcells.notes.tokens import iterate_tokens, spell
 
 nasty_text = st.one_of(
     st.text(),
@@ -70,9 +70,7 @@ def test_bulk_path_finds_the_same_tokens(text: str) -> None:
 @given(nasty_text)
 def test_offsets_point_at_the_text_of_the_token(text: str) -> None:
     end_of_previous = 0
-    tokens = list(iterate_tokens(text))
-    assert spell_all([text[token.start : token.end] for token in tokens]) == [token.word for token in tokens]
-    for token in tokens:
+    for token in iterate_tokens(text):
         assert end_of_previous <= token.start < token.end
         assert token.word == spell(text[token.start : token.end])
         end_of_previous = token.end

@@ -10,9 +10,9 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     """Return where each distinct hash stands first, in order, and for every hash which of these it is.
 
     A hash table filled by array operations: the first to claim a slot keeps it, those with another hash try
-    again elsewhere. Two or three rounds are enough.
+    again elsewhere. A few rounds are enough.
     """
-    bits = max(8, int(hashes.size).bit_length() + 1)
+    bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: far fewer than tokens are distinct
     slots = np.empty(1 << bits, np.int64)
     first_with_same = np.empty(hashes.size, np.int64)
     waiting = np.arange(hashes.size)

@@ -4,9 +4,11 @@ A shard is a file that is written whole or not at all, and which notes it holds 
 build that was killed goes on where it stopped, and the number of workers changes nothing in the result.
 """
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,8 +36,21 @@ class ShardTask:
 
     def run(self, notes: list[Note], path: Path) -> None:
         """Build one shard and write it."""
-        shard = build_shard(notes, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
+        with _garbage_collection_paused():
+            shard = build_shard(notes, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
         shard.save(path)
+
+
+@contextmanager
+def _garbage_collection_paused() -> Iterator[None]:
+    """Spare the many small objects of a shard, none of them in a cycle, being looked at over and over: a seventh."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 _finders: dict[tuple[str, Path | None], NoteSections] = {}

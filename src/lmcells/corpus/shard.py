@@ -18,7 +18,7 @@ from lmcells.files import atomic_write
 from lmcells.notes.bulk_tokens import TokenArrays, find_tokens
 from lmcells.notes.note import Note, Section
 from lmcells.notes.sections import upper_name
-from lmcells.notes.tokens import spell_all
+from lmcells.notes.tokens import spell
 
 _PIECE = 1 << 16  # characters tokenised at a time: arrays of this size stay in the processor's cache
 NO_HEADER = -1
@@ -86,11 +86,10 @@ def build_shard(
     segment_header: list[int] = []
     pieces = _Pieces()
     for document, note in enumerate(notes):
-        offset = pieces.add(note.text)
-        for section in find_sections(note):
-            segment_document.append(document)
-            segment_header.append(headers.setdefault((section.header, section.name), len(headers) - 1))
-            pieces.bound(offset + section.start, offset + section.body_start)
+        sections = find_sections(note)
+        pieces.add(note.text, sections)
+        segment_document += [document] * len(sections)
+        segment_header += [headers.setdefault((header, name), len(headers) - 1) for header, name, *_ in sections]
     pieces.finish()
     tokens = pieces.hashes()
     starts, body_starts = pieces.first_tokens()
@@ -120,18 +119,14 @@ class _Pieces:
         self._token_bounds = [np.zeros((0, 2), np.int64)]
         self._n_tokens = 0
 
-    def add(self, text: str) -> int:
-        """Take a note, and return where it begins in its piece."""
+    def add(self, text: str, sections: Sequence[Section]) -> None:
+        """Take a note and its sections."""
         if self._length + len(text) > _PIECE:
             self.finish()
         offset = self._length
+        self._bounds += [(offset + start, offset + body_start) for _, _, start, body_start, _ in sections]
         self._texts.append(text)
         self._length += len(text) + 1
-        return offset
-
-    def bound(self, start: int, body_start: int) -> None:
-        """Note that a section begins here in the current piece, and its body there."""
-        self._bounds.append((start, body_start))
 
     def finish(self) -> None:
         """Find the tokens of the current piece, and begin the next."""
@@ -156,12 +151,12 @@ class _Pieces:
         """Spell some of the tokens, given in order."""
         ends = np.cumsum([found.hashes.size for _, found in self._finished])
         parts = np.split(tokens, np.searchsorted(tokens, ends[:-1]))
-        written: list[str] = []
+        spellings: list[str] = []
         for (text, found), end, chosen in zip(self._finished, ends, parts, strict=True):
             local = chosen - (end - found.hashes.size)
             spans = zip(found.starts[local].tolist(), found.ends[local].tolist(), strict=True)
-            written += [text[first:last] for first, last in spans]
-        return spell_all(written)
+            spellings += [spell(text[first:last]) for first, last in spans]
+        return spellings
 
 
 def batch_notes(

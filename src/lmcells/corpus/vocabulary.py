@@ -73,11 +73,13 @@ def name_words(counts: HashCounts, *, min_count: int, shards: Callable[[], Itera
         if not missing.any():
             break
         at = np.minimum(np.searchsorted(hashes, shard.hashes), hashes.size - 1)
-        for local in np.flatnonzero((hashes[at] == shard.hashes) & missing[at]).tolist():
-            spellings[at[local]] = shard.spellings[local]
-        missing[at[hashes[at] == shard.hashes]] = False
+        found = np.flatnonzero((hashes[at] == shard.hashes) & missing[at])
+        for index, local in zip(at[found].tolist(), found.tolist(), strict=True):
+            spellings[index] = shard.spellings[local]
+        missing[at[found]] = False
     words = [spelling for spelling in spellings if spelling is not None]
-    order = sorted(range(len(words)), key=lambda index: (-frequencies[index], words[index]))
+    by_frequency = (-frequencies).tolist()
+    order = sorted(range(len(words)), key=lambda index: (by_frequency[index], words[index]))
     id_of_sorted = np.zeros(hashes.size, np.int32)
     id_of_sorted[order] = np.arange(len(order), dtype=np.int32)
     return Vocabulary([words[index] for index in order], frequencies[order], hashes, id_of_sorted)

@@ -60,7 +60,7 @@ def find_tokens(text: str) -> TokenArrays:
     hashes = _hash(lowered, starts, ends)
     hashes[numbers] = hash_word(NUMBER)
     dotted = np.searchsorted(starts, dots, "right") - 1
-    for token in np.setdiff1d(dotted, numbers).tolist():  # p.o. is spelt without its dots
+    for token in dotted[(classes[2 + starts[dotted]] & _DIGIT) == 0].tolist():  # p.o. is spelt without its dots
         hashes[token] = hash_word(spell(text[starts[token] : ends[token]]))
     kept = np.flatnonzero((ends - starts <= MAX_LENGTH) & ~_dropped(classes, starts, ends, hashes))
     tokens = TokenArrays(starts[kept], ends[kept], hashes[kept])

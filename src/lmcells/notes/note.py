@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A header and the text under it: `text[start:end]`, whose body begins at `body_start`.
 
     Sections of a note touch each other and cover it exactly. Text before the first header is a section

@@ -1,7 +1,6 @@
 """The three ways to find the sections of a note, by name."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from lmcells.errors import FormatError
@@ -28,7 +27,7 @@ def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSecti
 
     def named(section: Section) -> Section:
         alias = find_alias(aliases, section.header) if section.header else None
-        return replace(section, name=alias.name) if alias and alias.name else section
+        return section._replace(name=alias.name) if alias and alias.name else section
 
     def given(note: Note) -> tuple[Section, ...]:
         if note.sections is not None:

@@ -1,6 +1,7 @@
 """From the headers that a finder saw to sections that cover the note exactly."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from lmcells.notes.note import Section
@@ -33,6 +34,7 @@ def cover(text_length: int, headers: Sequence[Header]) -> tuple[Section, ...]:
     return tuple(sections)
 
 
+@lru_cache(maxsize=4096)
 def upper_name(header: str) -> str:
     """Name a header after itself: upper case, white space collapsed."""
     return " ".join(header.upper().split())

@@ -13,7 +13,7 @@ This file is the definition, one pattern and one pass. `bulk_tokens.py` finds th
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from lmcells.notes.placeholders import MARK, NUMBER, placeholder
@@ -38,7 +38,6 @@ _PATTERN = re.compile(
     rf"(?P<mark>{MARK.pattern})|(?P<number>[0-9]+(?:[.,:/-][0-9]+)*)|{_L}{_W}*(?:(?:{_JOIN}){_W}+)*"
 )
 _MARKS, _DIGITS = frozenset("[_"), frozenset("0123456789")
-_NOT_WORDS = _MARKS | _DIGITS
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
 
 
@@ -67,18 +66,8 @@ def spell(written: str) -> str:
         return placeholder(written)
     if written[0] in _DIGITS:
         return NUMBER
-    return written.translate(LOWER).replace(".", "")
-
-
-def spell_all(written: Sequence[str]) -> list[str]:
-    """Spell many tokens: `[spell(token) for token in written]`, all words among them translated at once."""
-    words = "\n".join(token if token[0] not in _NOT_WORDS else "" for token in written)
-    spellings = words.translate(LOWER).replace(".", "").split("\n")
-    return (
-        [spelling or spell(token) for spelling, token in zip(spellings, written, strict=True)]
-        if written
-        else []
-    )
+    lower = written.lower() if written.isascii() else written.translate(LOWER)
+    return lower.replace(".", "") if "." in lower else lower
 
 
 def is_dropped(word: str, written: str) -> bool:
