@@ -229,10 +229,10 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
 
 
 def test_preparing_needs_numpy_alone(tmp_path: Path) -> None:
-    """On a bare GPU machine there is no rich, and torch must not be loaded to prepare notes."""
+    """On a bare GPU machine there is no pyarrow, and torch must not be loaded to prepare notes."""
     write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "pain"}])
     program = (
-        "import sys; sys.modules['rich'] = None; sys.modules['pyarrow'] = None\n"
+        "import sys; sys.modules['pyarrow'] = None\n"
         "from lmcells.cli.main import main\n"
         "assert main(['prepare', *sys.argv[1:], '--min-count', '0']) == 0\n"
         "assert 'torch' not in sys.modules"

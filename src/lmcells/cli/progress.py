@@ -1,48 +1,43 @@
-"""How a long command shows that it is alive: a live line on a terminal, now and then a plain one in a log."""
+"""How a long command shows that it is alive: a live line on a terminal, now and then a plain one in a log.
 
+Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
+"""
+
+import shutil
 import sys
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+_LIVE_INTERVAL = 0.1
 _PLAIN_INTERVAL = 10.0
+_CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """One line about work in progress, on standard error.
-
-    rich draws it on a terminal. Where rich is not installed (a bare GPU machine) or nobody watches (a log), a
-    plain line is printed every ten seconds.
-    """
+    """One line about work in progress, on standard error, rewritten in place on a terminal."""
 
     def __init__(self) -> None:
-        self._status = _rich_status() if sys.stderr.isatty() else None
-        self._last_plain = time.monotonic()
-        self.started = time.monotonic()
+        self._live = sys.stderr.isatty()
+        self._interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
+        self._last = time.monotonic()
 
     def update(self, message: str) -> None:
-        """Show a message in place of the last one."""
-        if self._status is not None:
-            self._status.update(message)
-        elif time.monotonic() - self._last_plain > _PLAIN_INTERVAL:
-            self._last_plain = time.monotonic()
-            print(message, file=sys.stderr)
+        """Show a message in place of the last one, unless that is only just there."""
+        if time.monotonic() - self._last < self._interval:
+            return
+        self._last = time.monotonic()
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"{_CLEAR}{message[:width]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(message, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
-        if self._status is not None:
-            self._status.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-
-def _rich_status() -> Any:
-    try:
-        from rich.console import Console
-    except ImportError:
-        return None
-    return Console(stderr=True).status("")
+        if self._live:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
