@@ -6,6 +6,8 @@
         ├── CorpusError      a corpus folder is missing, damaged, or was made by a newer version
         ├── ModelError       a model folder is missing, damaged, or was made by a newer version
         ├── ConfigError      a setting is unknown or out of range
+        ├── InventoryError   a sense inventory is malformed, or contradicts itself
+        │   └── UnknownShortForm  a short form is not in the inventory
         └── MissingExtra     an optional dependency is not installed
 
 A message says what, found, allowed and the next step. It never quotes note text: notes are patient data.
@@ -37,6 +39,14 @@ class ModelError(InputError):
 
 class ConfigError(InputError):
     """A setting is unknown or out of range."""
+
+
+class InventoryError(InputError):
+    """A sense inventory is malformed, or contradicts itself."""
+
+
+class UnknownShortForm(InventoryError):  # noqa: N818 - it names a thing, like MissingExtra
+    """A short form is not in the inventory."""
 
 
 class MissingExtra(InputError):  # noqa: N818 - it names a thing, like KeyError's key

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,18 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; it takes the name `path` only when the block ends without an error."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:

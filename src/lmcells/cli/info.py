@@ -2,28 +2,49 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from lmcells.cli.rendering import print_json, print_table
+from lmcells.corpus import layout as corpus_layout
 from lmcells.corpus.corpus import Corpus
+from lmcells.errors import InputError
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained import layout as model_layout
 
-SUMMARY = "describe a corpus"
-DESCRIPTION = "Describe a corpus: sizes, settings, how it was read, its most frequent words and sections."
-EXAMPLE = "example:\n  lmcells info corpus --verify"
+SUMMARY = "describe a corpus or a model"
+DESCRIPTION = """Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent
+words and sections) or a model (kind, sizes, settings, what it was trained on and how)."""
+EXAMPLE = "example:\n  lmcells info corpus --verify\n  lmcells info model --json"
 
 _SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("path", type=Path, metavar="CORPUS", help="corpus folder")
+    parser.add_argument("path", type=Path, metavar="FOLDER", help="corpus or model folder")
     parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
-    parser.add_argument("--json", action="store_true", help="print the manifest as JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the corpus' manifest or the model's config as JSON"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the description."""
+    if _is_model(options.path):
+        model = PretrainedModel.from_pretrained(options.path, verify=options.verify)
+        if options.json:
+            print_json(
+                {
+                    "model": str(options.path),
+                    "n_parameters": _n_parameters(model),
+                    "config": model.config.to_dict(),
+                }
+            )
+        else:
+            describe_model(model)
+        return
     corpus = Corpus.open(options.path, verify=options.verify)
     if options.json:
         print_json(
@@ -35,6 +56,57 @@ def run(options: argparse.Namespace) -> None:
         )
     else:
         describe_corpus(corpus)
+
+
+def _is_model(folder: Path) -> bool:
+    """Tell a model from a corpus by the file that vouches for it; a folder with neither is refused."""
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}. Give a corpus or a model."
+        )
+    if (folder / corpus_layout.MANIFEST).is_file():
+        return False
+    if (folder / model_layout.CONFIG).is_file():
+        return True
+    raise InputError(
+        f"{folder} is neither a corpus (no {corpus_layout.MANIFEST}) nor a model (no {model_layout.CONFIG}). "
+        "Make one with: lmcells prepare, or lmcells train"
+    )
+
+
+def describe_model(model: PretrainedModel) -> None:
+    """Print kind, sizes, settings, and what the model was trained on and how."""
+    config = model.config
+    print_table(
+        [
+            ("kind", config.kind),
+            ("written by", f"lmcells {config.written_by}"),
+            ("words", len(model.words)),
+            (f"metadata ({config.metadata_kind})", len(model.sections)),
+            ("parameters", _n_parameters(model)),
+            ("bytes", sum(file["bytes"] for file in config.files.values())),
+            ("stored as", config.dtype),
+            ("tokenizer rules", config.tokenizer),
+            ("seed", str(config.seed)),
+        ],
+        title=str(model.folder),
+    )
+    for title in ("model", "training", "corpus"):
+        print_table(_flat(getattr(config, title)), title="settings" if title == "model" else title)
+    words = zip(model.words[:_SHOWN], model.word_counts[:_SHOWN].tolist(), strict=True)
+    print_table(list(words), title="most frequent words")
+
+
+def _n_parameters(model: PretrainedModel) -> int:
+    return sum(array.size for array in model.arrays.values())
+
+
+def _flat(settings: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Rows of a table; the settings inside a setting are rows too."""
+    rows: list[tuple[str, Any]] = []
+    for name, value in settings.items():
+        rows += _flat(value) if isinstance(value, dict) else [(name, str(value))]
+    return rows
 
 
 def describe_corpus(corpus: Corpus) -> None:

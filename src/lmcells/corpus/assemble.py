@@ -14,7 +14,7 @@ from lmcells.corpus.occurrences import write_occurrences
 from lmcells.corpus.resolve import resolve
 from lmcells.corpus.sections import HeaderCounts, SectionTable
 from lmcells.corpus.settings import CorpusSettings
-from lmcells.corpus.shard import Shard, load_shard
+from lmcells.corpus.shard import Shard
 from lmcells.corpus.vocabulary import HashCounts, Vocabulary, name_words
 from lmcells.files import write_json
 
@@ -27,7 +27,7 @@ def assemble(
     """Write all files of a corpus but its manifest; return its sizes and the number of values of each metadata."""
 
     def shards() -> Iterator[Shard]:
-        return map(load_shard, paths)
+        return map(Shard, paths)
 
     on_step("counting headers and words")
     headers = HeaderCounts()

@@ -4,6 +4,7 @@ What follows from the tokens (counts, occurrences) is left out and made again, a
 planes, which compress far better. The manifest's checksums are those of the unpacked files, so all is verified.
 """
 
+import errno
 import json
 import lzma
 import shutil
@@ -67,7 +68,11 @@ def unpack_corpus(packed: Path, output: Path) -> Corpus:
         manifest = _extract(packed, work)
         _derive(work, manifest)
         Corpus.open(work, verify=True)
-    except _BROKEN as error:
+    except (*_BROKEN, OSError) as error:
+        if (
+            isinstance(error, OSError) and error.errno != errno.EINVAL
+        ):  # zipfile, asked to read before the start
+            raise
         raise CorpusError(
             f"{packed} is damaged or truncated ({error.__class__.__name__}). Copy or pack it again."
         ) from None

@@ -1,6 +1,6 @@
 """The first half of a build: notes -> shards on disk, by as many processes as asked for.
 
-A shard is a file that is written whole or not at all, and which notes it holds depends on the notes alone. So a
+A shard is a folder that is written whole or not at all, and which notes it holds depends on the notes alone. So a
 build that was killed goes on where it stopped, and the number of workers changes nothing in the result.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from lmcells.corpus.shard import batch_notes, build_shard, is_whole
+from lmcells.corpus.shard import batch_notes, build_shard
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import NoteSections, section_finder
 
@@ -37,8 +37,7 @@ class ShardTask:
     def run(self, notes: list[Note], path: Path) -> None:
         """Build one shard and write it."""
         with _garbage_collection_paused():
-            shard = build_shard(notes, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
-        shard.save(path)
+            build_shard(notes, path, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
 
 
 @contextmanager
@@ -79,11 +78,11 @@ def scan_notes(
     def pending() -> Iterator[tuple[list[Note], Path]]:
         nonlocal scanned
         for batch in batch_notes(notes):
-            paths.append(folder / f"shard-{len(paths):06}.npz")
+            paths.append(folder / f"shard-{len(paths):06}")
             scanned = Scanned(
                 scanned.n_notes + len(batch), scanned.n_characters + sum(len(note.text) for note in batch)
             )
-            if not is_whole(paths[-1]):
+            if not paths[-1].exists():
                 yield batch, paths[-1]
             on_progress(scanned)
 

@@ -6,15 +6,15 @@ shard keeps every word, and the tokens of each header beside those of its body.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus.grouping import distinct
-from lmcells.files import atomic_write
+from lmcells.files import atomic_folder, read_json
 from lmcells.notes.bulk_tokens import TokenArrays, find_tokens
 from lmcells.notes.note import Note, Section
 from lmcells.notes.sections import upper_name
@@ -24,63 +24,89 @@ _PIECE = 1 << 16  # characters tokenised at a time: arrays of this size stay in 
 NO_HEADER = -1
 
 
-@dataclass(frozen=True, slots=True)
 class Shard:
-    """Notes as tokens. A segment is a section of a note: its header's tokens, then its body's."""
+    """Notes as tokens, in a folder of their own; each part is read when it is asked for.
 
-    document_ids: list[str]
-    document_metadata: dict[str, list[str]]  # kind -> one value a document
-    headers: list[tuple[str, str]]  # (as written in upper case, canonical name)
-    spellings: list[str]  # of the words, in the order of `hashes`
-    hashes: npt.NDArray[np.uint64]
-    tokens: npt.NDArray[np.uint32]  # index of the word
-    segment_document: npt.NDArray[np.int32]
-    segment_header: npt.NDArray[np.int32]  # index into `headers`, or NO_HEADER
-    segment_header_tokens: npt.NDArray[np.int32]
-    segment_tokens: npt.NDArray[np.int32]  # the header's included
+    A segment is a section of a note: its header's tokens, then its body's.
+    """
 
-    def save(self, path: Path) -> None:
-        """Write the shard, atomically."""
-        lists = [self.document_ids, self.document_metadata, self.headers, self.spellings]
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        with atomic_write(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, lists=np.frombuffer(json.dumps(lists).encode(), np.uint8), **arrays)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
+    def _array(self, name: str) -> npt.NDArray[Any]:
+        array: npt.NDArray[Any] = np.load(self._folder / f"{name}.npy", allow_pickle=False)
+        return array
 
-_ARRAYS = (
-    "hashes",
-    "tokens",
-    "segment_document",
-    "segment_header",
-    "segment_header_tokens",
-    "segment_tokens",
-)
+    @cached_property
+    def document_ids(self) -> list[str]:
+        """The ids of the notes."""
+        ids: list[str] = read_json(self._folder / "document_ids.json")
+        return ids
 
+    @cached_property
+    def document_metadata(self) -> dict[str, list[str]]:
+        """Each kind's values, one a document."""
+        metadata: dict[str, list[str]] = read_json(self._folder / "document_metadata.json")
+        return metadata
 
-def load_shard(path: Path) -> Shard:
-    """Read a shard back; numpy checks each array against its checksum."""
-    with np.load(path, allow_pickle=False) as file:
-        document_ids, document_metadata, headers, spellings = json.loads(file["lists"].tobytes())
-        arrays = {name: file[name] for name in _ARRAYS}
-    return Shard(document_ids, document_metadata, [(key, name) for key, name in headers], spellings, **arrays)
+    @cached_property
+    def headers(self) -> list[tuple[str, str]]:
+        """Headers as written, in upper case, with their canonical names."""
+        return [(written, name) for written, name in read_json(self._folder / "headers.json")]
 
+    @cached_property
+    def spellings(self) -> list[str]:
+        """The words, in the order of `hashes`."""
+        spellings: list[str] = read_json(self._folder / "spellings.json")
+        return spellings
 
-def is_whole(path: Path) -> bool:
-    """Whether a shard was written to its end and can be read."""
-    try:
-        load_shard(path)
-    except (OSError, ValueError, KeyError, BadZipFile):
-        return False
-    return True
+    @cached_property
+    def hashes(self) -> npt.NDArray[np.uint64]:
+        """The words' hashes."""
+        return self._array("hashes")
+
+    @cached_property
+    def tokens(self) -> npt.NDArray[np.uint32]:
+        """Each token's word."""
+        return self._array("tokens")
+
+    @cached_property
+    def _segments(self) -> npt.NDArray[np.int32]:
+        return self._array("segments")
+
+    def _segment_row(self, row: int) -> npt.NDArray[np.int32]:
+        values: npt.NDArray[np.int32] = self._segments[row]
+        return values
+
+    @property
+    def segment_document(self) -> npt.NDArray[np.int32]:
+        """Each segment's note."""
+        return self._segment_row(0)
+
+    @property
+    def segment_header(self) -> npt.NDArray[np.int32]:
+        """Each segment's header, or NO_HEADER."""
+        return self._segment_row(1)
+
+    @property
+    def segment_header_tokens(self) -> npt.NDArray[np.int32]:
+        """How many of a segment's tokens are its header's."""
+        return self._segment_row(2)
+
+    @property
+    def segment_tokens(self) -> npt.NDArray[np.int32]:
+        """How many tokens a segment has, the header's included."""
+        return self._segment_row(3)
 
 
 def build_shard(
     notes: Sequence[Note],
+    folder: Path,
     *,
     find_sections: Callable[[Note], tuple[Section, ...]],
     metadata_kinds: Sequence[str],
 ) -> Shard:
-    """Cut notes into sections and tokens."""
+    """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
     headers: dict[tuple[str | None, str], int] = {(None, ""): NO_HEADER}
     segment_document: list[int] = []
     segment_header: list[int] = []
@@ -89,23 +115,32 @@ def build_shard(
         sections = find_sections(note)
         pieces.add(note.text, sections)
         segment_document += [document] * len(sections)
-        segment_header += [headers.setdefault((header, name), len(headers) - 1) for header, name, *_ in sections]
+        segment_header += [
+            headers.setdefault((header, name), len(headers) - 1) for header, name, *_ in sections
+        ]
     pieces.finish()
-    tokens = pieces.hashes()
+    hashes = pieces.hashes()
     starts, body_starts = pieces.first_tokens()
-    first, inverse = distinct(tokens)
-    return Shard(
-        document_ids=[note.id for note in notes],
-        document_metadata={kind: [note.metadata.get(kind, "") for note in notes] for kind in metadata_kinds},
-        headers=[(upper_name(header), name) for header, name in headers if header is not None],
-        spellings=pieces.spellings(first),
-        hashes=tokens[first],
-        tokens=inverse.astype(np.uint32),
-        segment_document=np.array(segment_document, np.int32),
-        segment_header=np.array(segment_header, np.int32),
-        segment_header_tokens=(body_starts - starts).astype(np.int32),
-        segment_tokens=np.diff(starts, append=tokens.size).astype(np.int32),
-    )
+    first, words = distinct(hashes)
+    n_tokens = np.diff(starts, append=hashes.size)
+    with atomic_folder(folder) as temporary:
+        segments = np.stack([segment_document, segment_header, body_starts - starts, n_tokens]).astype(
+            np.int32
+        )
+        np.save(temporary / "segments.npy", segments)
+        np.save(temporary / "tokens.npy", words.astype(np.uint32))
+        np.save(temporary / "hashes.npy", hashes[first])
+        lists = {
+            "spellings": pieces.spellings(first),
+            "headers": [(upper_name(header), name) for header, name in headers if header is not None],
+            "document_ids": [note.id for note in notes],
+            "document_metadata": {
+                kind: [note.metadata.get(kind, "") for note in notes] for kind in metadata_kinds
+            },
+        }
+        for name, values in lists.items():
+            (temporary / f"{name}.json").write_text(json.dumps(values), encoding="utf-8")
+    return Shard(folder)
 
 
 class _Pieces:
@@ -160,7 +195,7 @@ class _Pieces:
 
 
 def batch_notes(
-    notes: Iterable[Note], *, max_characters: int = 1 << 22, max_notes: int = 5000
+    notes: Iterable[Note], *, max_characters: int = 1 << 23, max_notes: int = 5000
 ) -> Iterable[list[Note]]:
     """Group notes into shards by their sizes alone, so that the number of workers never matters."""
     batch: list[Note] = []

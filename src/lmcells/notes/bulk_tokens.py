@@ -6,16 +6,17 @@ chance of about one in 400,000.
 """
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.notes.placeholders import MARK, NUMBER, placeholder
 from lmcells.notes.stop_words import STOP_WORDS
-from lmcells.notes.tokens import LOWER, MAX_LENGTH, spell
+from lmcells.notes.tokens import MAX_LENGTH, spell
 
 Array = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 Hashes = npt.NDArray[np.uint64]
 
 _LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
@@ -23,8 +24,8 @@ _DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
 _WORD = _LETTER | _DIGIT
 _CONNECTOR = _DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN | _NUMERIC
 
-_BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2**64
-_BASE_INVERSE = pow(_BASE, -1, 1 << 64)
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no two words of up to eight bytes have one hash
+_WORD_BYTES = 8  # a hash takes this many bytes at a time
 _MARK_OPENINGS = ("[**", "_%#", "___")
 
 
@@ -39,32 +40,39 @@ class TokenArrays:
 
 def hash_word(word: str) -> int:
     """Return the hash under which a vocabulary spelling is found."""
-    value, power = 0, 1
-    for character in word:
-        value = (value + ord(character) * power) % (1 << 64)
-        power = power * _BASE % (1 << 64)
+    encoded = word.encode("utf-8", "surrogatepass")
+    value = 0
+    for start in range(0, len(encoded), _WORD_BYTES):
+        value = (value ^ (value >> 32)) + int.from_bytes(encoded[start : start + _WORD_BYTES], "little")
+        value = value * _MULTIPLIER % (1 << 64)
     return value
 
 
 def find_tokens(text: str) -> TokenArrays:
     """Find the tokens of a text: the same ones, in the same order, as `iterate_tokens`."""
     marks = _find_marks(text)
-    classes, lowered = _classify(text)
+    classes, lowered, not_ascii = _classify(text)
     for start, end, _ in marks:
         classes[2 + start : 2 + end] = 0
     inside, dots = _join(classes, lowered)
     starts, ends = _runs(inside)
-    starts, ends = _split_numbers(classes, starts, ends)
-    numbers = np.flatnonzero(classes[2 + starts] & _DIGIT)
+    starts, ends, numbers = _split_numbers(classes, starts, ends)
     ends = _trim_possessives(classes, lowered, starts, ends)
     hashes = _hash(lowered, starts, ends)
+    # What is not spelt as it stands, letter for letter: p.o. loses its dots, other alphabets need more bytes.
+    characters = np.concatenate([dots, not_ascii[inside[not_ascii]]])
+    special = np.unique(np.searchsorted(starts, characters, "right") - 1)
+    for token in special[ends[special] - starts[special] <= MAX_LENGTH].tolist():
+        hashes[token] = _hash_written(text[starts[token] : ends[token]])
     hashes[numbers] = hash_word(NUMBER)
-    dotted = np.searchsorted(starts, dots, "right") - 1
-    for token in dotted[(classes[2 + starts[dotted]] & _DIGIT) == 0].tolist():  # p.o. is spelt without its dots
-        hashes[token] = hash_word(spell(text[starts[token] : ends[token]]))
     kept = np.flatnonzero((ends - starts <= MAX_LENGTH) & ~_dropped(classes, starts, ends, hashes))
     tokens = TokenArrays(starts[kept], ends[kept], hashes[kept])
     return _insert_marks(tokens, marks) if marks else tokens
+
+
+@lru_cache(maxsize=1 << 14)
+def _hash_written(written: str) -> int:
+    return hash_word(spell(written))
 
 
 def _find_marks(text: str) -> list[tuple[int, int, str]]:
@@ -108,42 +116,38 @@ def _character_class(character: str) -> int:
 
 
 @cache
-def _class_table() -> npt.NDArray[np.uint8]:
+def _class_table() -> Bytes:
     return np.array([_character_class(chr(code)) for code in range(0x10000)], np.uint8)
 
 
 @cache
-def _lower_table() -> npt.NDArray[np.uint16]:
-    return np.array([ord(LOWER.get(code, chr(code))) for code in range(0x10000)], np.uint16)
-
-
-@cache
 def _byte_tables() -> tuple[bytes, bytes]:
-    return _class_table()[:256].tobytes(), _lower_table()[:256].astype(np.uint8).tobytes()
+    """The class of each byte of ASCII, and its lower case; what is above never counts."""
+    classes = _class_table()[:128].tobytes() + bytes(128)
+    return classes, bytes(range(256)).lower()
 
 
-def _classify(text: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8] | npt.NDArray[np.uint16]]:
-    """Return the class of each character, with two empty ones at either end, and its lower case."""
+def _classify(text: str) -> tuple[Bytes, Bytes, Array]:
+    """Return the class of each character, two empty ones at either end; its lower case; and where ASCII ends.
+
+    The lower case is padded for `_hash`, and only right for ASCII; "’" counts as an apostrophe there.
+    """
     class_of_byte, lower_of_byte = _byte_tables()
-    classes = np.zeros(len(text) + 4, np.uint8)
     if text.isascii():
-        encoded = text.encode("ascii")
-        classes[2:-2] = np.frombuffer(encoded.translate(class_of_byte), np.uint8)
-        return classes, np.frombuffer(encoded.translate(lower_of_byte), np.uint8)
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    low = codes.astype(np.uint8).tobytes()
-    classes[2:-2] = np.frombuffer(low.translate(class_of_byte), np.uint8)
-    lowered = np.frombuffer(low.translate(lower_of_byte), np.uint8).astype(np.uint16)
-    wide = np.flatnonzero(codes > 255)
-    within_plane = np.minimum(codes[wide], 0xFFFF)  # U+FFFF is never a letter
-    classes[2 + wide] = _class_table()[within_plane]
-    lowered[wide] = _lower_table()[within_plane]
-    return classes, lowered
+        encoded, not_ascii = text.encode("ascii"), np.zeros(0, np.int64)
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        encoded, not_ascii = np.minimum(codes, 255).astype(np.uint8).tobytes(), np.flatnonzero(codes > 127)
+    classes = np.frombuffer(bytearray(b"\0\0" + encoded + b"\0\0").translate(class_of_byte), np.uint8)
+    lowered = np.frombuffer(bytearray(encoded + bytes(_WORD_BYTES)).translate(lower_of_byte), np.uint8)
+    if not_ascii.size:
+        within_plane = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
+        classes[2 + not_ascii] = _class_table()[within_plane]
+        lowered[not_ascii[within_plane == ord("’")]] = ord("'")
+    return classes, lowered, not_ascii
 
 
-def _join(
-    classes: npt.NDArray[np.uint8], lowered: npt.NDArray[np.integer]
-) -> tuple[npt.NDArray[np.bool_], Array]:
+def _join(classes: Bytes, lowered: Bytes) -> tuple[npt.NDArray[np.bool_], Array]:
     """Return which characters are part of a word or number, and which of these are dots, never spelt."""
     word = (classes & _WORD) != 0
     between = (classes & _CONNECTOR) != 0
@@ -173,21 +177,19 @@ def _runs(inside: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
     return edges[::2], edges[1::2]
 
 
-def _split_numbers(classes: npt.NDArray[np.uint8], starts: Array, ends: Array) -> tuple[Array, Array]:
-    """Split a run that begins with a number where its first letter stands: `500mg`."""
-    leading = np.flatnonzero((classes[2 + starts] & _DIGIT) != 0)
+def _split_numbers(classes: Bytes, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
+    """Split a run that begins with a number where its first letter stands (`500mg`); return which are numbers."""
+    numbers = np.flatnonzero(classes[2 + starts] & _DIGIT)
     digit, letter = (classes[2:-2] & _DIGIT) != 0, (classes[2:-2] & _LETTER) != 0
-    boundaries = np.flatnonzero(digit[:-1] & letter[1:]) + 1
-    nearest = np.searchsorted(boundaries, starts[leading])
-    candidates = np.append(boundaries, np.iinfo(np.int64).max)[nearest]
-    within = candidates < ends[leading]
-    splits, after = candidates[within], leading[within]
-    return np.insert(starts, after + 1, splits), np.insert(ends, after, splits)
+    boundaries = np.append(np.flatnonzero(digit[:-1] & letter[1:]) + 1, np.iinfo(np.int64).max)
+    first_letter = boundaries[np.searchsorted(boundaries, starts[numbers])]
+    splits = first_letter < ends[numbers]
+    after, places = numbers[splits], first_letter[splits]
+    n_before = np.cumsum(splits) - splits
+    return np.insert(starts, after + 1, places), np.insert(ends, after, places), numbers + n_before
 
 
-def _trim_possessives(
-    classes: npt.NDArray[np.uint8], lowered: npt.NDArray[np.integer], starts: Array, ends: Array
-) -> Array:
+def _trim_possessives(classes: Bytes, lowered: Bytes, starts: Array, ends: Array) -> Array:
     """Leave out the 's of a possessive, but not the &S of H&S."""
     candidates = np.flatnonzero((classes[ends] == _AMPERSAND_APOSTROPHE) & (lowered[ends - 1] == ord("s")))
     last = ends[candidates]
@@ -198,41 +200,43 @@ def _trim_possessives(
 
 
 @cache
-def _powers(length: int) -> tuple[Hashes, Hashes]:
-    def powers_of(base: int) -> Hashes:
-        powers = np.full(length, base, np.uint64)
-        powers[0] = 1
-        return np.cumprod(powers, dtype=np.uint64)
-
-    return powers_of(_BASE), powers_of(_BASE_INVERSE)
+def _byte_masks() -> Hashes:
+    """Masks that keep the first n bytes of eight, by n."""
+    return np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
 
 
-def _hash(lowered: npt.NDArray[np.integer], starts: Array, ends: Array) -> Hashes:
-    """Hash the characters of each token: differences of one running polynomial over the whole text."""
-    powers, inverse_powers = _powers(1 << max(16, lowered.size.bit_length()))
-    terms = lowered.astype(np.uint64)  # before the product: numpy is slow where types are mixed
-    terms *= powers[: lowered.size]
-    running = np.zeros(lowered.size + 1, np.uint64)
-    np.cumsum(terms, out=running[1:])
-    hashes: Hashes = (running[ends] - running[starts]) * inverse_powers[starts]
-    return hashes
+def _hash(lowered: Bytes, starts: Array, ends: Array) -> Hashes:
+    """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
+    eight_at = np.ndarray(lowered.size - _WORD_BYTES + 1, np.dtype("<u8"), lowered, strides=(1,))
+    lengths = np.minimum(ends - starts, MAX_LENGTH)  # longer ones are dropped
+    values = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
+    values *= np.uint64(_MULTIPLIER)
+    longer = np.flatnonzero(lengths > _WORD_BYTES)
+    start = _WORD_BYTES
+    while longer.size:
+        part = (
+            eight_at[starts[longer] + start] & _byte_masks()[np.minimum(lengths[longer] - start, _WORD_BYTES)]
+        )
+        value = values[longer]
+        values[longer] = ((value ^ (value >> np.uint64(32))) + part) * np.uint64(_MULTIPLIER)
+        start += _WORD_BYTES
+        longer = longer[lengths[longer] > start]
+    return values
 
 
 @cache
 def _stop_word_slots() -> tuple[np.uint64, Hashes]:
     """Find a multiplier whose top 14 bits give every stop word a slot of its own, and fill the slots."""
     hashes = np.array(sorted(hash_word(word) for word in STOP_WORDS), np.uint64)
-    multiplier = _BASE
+    multiplier = _MULTIPLIER
     while np.unique((hashes * np.uint64(multiplier)) >> np.uint64(50)).size < hashes.size:
-        multiplier = (multiplier * _BASE) % (1 << 64)
+        multiplier = (multiplier * _MULTIPLIER) % (1 << 64)
     slots = np.zeros(1 << 14, np.uint64)
     slots[(hashes * np.uint64(multiplier)) >> np.uint64(50)] = hashes
     return np.uint64(multiplier), slots
 
 
-def _dropped(
-    classes: npt.NDArray[np.uint8], starts: Array, ends: Array, hashes: Hashes
-) -> npt.NDArray[np.bool_]:
+def _dropped(classes: Bytes, starts: Array, ends: Array, hashes: Hashes) -> npt.NDArray[np.bool_]:
     multiplier, slots = _stop_word_slots()
     dropped: npt.NDArray[np.bool_] = slots[(hashes * multiplier) >> np.uint64(50)] == hashes
     stop_words = np.flatnonzero(dropped)

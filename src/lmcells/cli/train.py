@@ -1,0 +1,203 @@
+"""`lmcells train`: a corpus -> a model."""
+
+import argparse
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmcells.cli.progress import ProgressLine
+from lmcells.cli.rendering import print_json, print_table
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:  # torch takes seconds to import; the command line starts without it
+    from lmcells.training import Configuration, Progress, TrainingResult
+
+SUMMARY = "train a model on a corpus"
+DESCRIPTION = """\
+Train Latent Meaning Cells (lmc), or the paper's baselines bsg and mbsge, on a corpus made by `lmcells prepare`.
+Settings come from a preset, then a TOML file, then flags; the later wins. metrics.jsonl and checkpoints are written to
+MODEL.training, the finished model to MODEL; after a stop, planned or not, --resume goes on from the last checkpoint."""
+EXAMPLE = """\
+examples:
+  lmcells train corpus --output model
+  lmcells train corpus --output model --kind bsg --preset paper --epochs 3 --seed 7
+  lmcells train corpus --output model --config mine.toml --set model.window=5 --set training.gradient_clip=10
+  lmcells train corpus --output model --resume
+  torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
+
+_KINDS = ("lmc", "bsg", "mbsge")
+_PRESETS = ("paper", "default")
+_NAMED = {
+    "kind": "model.kind",
+    "epochs": "training.epochs",
+    "seed": "training.seed",
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+    "metadata": "training.metadata",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("corpus", type=Path, metavar="CORPUS", help="corpus folder")
+    parser.add_argument("--output", required=True, type=Path, metavar="MODEL", help="folder to write")
+    settings = parser.add_argument_group("settings")
+    settings.add_argument("--kind", choices=_KINDS, help="kind of model (lmc)")
+    settings.add_argument(
+        "--preset", choices=_PRESETS, help="paper: to the letter; default: the best measured"
+    )
+    settings.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="TOML file with [model] and [training]; it may name a preset",
+    )
+    settings.add_argument("--epochs", metavar="N", help="passes over the corpus")
+    settings.add_argument("--batch-size", metavar="N", help="center words a step, of all processes together")
+    settings.add_argument("--learning-rate", metavar="X", help="of Adam")
+    settings.add_argument("--seed", metavar="N", help="decides everything that is drawn")
+    settings.add_argument("--metadata", metavar="KIND", help="kind of metadata to condition on (section)")
+    settings.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TABLE.KEY=VALUE",
+        dest="overrides",
+        help="any other setting of the TOML file; may be repeated",
+    )
+    running = parser.add_argument_group("running")
+    running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
+    running.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
+    running.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train, save the model, and print how it went."""
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtra("torch", extra="train", purpose="Training") from None
+    from lmcells.training import TrainingStopped, load_configuration, train
+
+    _require_free(options.output, resume=options.resume)
+    corpus = Corpus.open(options.corpus)
+    configuration = load_configuration(
+        preset=options.preset, file=options.config, overrides=[*_named_overrides(options), *options.overrides]
+    )
+    with ProgressLine() as line, warnings.catch_warnings():
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            result = train(
+                corpus,
+                model_config=configuration.model_config(corpus),
+                settings=configuration.training,
+                output=run_folder(options.output),
+                device=options.device,
+                resume=options.resume,
+                on_progress=lambda progress: line.update(progress_message(progress)),
+            )
+        except TrainingStopped as stopped:
+            print(f"lmcells train: {stopped}", file=sys.stderr)
+            raise SystemExit(128 + signal.SIGTERM) from None
+    if int(os.environ.get("RANK", "0")) != 0:
+        return
+    save(result, corpus=corpus, configuration=configuration, output=options.output)
+    if options.json:
+        print_json(summary(result, output=options.output))
+    else:
+        rows = [
+            (name.replace("_", " "), value) for name, value in summary(result, output=options.output).items()
+        ]
+        print_table(
+            [(name, f"{value:,.4g}" if isinstance(value, float) else value) for name, value in rows[1:]],
+            title=str(options.output),
+        )
+
+
+def save(result: "TrainingResult", *, corpus: Corpus, configuration: "Configuration", output: Path) -> None:
+    """Write the trained model's folder; settings, corpus fingerprint and seed go with it."""
+    from lmcells.pretrained import save_pretrained
+
+    save_pretrained(
+        result.model,
+        output,
+        corpus=corpus,
+        metadata_kind=configuration.training.metadata,
+        training={
+            "seed": configuration.training.seed,
+            "settings": configuration.training.to_dict(),
+            "corpus": result.made_with["corpus"]["fingerprint"],
+            "steps": result.n_steps,
+            "centers": result.n_centers,
+            "seconds": result.seconds,
+            "losses": _losses(result),
+        },
+        overwrite=True,  # of a finished run that went on for more epochs
+    )
+
+
+def run_folder(output: Path) -> Path:
+    """Where a run keeps its state: beside the model, which is then a folder to ship as it is."""
+    return output.with_name(f"{output.name}.training")
+
+
+def summary(result: "TrainingResult", *, output: Path) -> dict[str, Any]:
+    """What the command prints in the end."""
+    return {
+        "model": str(output),
+        "kind": result.model.config.kind,
+        "steps": result.n_steps,
+        "centers": result.n_centers,
+        "seconds": result.seconds,
+        **_losses(result),
+    }
+
+
+def progress_message(progress: "Progress") -> str:
+    """One line about a run: epoch, speed, both parts of the loss under their names, time left, memory."""
+    parts = [
+        f"epoch {progress.epoch}/{progress.n_epochs}",
+        f"step {progress.step:,}/{progress.n_steps:,}",
+        f"{progress.centers_per_second:,.0f} centers/s",
+        f"reconstruction {progress.reconstruction:.3f}",
+        f"prior divergence {progress.prior_divergence:.3f}",
+    ]
+    if progress.agreement is not None:
+        parts.append(f"agreement {progress.agreement:.3f}")
+    left = round(progress.seconds_left)
+    parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+    parts.append(f"{progress.peak_memory / 1e9:.1f} GB")
+    return ", ".join(parts)
+
+
+def _losses(result: "TrainingResult") -> dict[str, float]:
+    if result.last is None:
+        return {}
+    losses = {
+        "reconstruction": result.last.reconstruction,
+        "prior_divergence": result.last.prior_divergence,
+    }
+    return losses if result.last.agreement is None else {**losses, "agreement": result.last.agreement}
+
+
+def _require_free(output: Path, *, resume: bool) -> None:
+    """Say before training what would go wrong after it."""
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not resume:
+        raise ConfigError(f"{output} exists already. Choose another folder, or go on with --resume.")
+    if not (output / "config.json").is_file():
+        raise ConfigError(f"{output} is not a model folder, and is not overwritten. Choose another folder.")
+
+
+def _named_overrides(options: argparse.Namespace) -> list[str]:
+    given = {setting: getattr(options, flag) for flag, setting in _NAMED.items()}
+    return [f"{setting}={value}" for setting, value in given.items() if value is not None]
+
+
+def _show_warning(message: Warning | str, *_details: Any) -> None:
+    print(f"lmcells train: {message}", file=sys.stderr)

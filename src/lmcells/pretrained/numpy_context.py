@@ -1,0 +1,97 @@
+"""From the ids of a window to one summary of its context, in numpy: the bi-LSTM and the attention over it."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.pretrained.numpy_lstm import Ids, NumpyLstm
+from lmcells.pretrained.one_core import Floats
+from lmcells.pretrained.packed_windows import Mask, PackedWindows
+
+
+class NumpyContextEncoder:
+    """`lmcells.model.context.ContextEncoder` and `lmcells.model.attention.attend` in one."""
+
+    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm, *, n_words: int) -> None:
+        self._centers = words  # (n_centers, E)
+        self._lstm = lstm
+        self._n_words = n_words
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, n_words: int) -> Self:
+        """Take the weights under the names they have in the encoder of torch."""
+        words = arrays["words.weight"]
+        of_lstm = {
+            name.removeprefix("lstm."): array for name, array in arrays.items() if name.startswith("lstm.")
+        }
+        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words[:n_words]), n_words=n_words)
+
+    def summarise(
+        self, center: Ids, context: Ids, context_mask: Mask, *, center_mask: Mask | None, query: Floats
+    ) -> tuple[Floats, Floats]:
+        """Weights and weighted mean of the states of present words, as the query asks: -> (B, 2S), (B, 2H)."""
+        self._require_ids(center, context[context_mask])
+        vectors = np.asarray(self._centers[center], np.float32)  # (B, E)
+        if center_mask is not None:
+            vectors = np.where(center_mask[:, None], vectors, np.float32(0))
+        packed = PackedWindows.of(context, context_mask)
+        attention = np.zeros(packed.words.shape, np.float32)  # (B, T), in packed order
+        summary = np.zeros((center.size, query.shape[-1]), np.float32)  # (B, 2H), in the order of the batch
+        n_block = self._lstm.block_rows
+        for first in range(0, center.size, n_block):
+            block = slice(first, first + n_block)
+            rows, lengths = packed.order[block], packed.lengths[block]
+            longest = lengths[0]
+            if longest == 0:
+                break  # rows come longest first: all others are without context too
+            attention[block, :longest], summary[rows] = self._attend(
+                packed.words[block, :longest], lengths, vectors[rows], query[rows]
+            )
+        return packed.unpack(attention, width=context.shape[1]), summary
+
+    def _attend(self, words: Ids, lengths: Ids, vectors: Floats, query: Floats) -> tuple[Floats, Floats]:
+        """One block of packed rows: (B, T), (B,), (B, E), (B, 2H) -> (B, T), (B, 2H)."""
+        n_rows, longest = words.shape
+        mirrored = np.maximum(
+            lengths[:, None] - 1 - np.arange(longest), 0
+        )  # (B, T) place in the other direction
+        backward = np.take_along_axis(words, mirrored, axis=1)
+        read = np.stack([words.T, backward.T], axis=1)  # (T, 2, B)
+        states = self._lstm.run(read, vectors, lengths).transpose(1, 2, 0, 3)  # (T, 2, B, H) -> (2, B, T, H)
+
+        by_direction = query.reshape(n_rows, 2, -1, 1).transpose(1, 0, 2, 3)  # (2, B, H, 1)
+        scores = np.matmul(states, by_direction)[..., 0]  # (2, B, T)
+        joined = scores[0] + np.take_along_axis(scores[1], mirrored, axis=1)  # (B, T)
+        joined *= 1 / (NumpyLstm.STATE_SCALE * math.sqrt(query.shape[-1]))
+        weights = _softmax(joined, np.arange(longest) < lengths[:, None])
+
+        both = np.stack(
+            [weights, np.take_along_axis(weights, mirrored, axis=1)]
+        )  # states past an end are zero
+        means = np.matmul(both[:, :, None], states)[:, :, 0]  # (2, B, 1, T), (2, B, T, H) -> (2, B, H)
+        means *= 1 / NumpyLstm.STATE_SCALE
+        return weights, means.transpose(1, 0, 2).reshape(n_rows, -1)  # (B, 2H)
+
+    def _require_ids(self, center: Ids, present: Ids) -> None:
+        for name, ids, size in (
+            ("center", center, self._centers.shape[0]),
+            ("context", present, self._n_words),
+        ):
+            if ids.size and not (ids.min() >= 0 and ids.max() < size):
+                raise ValueError(
+                    f"{name} holds ids from {ids.min()} to {ids.max()}; allowed: 0 to {size - 1}."
+                )
+
+
+def _softmax(scores: Floats, mask: Mask) -> Floats:
+    """Over the last axis, zero where the mask is false; a row that is false throughout is zero."""
+    scores = np.where(mask, scores, np.float32(-np.inf))
+    highest = scores.max(axis=-1, keepdims=True)
+    np.maximum(highest, np.finfo(np.float32).min, out=highest)  # -inf - -inf is no number
+    weights = np.exp(scores - highest)
+    total = weights.sum(axis=-1, keepdims=True)
+    softmax: Floats = weights / np.maximum(total, np.finfo(np.float32).tiny)
+    return softmax

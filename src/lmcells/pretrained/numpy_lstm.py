@@ -1,0 +1,135 @@
+"""The bidirectional LSTM of a trained model in numpy: both directions, a block of rows, one step after another.
+
+Four things make it fast. A word's input to the gates is looked up, not computed: it is projected when the word
+is first met. All gates go through one tanh, because sigmoid(x) = (tanh(x / 2) + 1) / 2 and the halves are in the
+weights. Each gate is one contiguous block, so that numpy runs over it in one go. Rows are sorted by length, and a
+block of `block_rows` is small enough for what a step touches to stay in the cache, and its products on one core.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.pretrained.one_core import Floats, matmul_on_one_core, rows_on_one_core
+
+Ids = npt.NDArray[np.integer]
+Array = npt.NDArray[Any]
+
+_TORCH_TO_OURS = [0, 1, 3, 2]  # torch's input, forget, cell, output -> the three sigmoids first
+_SCALE = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # x / 2 for the sigmoids
+
+
+class NumpyLstm:
+    """Runs over the words of a table, each joined with a vector of its row.
+
+    States come out doubled (`STATE_SCALE` times too large): the half of the output gate's sigmoid is left to
+    whoever reads them, and for the recurrence it is in the weights.
+    """
+
+    STATE_SCALE = 2.0
+
+    def __init__(
+        self, words: Array, *, of_word: Floats, of_row: Floats, recurrent: Floats, bias: Floats
+    ) -> None:
+        self._words = words  # (V, E), of any float type
+        self._of_word = of_word  # (2, E, 4H)
+        self._of_row = of_row  # (2, E, 4H)
+        self._recurrent = recurrent  # (4, 2, H, H): gate, direction, from, to
+        self._bias = bias  # (2, 1, 4H)
+        # Memory is taken only for the words that are met, 2 x 4H numbers each.
+        self._projected = np.empty((2, words.shape[0], of_word.shape[-1]), np.float32)
+        self._met = np.zeros(words.shape[0], np.bool_)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], *, words: Array) -> Self:
+        """Take the trained weights, under torch's names, and put them in the order the steps want."""
+        width = words.shape[1]
+        hidden_dim = arrays["hidden"].shape[-1]
+        inputs = _ordered(arrays["input"])  # (2, 4, H, 2E)
+        hidden = _ordered(arrays["hidden"]) / cls.STATE_SCALE  # (2, 4, H, H)
+        bias = _ordered(_float32(arrays["input_bias"]) + _float32(arrays["hidden_bias"]))  # (2, 4, H)
+        by_input = inputs.reshape(2, 4 * hidden_dim, 2 * width).transpose(0, 2, 1)  # (2, 2E, 4H)
+        return cls(
+            words,
+            of_word=np.ascontiguousarray(by_input[:, :width]),
+            of_row=np.ascontiguousarray(by_input[:, width:]),
+            recurrent=np.ascontiguousarray(hidden.transpose(1, 0, 3, 2), np.float32),
+            bias=bias.reshape(2, 1, 4 * hidden_dim),
+        )
+
+    @property
+    def block_rows(self) -> int:
+        """How many rows to give to `run` at a time."""
+        return min(128, rows_on_one_core(*self._recurrent.shape[-2:]))
+
+    def run(self, words: Ids, vectors: Floats, lengths: Ids) -> Floats:
+        """States of each step: word ids (T, 2, B), vectors (B, E), lengths (B,) -> (T, 2, B, H).
+
+        `words[t]` is what the two directions read at step t. Rows come longest first; beyond the end of a row
+        its words change nothing and its states are zero.
+        """
+        ids = self._rows_of(words)
+        n_steps, _, n_rows = ids.shape
+        hidden_dim = self._recurrent.shape[-1]
+        states = np.zeros((n_steps, 2, n_rows, hidden_dim), np.float32)
+        cells = np.zeros((2, n_rows, hidden_dim), np.float32)
+        of_rows = matmul_on_one_core(vectors, self._of_row)  # (B, E), (2, E, 4H) -> (2, B, 4H)
+        of_rows += self._bias
+        table = self._projected.reshape(-1, 4 * hidden_dim)  # (2V, 4H)
+        memory = np.empty((3, 8 * n_rows * hidden_dim), np.float32)
+        going = np.searchsorted(-lengths, -np.arange(n_steps), side="left").tolist()  # rows longer than t
+        n = -1
+        for step in range(n_steps):
+            if going[step] != n:
+                n = going[step]
+                inputs, gates, squashed = (_view(part, n, hidden_dim) for part in memory)
+                inputs = inputs.reshape(2, n, 4 * hidden_dim)
+                inputs_by_gate = inputs.reshape(2, n, 4, hidden_dim).transpose(2, 0, 1, 3)  # (4, 2, n, H)
+                squashed = squashed[0]  # (2, n, H)
+                sigmoids, (enter, keep, leave, candidate) = gates[:3], gates
+                cell, of_row = cells[:, :n], of_rows[:, :n]
+            table.take(ids[step, :, :n], axis=0, out=inputs, mode="clip")  # "raise" would copy
+            inputs += of_row
+            if step == 0:
+                np.tanh(inputs_by_gate, out=gates)
+            else:
+                np.matmul(states[step - 1, :, :n], self._recurrent, out=gates)  # (2, n, H) -> (4, 2, n, H)
+                gates += inputs_by_gate
+                np.tanh(gates, out=gates)
+            sigmoids += 1  # now twice the sigmoids
+            cell *= keep
+            candidate *= enter
+            cell += candidate
+            cell *= 0.5
+            np.tanh(cell, out=squashed)
+            np.multiply(leave, squashed, out=states[step, :, :n])
+        return states
+
+    def _rows_of(self, words: Ids) -> Ids:
+        """Rows of the table of projections, after projecting those of the words that were not met before."""
+        ids = words.astype(np.intp)  # a copy
+        unmet = ids[~self._met[ids]]
+        if unmet.size:
+            new = np.unique(unmet)
+            self._projected[:, new] = matmul_on_one_core(
+                _float32(self._words[new]), self._of_word
+            )  # (2, n, 4H)
+            self._met[new] = True
+        ids[:, 1] += self._words.shape[0]  # the second half of the table is the second direction's
+        return ids
+
+
+def _view(memory: Floats, n_rows: int, hidden_dim: int) -> Floats:
+    return memory[: 8 * n_rows * hidden_dim].reshape(4, 2, n_rows, hidden_dim)
+
+
+def _ordered(weights: Array) -> Floats:
+    """(2, 4H, ...) -> (2, 4, H, ...), gates in our order and scaled for their shared tanh."""
+    by_gate = _float32(weights).reshape(2, 4, -1, *weights.shape[2:])[:, _TORCH_TO_OURS]
+    return by_gate * _SCALE.reshape(1, 4, *[1] * (by_gate.ndim - 2))
+
+
+def _float32(array: Array) -> Floats:
+    return np.asarray(array, np.float32)

@@ -1,0 +1,125 @@
+"""A saved model, opened without torch."""
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.corpus.statistics import WordMetadataCounts
+from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
+from lmcells.pretrained import layout
+from lmcells.pretrained.numpy_network import NumpyVariationalNetwork
+from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.sizes import ModelSizes
+from lmcells.pretrained.statistics_file import load_statistics
+from lmcells.tensor_files import read_tensors
+
+if TYPE_CHECKING:
+    from lmcells.model import CellModel
+
+
+@dataclass(frozen=True)
+class PretrainedModel:
+    """What a model folder holds.
+
+    model = PretrainedModel.from_pretrained("model")
+    model.word_ids["pain"], model.section_ids["HPI"]
+    model.variational.posterior(center, metadata, context, context_mask)  # q(z | w, m, c) in numpy
+    model.prior                                                           # p(z | w, m), or p(z | w)
+    model.to_torch()                                                      # the same model in torch
+    """
+
+    folder: Path
+    config: layout.FolderConfig = field(repr=False)
+    arrays: dict[str, npt.NDArray[Any]] = field(repr=False)  # read-only, through a memory map
+    words: list[str] = field(repr=False)
+    sections: list[str] = field(repr=False)  # names of the metadata, whatever kind it is of
+    word_counts: npt.NDArray[np.int64] = field(repr=False)
+    statistics: WordMetadataCounts = field(repr=False)
+
+    @classmethod
+    def from_pretrained(cls, folder: Path | str, *, verify: bool = False) -> Self:
+        """Open a model folder; `verify` also compares every checksum."""
+        folder = Path(folder)
+        config = layout.load_config(folder, verify=verify)
+        sizes = config.sizes
+        words = layout.load_names(folder / layout.VOCABULARY, expected=sizes.n_words, distinct=True)
+        sections = layout.load_names(
+            folder / layout.SECTIONS, expected=None if sizes.kind == "bsg" else sizes.n_metadata
+        )
+        try:
+            arrays = _load_weights(folder / layout.WEIGHTS, sizes)
+            statistics, word_counts = load_statistics(
+                folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
+            )
+        except FormatError as error:
+            raise ModelError(str(error)) from None
+        return cls(folder, config, arrays, words, sections, word_counts, statistics)
+
+    @property
+    def sizes(self) -> ModelSizes:
+        """The kind of the model and the sizes of its tables and layers."""
+        return self.config.sizes
+
+    @cached_property
+    def word_ids(self) -> dict[str, int]:
+        """The id of each word."""
+        return {word: id_ for id_, word in enumerate(self.words)}
+
+    @cached_property
+    def section_ids(self) -> dict[str, int]:
+        """The id of each metadata by its name (documents may share one: then the id of the last)."""
+        return {name: id_ for id_, name in enumerate(self.sections)}
+
+    @cached_property
+    def variational(self) -> NumpyVariationalNetwork:
+        """q(z | w, m, c)."""
+        return NumpyVariationalNetwork.from_arrays(self.arrays, self.sizes)
+
+    @cached_property
+    def prior(self) -> NumpyModelNetwork | NumpyWordPrior:
+        """p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE."""
+        return (NumpyModelNetwork if self.sizes.kind == "lmc" else NumpyWordPrior).from_arrays(self.arrays)
+
+    def to_torch(self) -> "CellModel":
+        """The same model in torch: float32, on the CPU, not in training mode."""
+        try:
+            from lmcells.model import ModelConfig
+            from lmcells.pretrained.to_torch import build_torch_model
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise MissingExtra("torch", extra="train", purpose="Running a model in torch") from None
+        unknown = self.config.model.keys() - {setting.name for setting in fields(ModelConfig)}
+        if unknown:
+            raise ModelError(
+                f"{self.folder} has settings that this lmcells does not know: {', '.join(sorted(unknown))}. "
+                f"It was made by lmcells {self.config.written_by}: upgrade lmcells."
+            )
+        try:
+            config = ModelConfig(**self.config.model)
+        except ConfigError as error:
+            raise ModelError(f"{self.folder / layout.CONFIG} is damaged: {error}") from None
+        return build_torch_model(config, self.arrays)
+
+
+def _load_weights(path: Path, sizes: ModelSizes) -> dict[str, npt.NDArray[Any]]:
+    arrays, _ = read_tensors(path)
+    expected = sizes.tensor_shapes()
+    missing = [name for name in expected if name not in arrays]
+    if missing:
+        shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
+        raise ModelError(
+            f"{path} lacks {len(missing)} of the {len(expected)} tensors of a model of kind {sizes.kind!r}: {shown}. "
+            "Train or download the model again."
+        )
+    for name, shape in expected.items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
+            raise ModelError(
+                f"{path} has {name} of {arrays[name].dtype} {arrays[name].shape}, the model's settings need floats "
+                f"{shape}. Train or download the model again."
+            )
+    return {name: arrays[name] for name in expected}

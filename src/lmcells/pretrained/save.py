@@ -1,0 +1,135 @@
+"""A trained model -> a folder, which appears only when it is complete."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.corpus import Corpus, count_words_by_metadata
+from lmcells.errors import InputError, ModelError
+from lmcells.files import read_json, write_json
+from lmcells.pretrained import layout
+from lmcells.pretrained.model_card import model_card
+from lmcells.pretrained.statistics_file import save_statistics
+from lmcells.tensor_files import write_tensors
+
+if TYPE_CHECKING:
+    from lmcells.model import CellModel
+
+StoredDtype = Literal["float32", "float16"]
+
+
+def save_pretrained(
+    model: "CellModel",
+    folder: Path | str,
+    *,
+    corpus: Corpus,
+    metadata_kind: str = "section",
+    training: Mapping[str, Any] = {},
+    dtype: StoredDtype = "float32",
+    overwrite: bool = False,
+) -> None:
+    """Write a model folder: weights, vocabulary, metadata names, statistics, config and model card.
+
+    `training` is whatever should be known about the training, as plain JSON data; its "seed" is kept as the
+    model's. "float16" halves the file for shipping. With `overwrite` a model folder that is there is replaced whole.
+    """
+    folder = Path(folder)
+    _require_free(folder, overwrite=overwrite)
+    names = _metadata_names(model, corpus, metadata_kind)
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        write_tensors(
+            temporary / layout.WEIGHTS, _weights(model, dtype), metadata={"format": "pt"}, durable=True
+        )
+        write_json(temporary / layout.VOCABULARY, corpus.words)
+        write_json(temporary / layout.SECTIONS, names)
+        counts = count_words_by_metadata(corpus, metadata_kind)
+        save_statistics(temporary / layout.STATISTICS, counts, np.asarray(corpus.word_counts))
+        config = layout.FolderConfig(
+            kind=model.config.kind,
+            model=asdict(model.config),
+            metadata_kind=metadata_kind,
+            tokenizer=layout.TOKENIZER,
+            dtype=dtype,
+            corpus={
+                "fingerprint": corpus.manifest.fingerprint,
+                "sizes": corpus.manifest.sizes,
+                "settings": corpus.manifest.settings,
+            },
+            training=dict(training),
+            seed=training.get("seed"),
+            files=layout.describe_files(temporary),
+        )
+        # The card is for people to edit, so no checksum vouches for it.
+        (temporary / layout.MODEL_CARD).write_text(model_card(config), encoding="utf-8")
+        config.save(temporary)
+        _put_in_place(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _require_free(folder: Path, *, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    if not overwrite:
+        raise InputError(f"{folder} exists already. Choose another folder, or replace it with overwrite.")
+    if not folder.is_dir() or (any(folder.iterdir()) and not _is_model(folder)):
+        raise InputError(f"{folder} is not a model folder, and is not overwritten. Choose another folder.")
+
+
+def _is_model(folder: Path) -> bool:
+    try:
+        config = read_json(folder / layout.CONFIG)
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get("format") == layout.FORMAT
+
+
+def _metadata_names(model: "CellModel", corpus: Corpus, kind: str) -> list[str]:
+    names = corpus.metadata_names(kind)
+    pairs = [
+        ("words", model.config.n_words, len(corpus.words)),
+        (f"metadata {kind!r}", model.config.n_metadata, len(names)),
+    ]
+    for what, of_model, of_corpus in pairs[:1] if model.config.kind == "bsg" else pairs:
+        if of_model != of_corpus:
+            raise ModelError(
+                f"the model has {of_model:,} {what}, {corpus.folder} has {of_corpus:,}. "
+                "Give the corpus that the model was trained on."
+            )
+    return names
+
+
+def _weights(model: "CellModel", dtype: StoredDtype) -> dict[str, npt.NDArray[Any]]:
+    limit = float(np.finfo(dtype).max)
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        array = tensor.detach().cpu().float().numpy()
+        if not (np.abs(array) <= limit).all():  # nor is NaN
+            raise ModelError(
+                f"{name} holds values that are not finite in {dtype}: training has diverged. Train again."
+            )
+        weights[name] = array.astype(dtype)
+    return weights
+
+
+def _put_in_place(temporary: Path, folder: Path) -> None:
+    if not folder.exists():
+        temporary.rename(folder)
+        return
+    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
+    folder.rename(old)
+    try:
+        temporary.rename(folder)
+    except OSError:
+        old.rename(folder)
+        raise
+    shutil.rmtree(old)

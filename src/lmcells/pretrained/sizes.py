@@ -1,0 +1,100 @@
+"""The sizes of a saved model, and the tensors that a model of such sizes must have.
+
+`lmcells.model.ModelConfig` says more, but lives beside torch; this is what running without torch needs of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from lmcells.errors import ConfigError, nearest
+
+KINDS = ("lmc", "bsg", "mbsge")
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSizes:
+    """The kind of a model and the sizes of its tables and layers, named as in `ModelConfig`."""
+
+    kind: str
+    n_words: int
+    n_metadata: int
+    n_categories: int
+    cell_dim: int
+    embedding_dim: int
+    hidden_dim: int
+    window: int
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Take the sizes from a `ModelConfig` that was saved as a mapping."""
+        missing = [field.name for field in fields(cls) if field.name not in config]
+        if missing:
+            raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
+        return cls(**{field.name: config[field.name] for field in fields(cls)})
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(
+                f"kind is {self.kind!r}; allowed: {', '.join(KINDS)}.{nearest(str(self.kind), KINDS)}"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
+                raise ConfigError(
+                    f"{field.name} is {value!r}; allowed: an integer of at least {self._least(field.name)}."
+                )
+
+    def _least(self, name: str) -> int:
+        return 0 if name == "n_categories" or (name == "n_metadata" and self.kind == "bsg") else 1
+
+    @property
+    def section_offset(self) -> int:
+        """Center id of section 0 in the joint ids of mbsge."""
+        return self.n_words + self.n_categories
+
+    @property
+    def n_centers(self) -> int:
+        """How many ids a center can have."""
+        return self.section_offset + self.n_metadata if self.kind == "mbsge" else self.n_words
+
+    def tensor_shapes(self) -> Shapes:
+        """Name and shape of each tensor in `model.safetensors`."""
+        hidden, words = self.hidden_dim, self.embedding_dim
+        variational = {
+            "context.words.weight": (self.n_centers, words),
+            "context.lstm.input": (2, 4 * hidden, 2 * words),
+            "context.lstm.hidden": (2, 4 * hidden, hidden),
+            "context.lstm.input_bias": (2, 4 * hidden),
+            "context.lstm.hidden_bias": (2, 4 * hidden),
+            **self._heads(2 * hidden),
+        }
+        prior: Shapes
+        if self.kind == "lmc":
+            variational |= {
+                "metadata.weight": (self.n_metadata, 2 * hidden),
+                **_linear("gate", 4 * hidden, 2),
+            }
+            prior = {
+                "words.weight": (self.n_words, words),
+                "metadata.weight": (self.n_metadata, words),
+                **_linear("hidden", 2 * words, hidden),
+                **self._heads(hidden),
+            }
+        else:
+            variational |= {"query": (2 * hidden,)}
+            prior = {
+                "mean.weight": (self.n_centers, self.cell_dim),
+                "log_variance.weight": (self.n_centers, 1),
+            }
+        return {f"variational.{name}": shape for name, shape in variational.items()} | {
+            f"prior.{name}": shape for name, shape in prior.items()
+        }
+
+    def _heads(self, width: int) -> Shapes:
+        return {**_linear("heads.mean", width, self.cell_dim), **_linear("heads.log_variance", width, 1)}
+
+
+def _linear(name: str, width: int, out: int) -> Shapes:
+    return {f"{name}.weight": (out, width), f"{name}.bias": (out,)}

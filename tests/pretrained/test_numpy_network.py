@@ -1,0 +1,249 @@
+"""The networks in numpy against those in torch."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmcells.errors import ConfigError
+from lmcells.model import CellModel, ModelConfig, Posterior, Windows, create_model
+from lmcells.pretrained.numpy_network import NumpyPosterior, NumpyVariationalNetwork
+from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.sizes import ModelSizes
+from model.tiny import tiny_config, tiny_model
+
+KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+PAPER_SIZES = {"cell_dim": 100, "embedding_dim": 100, "hidden_dim": 64, "window": 10, "n_words": 300}
+
+
+def arrays_of(model: CellModel) -> dict[str, npt.NDArray[Any]]:
+    return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
+
+
+def sizes_of(config: ModelConfig) -> ModelSizes:
+    return ModelSizes.from_config(asdict(config))
+
+
+def numpy_network(model: CellModel) -> NumpyVariationalNetwork:
+    return NumpyVariationalNetwork.from_arrays(arrays_of(model), sizes_of(model.config))
+
+
+def some_windows(config: ModelConfig, *, seed: int, n_rows: int) -> Windows:
+    """Holes anywhere, rows without any word among them, null metadata and masked centers."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_rows, 2 * config.window)
+    present = torch.rand((n_rows, 1), generator=generator)  # some rows full, some nearly empty
+    mask = torch.rand(shape, generator=generator) < present * 1.3
+    mask[: n_rows // 8] = False
+    return Windows(
+        center=torch.randint(config.n_words, (n_rows,), generator=generator),
+        metadata=torch.randint(-2, max(config.n_metadata, 1), (n_rows,), generator=generator),
+        context=torch.randint(config.n_words, shape, generator=generator),
+        context_mask=mask,
+        center_mask=torch.rand(n_rows, generator=generator) < 0.7,
+    )
+
+
+def in_numpy(
+    network: NumpyVariationalNetwork, windows: Windows, *, gate: float | npt.NDArray[np.float32] | None = None
+) -> NumpyPosterior:
+    return network.posterior(
+        windows.center.numpy(),
+        None if windows.metadata is None else windows.metadata.numpy(),
+        windows.context.numpy(),
+        windows.context_mask.numpy(),
+        center_mask=None if windows.center_mask is None else windows.center_mask.numpy(),
+        gate=gate,
+    )
+
+
+def assert_same_posterior(found: NumpyPosterior, expected: Posterior, *, atol: float = 1e-4) -> None:
+    for ours, torchs in (
+        (found.mean, expected.cell.mean),
+        (found.log_variance, expected.cell.log_variance),
+        (found.gate, expected.gate),
+        (found.attention, expected.attention),
+    ):
+        assert ours.dtype == np.float32
+        np.testing.assert_allclose(ours, torchs.detach().numpy(), rtol=0, atol=atol)
+
+
+@KINDS
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**16),
+    n_rows=st.sampled_from([0, 1, 2, 9, 40]),
+    given_mask=st.booleans(),
+    data=st.data(),
+)
+def test_posteriors_equal_those_of_torch(
+    kind: str, seed: int, n_rows: int, given_mask: bool, data: st.DataObject
+) -> None:
+    model = tiny_model(kind, seed=seed, dtype=torch.float32).eval()
+    windows = some_windows(model.config, seed=seed, n_rows=n_rows)
+    if not given_mask:
+        windows = replace(windows, center_mask=None, metadata=None)
+    gate = data.draw(st.one_of(st.none(), st.floats(0, 1, width=32)))
+    with torch.no_grad():
+        expected = model.posterior(windows, gate=gate)
+    assert_same_posterior(in_numpy(numpy_network(model), windows, gate=gate), expected)
+
+
+@KINDS
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_posteriors_of_the_papers_sizes_equal_those_of_torch(kind: str, scale: float) -> None:
+    """More rows than a block, embeddings of torch's default size or four times that: saturated gates."""
+    model = tiny_model(kind, dtype=torch.float32, embedding_std=scale, **PAPER_SIZES).eval()
+    windows = some_windows(model.config, seed=1, n_rows=300)
+    with torch.no_grad():
+        expected = model.posterior(windows)
+    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
+
+
+@KINDS
+def test_windows_without_any_context_have_the_posterior_of_torch(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float32).eval()
+    windows = some_windows(model.config, seed=3, n_rows=5)
+    windows = replace(windows, context_mask=torch.zeros_like(windows.context_mask))
+    with torch.no_grad():
+        expected = model.posterior(windows)
+    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
+
+
+def test_a_gate_can_be_given_for_each_row() -> None:
+    model = tiny_model("lmc", dtype=torch.float32).eval()
+    windows = some_windows(model.config, seed=5, n_rows=7)
+    gate = np.linspace(0, 1, 7, dtype=np.float32)
+    with torch.no_grad():
+        expected = model.posterior(windows, gate=torch.from_numpy(gate))
+    assert_same_posterior(in_numpy(numpy_network(model), windows, gate=gate), expected)
+
+
+@KINDS
+def test_the_company_and_order_of_rows_and_what_was_asked_before_change_nothing(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float32).eval()
+    network, windows = numpy_network(model), some_windows(model.config, seed=2, n_rows=12)
+    together = in_numpy(network, windows)
+    for row in reversed(range(12)):
+        alone = in_numpy(
+            numpy_network(model) if row % 2 else network,
+            Windows(**{name: getattr(windows, name)[row : row + 1] for name in Windows.__slots__}),
+        )
+        np.testing.assert_allclose(alone.mean[0], together.mean[row], atol=1e-6)
+        np.testing.assert_allclose(alone.attention[0], together.attention[row], atol=1e-6)
+
+
+@KINDS
+def test_what_stands_in_an_absent_position_is_never_looked_at(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float32).eval()
+    network, windows = numpy_network(model), some_windows(model.config, seed=4, n_rows=6)
+    nonsense = replace(windows, context=torch.where(windows.context_mask, windows.context, -99))
+    np.testing.assert_array_equal(in_numpy(network, nonsense).mean, in_numpy(network, windows).mean)
+
+
+def test_half_precision_weights_give_nearly_the_same_cells() -> None:
+    model = tiny_model("lmc", dtype=torch.float32, **PAPER_SIZES).eval()
+    windows = some_windows(model.config, seed=1, n_rows=50)
+    half = {name: array.astype(np.float16) for name, array in arrays_of(model).items()}
+    network = NumpyVariationalNetwork.from_arrays(half, sizes_of(model.config))
+    with torch.no_grad():
+        expected = model.posterior(windows)
+    assert_same_posterior(in_numpy(network, windows), expected, atol=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"center": np.array([13, 0])}, "center holds ids from 0 to 13; allowed: 0 to 12"),
+        ({"context": np.array([[-1, 0], [1, 2]])}, "context holds ids from -1"),
+        ({"metadata": np.array([6, 0])}, "metadata holds id 6; allowed: below 6"),
+        ({"metadata": np.array([0])}, r"metadata has shape \(1,\)"),
+        ({"center": np.array([0])}, r"shape"),
+        ({"context_mask": np.ones((2, 3), np.bool_)}, "context_mask has shape"),
+        ({"context_mask": np.ones((2, 2))}, "a mask is of bool"),
+        ({"gate": 1.5}, "gate is 1.5; allowed"),
+        ({"gate": np.array([0.5, np.nan])}, "allowed: weights from 0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(change: dict[str, Any], message: str) -> None:
+    network = numpy_network(tiny_model("lmc", dtype=torch.float32))
+    arguments = {
+        "center": np.array([0, 1]),
+        "metadata": np.array([0, -1]),
+        "context": np.array([[1, 2], [3, 4]]),
+        "context_mask": np.ones((2, 2), np.bool_),
+    }
+    with pytest.raises(ValueError, match=message):
+        network.posterior(**{**arguments, **change})
+
+
+def test_the_prior_of_the_lmc_equals_that_of_torch_for_ids_and_phrases() -> None:
+    model = tiny_model("lmc", dtype=torch.float32).eval()
+    prior = NumpyModelNetwork.from_arrays(arrays_of(model))
+    words = torch.randint(13, (4, 5), generator=torch.Generator().manual_seed(0))
+    metadata = torch.randint(-1, 6, (4, 5), generator=torch.Generator().manual_seed(1))
+    for under in (metadata, None):
+        found = prior(words.numpy(), None if under is None else under.numpy())
+        with torch.no_grad():
+            expected = model.prior(words, under)
+        np.testing.assert_allclose(found.mean, expected.mean.numpy(), atol=1e-5)
+        np.testing.assert_allclose(found.log_variance, expected.log_variance.numpy(), atol=1e-5)
+    phrase = torch.tensor([3, 5, 5])
+    sections = torch.arange(6)
+    with torch.no_grad():
+        vectors = model.prior.words(phrase).mean(dim=0).expand(6, -1)
+        expected = model.prior.of_vectors(vectors, sections)
+    found = prior.of_vectors(prior.phrase(phrase.numpy()), sections.numpy())
+    np.testing.assert_allclose(found.mean, expected.mean.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bsg", "mbsge"])
+def test_the_prior_without_metadata_equals_that_of_torch(kind: str) -> None:
+    model = tiny_model(kind, dtype=torch.float32).eval()
+    prior = NumpyWordPrior.from_arrays(arrays_of(model))
+    words = torch.arange(model.config.n_centers)
+    with torch.no_grad():
+        expected = model.prior(words)
+    found = prior(words.numpy())
+    np.testing.assert_array_equal(found.mean, expected.mean.numpy())
+    np.testing.assert_array_equal(found.log_variance, expected.log_variance.numpy())
+    phrase = prior.phrase(np.array([1, 2]))
+    np.testing.assert_allclose(phrase.mean, expected.mean[1:3].mean(dim=0).numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["lmc", "bsg"])
+def test_a_phrase_without_a_known_word_is_refused(kind: str) -> None:
+    arrays = arrays_of(tiny_model(kind))
+    prior = NumpyModelNetwork.from_arrays(arrays) if kind == "lmc" else NumpyWordPrior.from_arrays(arrays)
+    with pytest.raises(ValueError, match="at least one word"):
+        prior.phrase(np.array([], np.int64))
+
+
+@KINDS
+@pytest.mark.parametrize("sizes", [{}, PAPER_SIZES])
+def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes: dict[str, int]) -> None:
+    config = tiny_config(kind, **sizes)
+    with torch.device("meta"):
+        tensors = create_model(config).state_dict()
+    ours = sizes_of(config)
+    assert ours.tensor_shapes() == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    assert (ours.n_centers, ours.section_offset) == (config.n_centers, config.section_offset)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "lcm"}, "kind is 'lcm'; allowed: lmc, bsg, mbsge. Nearest: 'lmc'."),
+        ({"n_words": 0}, "n_words is 0; allowed: an integer of at least 1"),
+        ({"hidden_dim": True}, "hidden_dim is True"),
+        ({"n_metadata": 0}, "n_metadata is 0; allowed: an integer of at least 1"),
+    ],
+)
+def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ModelSizes.from_config({**asdict(tiny_config("lmc")), **change})
