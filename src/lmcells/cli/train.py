@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> None:
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
-    from lmcells.training import TrainingStopped, load_configuration, train
+    from lmcells.training import DamagedCheckpoint, TrainingStopped, load_configuration, train
 
     _require_free(options.output, resume=options.resume)
     corpus = Corpus.open(options.corpus)
@@ -89,6 +89,7 @@ def run(options: argparse.Namespace) -> None:
         preset=options.preset, file=options.config, overrides=[*_named_overrides(options), *options.overrides]
     )
     with ProgressLine() as line, warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedCheckpoint)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
             result = train(

@@ -185,7 +185,7 @@ def _split_numbers(classes: Bytes, starts: Array, ends: Array) -> tuple[Array, A
     first_letter = boundaries[np.searchsorted(boundaries, starts[numbers])]
     splits = first_letter < ends[numbers]
     after, places = numbers[splits], first_letter[splits]
-    n_before = np.cumsum(splits) - splits
+    n_before: Array = np.cumsum(splits) - splits
     return np.insert(starts, after + 1, places), np.insert(ends, after, places), numbers + n_before
 
 
@@ -209,7 +209,7 @@ def _hash(lowered: Bytes, starts: Array, ends: Array) -> Hashes:
     """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
     eight_at = np.ndarray(lowered.size - _WORD_BYTES + 1, np.dtype("<u8"), lowered, strides=(1,))
     lengths = np.minimum(ends - starts, MAX_LENGTH)  # longer ones are dropped
-    values = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
+    values: Hashes = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
     values *= np.uint64(_MULTIPLIER)
     longer = np.flatnonzero(lengths > _WORD_BYTES)
     start = _WORD_BYTES

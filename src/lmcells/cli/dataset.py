@@ -1,0 +1,35 @@
+"""`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
+
+import argparse
+
+from lmcells.cli import dataset_casi, dataset_reverse
+
+SUMMARY = "make a dataset of labelled short forms"
+DESCRIPTION = """\
+Make a dataset to evaluate on: from CASI, whose short forms were labelled by hand, or from any notes, where long forms
+that are written out become their short forms (reverse substitution)."""
+EXAMPLE = """\
+examples:
+  lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl
+  lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl"""
+
+KINDS = {"casi": dataset_casi, "reverse": dataset_reverse}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the kinds of dataset, each with its options."""
+    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    for name, kind in KINDS.items():
+        subparser = kinds.add_parser(
+            name,
+            help=kind.SUMMARY,
+            description=kind.DESCRIPTION,
+            epilog=kind.EXAMPLE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        kind.add_arguments(subparser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Make the dataset."""
+    KINDS[options.kind].run(options)

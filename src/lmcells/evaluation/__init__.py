@@ -1,0 +1,1 @@
+"""Datasets of labelled short forms, and how well a model expands them."""

@@ -1,0 +1,144 @@
+"""Where a model is good and where it is not: by acronym, by sense, by number of candidates, by seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmcells.errors import InputError, nearest
+from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics, headline, within_short_forms
+from lmcells.evaluation.predictions import Integers, Predictions
+from lmcells.evaluation.tally import Coding
+
+
+@dataclass(frozen=True)
+class AcronymRow:
+    """One line of the paper's acronym table: mPr mR mF1 wPr wR wF1 (wR is the accuracy), and NLL."""
+
+    short_form: str
+    count: int
+    targets: int
+    macro_precision: float
+    macro_recall: float
+    macro_f1: float
+    weighted_precision: float
+    weighted_recall: float
+    weighted_f1: float
+    accuracy: float
+    nll: float
+
+
+@dataclass(frozen=True, eq=False)
+class ConfusionMatrix:
+    """`counts[i, j]`: examples of `long_forms[i]` that were taken for `long_forms[j]`."""
+
+    short_form: str
+    long_forms: tuple[str, ...]
+    counts: Integers  # (n_candidates, n_candidates)
+
+
+@dataclass(frozen=True)
+class CandidateCountRow:
+    """The short forms that have `n_candidates` long forms: metrics over their examples, macro F1 over them."""
+
+    n_candidates: int
+    n_short_forms: int
+    n_examples: int
+    accuracy: float
+    weighted_f1: float
+    macro_f1: float
+    nll: float
+
+
+@dataclass(frozen=True)
+class SeedSummary:
+    """A metric over pre-training runs. Worst and best are by the metric's own direction: a low NLL is good."""
+
+    metric: str
+    n_seeds: int
+    worst: float
+    mean: float
+    best: float
+    standard_deviation: float | None  # of one run there is none
+
+
+def acronym_table(predictions: Predictions) -> list[AcronymRow]:
+    """One row a short form, in alphabetical order."""
+    tally = Coding.of(predictions).tally()
+    each = within_short_forms(tally)
+    return [
+        AcronymRow(
+            short_form=short_form,
+            count=int(tally.n_examples[index]),
+            targets=len(predictions.candidates[index]),
+            macro_precision=float(each.macro_precision[index]),
+            macro_recall=float(each.macro_recall[index]),
+            macro_f1=float(each.macro_f1[index]),
+            weighted_precision=float(each.weighted_precision[index]),
+            weighted_recall=float(each.weighted_recall[index]),
+            weighted_f1=float(each.weighted_f1[index]),
+            accuracy=float(each.accuracy[index]),
+            nll=float(each.nll[index]),
+        )
+        for index, short_form in enumerate(predictions.short_forms)
+    ]
+
+
+def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatrix:
+    """True against predicted long forms of one short form."""
+    if short_form not in predictions.short_forms:
+        raise InputError(
+            f"{short_form!r} has no example among the predictions of {predictions.model} "
+            f"({len(predictions.short_forms)} short forms).{nearest(short_form, predictions.short_forms)}"
+        )
+    index = predictions.short_forms.index(short_form)
+    here = predictions.short_form_index == index
+    long_forms = predictions.candidates[index]
+    cell = predictions.truth[here] * len(long_forms) + predictions.predicted[here]
+    counts = np.bincount(cell, minlength=len(long_forms) ** 2).reshape(len(long_forms), len(long_forms))
+    return ConfusionMatrix(short_form, long_forms, counts)
+
+
+def by_number_of_candidates(predictions: Predictions) -> list[CandidateCountRow]:
+    """The paper's "effect of the number of target expansions", fewest candidates first."""
+    coding = Coding.of(predictions)
+    widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
+    rows = []
+    for width in np.unique(widths):
+        here = predictions.n_candidates == width
+        values = headline(coding.tally(here.astype(np.float64)))
+        rows.append(
+            CandidateCountRow(
+                n_candidates=int(width),
+                n_short_forms=int((widths == width).sum()),
+                n_examples=int(here.sum()),
+                accuracy=float(values["accuracy"]),
+                weighted_f1=float(values["weighted_f1"]),
+                macro_f1=float(values["macro_f1"]),
+                nll=float(values["nll"]),
+            )
+        )
+    return rows
+
+
+def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
+    """Worst, mean and best of every metric over runs of one model; accuracy@k as "accuracy_at_k"."""
+    if not runs:
+        raise InputError("There is no run to summarise.")
+    flat = [_named_values(run) for run in runs]
+    if any(values.keys() != flat[0].keys() for values in flat):
+        raise InputError("The runs were not measured at the same k.")
+    return {name: _summary(name, [values[name] for values in flat]) for name in flat[0]}
+
+
+def _named_values(metrics: Metrics) -> dict[str, float]:
+    values = {name: value for name, value in vars(metrics).items() if isinstance(value, float)}
+    return values | {f"accuracy_at_{k}": value for k, value in metrics.accuracy_at_k.items()}
+
+
+def _summary(metric: str, values: Sequence[float]) -> SeedSummary:
+    worst, best = min(values), max(values)
+    if metric in LOWER_IS_BETTER:
+        worst, best = best, worst
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return SeedSummary(metric, len(values), worst, float(np.mean(values)), best, spread)

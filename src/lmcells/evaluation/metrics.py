@@ -1,0 +1,151 @@
+"""The paper's metrics: within each short form over the candidates of the inventory, then over short forms or examples.
+
+For a label l with `support` s, `predicted` p and `right` r examples:
+
+    precision = r / p      recall = r / s      F1 = 2 r / (s + p)      (0 / 0 = 0)
+
+*macro* is the mean over the labels of a short form that occur or were predicted, *weighted* the mean weighted by s.
+Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accuracy`, `weighted_f1` and `nll` are over
+all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lmcells.errors import InputError
+from lmcells.evaluation.predictions import Booleans, Floats, Predictions
+from lmcells.evaluation.tally import Coding, Tally
+
+LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
+DEFAULT_K = (1, 2, 3, 4, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class ShortFormMetrics:
+    """Metrics within each short form, arrays of shape (..., n_short_forms); NaN where a short form has no example."""
+
+    accuracy: Floats
+    nll: Floats
+    macro_precision: Floats
+    macro_recall: Floats
+    macro_f1: Floats
+    weighted_precision: Floats
+    weighted_recall: Floats
+    weighted_f1: Floats
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One model on one dataset; the fields are defined at the head of this module."""
+
+    n: int
+    n_short_forms: int
+    accuracy: float
+    weighted_f1: float
+    macro_f1: float
+    nll: float
+    accuracy_at_k: dict[int, float]
+    mean_accuracy: float
+    mean_weighted_f1: float
+    mean_nll: float
+    macro_precision: float
+    macro_recall: float
+    weighted_precision: float
+    weighted_recall: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields as JSON holds them: the k of accuracy@k become strings."""
+        return asdict(self) | {"accuracy_at_k": {str(k): value for k, value in self.accuracy_at_k.items()}}
+
+
+def measure(predictions: Predictions, *, ks: tuple[int, ...] = DEFAULT_K) -> Metrics:
+    """All metrics of one model on one dataset."""
+    if not len(predictions):
+        raise InputError(
+            f"{predictions.model}: no example is left to evaluate "
+            f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
+            "Are dataset and inventory of the same short forms?"
+        )
+    values = {name: float(value) for name, value in headline(Coding.of(predictions).tally()).items()}
+    return Metrics(
+        n=len(predictions),
+        n_short_forms=len(predictions.short_forms),
+        accuracy_at_k={k: accuracy_at(predictions, k) for k in ks},
+        **values,
+    )
+
+
+def accuracy_at(predictions: Predictions, k: int) -> float:
+    """Share of all examples whose true long form is among the k most probable."""
+    return float((predictions.rank_of_truth < k).mean())
+
+
+def within_short_forms(tally: Tally) -> ShortFormMetrics:
+    """The metrics of each short form."""
+    precision, recall, f1 = by_label(tally)
+    n = tally.n_examples
+    n_labels = tally.by_short_form(((tally.support + tally.predicted) > 0).astype(np.float64))
+
+    def macro(values: Floats) -> Floats:
+        return _divide(tally.by_short_form(values), n_labels, where=n > 0)
+
+    def weighted(values: Floats) -> Floats:
+        return _divide(tally.by_short_form(values * tally.support), n, where=n > 0)
+
+    accuracy = weighted(recall)  # sum over labels of s/n r/s: weighted recall is accuracy
+    return ShortFormMetrics(
+        accuracy=accuracy,
+        nll=_divide(tally.loss, n, where=n > 0),
+        macro_precision=macro(precision),
+        macro_recall=macro(recall),
+        macro_f1=macro(f1),
+        weighted_precision=weighted(precision),
+        weighted_recall=accuracy,
+        weighted_f1=weighted(f1),
+    )
+
+
+def by_label(tally: Tally) -> tuple[Floats, Floats, Floats]:
+    """Precision, recall and F1 of each label, 0 where there is nothing to divide by."""
+    both = tally.support + tally.predicted
+    precision = _divide(tally.right, tally.predicted, where=tally.predicted > 0, otherwise=0.0)
+    recall = _divide(tally.right, tally.support, where=tally.support > 0, otherwise=0.0)
+    return precision, recall, _divide(2 * tally.right, both, where=both > 0, otherwise=0.0)
+
+
+def headline(tally: Tally) -> dict[str, Floats]:
+    """Every metric over the dataset by name, of the tally's leading shape; absent short forms have no say."""
+    each = within_short_forms(tally)
+    precision, recall, f1 = by_label(tally)
+    n = tally.support.sum(axis=-1)
+
+    def over_examples(values: Floats) -> Floats:
+        total: Floats = (values * tally.support).sum(axis=-1) / n
+        return total
+
+    return {
+        "accuracy": over_examples(recall),
+        "weighted_f1": over_examples(f1),
+        "macro_f1": _mean_of_present(each.macro_f1),
+        "nll": tally.loss.sum(axis=-1) / n,
+        "mean_accuracy": _mean_of_present(each.accuracy),
+        "mean_weighted_f1": _mean_of_present(each.weighted_f1),
+        "mean_nll": _mean_of_present(each.nll),
+        "macro_precision": _mean_of_present(each.macro_precision),
+        "macro_recall": _mean_of_present(each.macro_recall),
+        "weighted_precision": over_examples(precision),
+        "weighted_recall": over_examples(recall),
+    }
+
+
+def _divide(above: Floats, below: Floats, *, where: Booleans, otherwise: float = np.nan) -> Floats:
+    quotient: Floats = np.divide(above, below, out=np.full(np.shape(above), otherwise), where=where)
+    return quotient
+
+
+def _mean_of_present(values: Floats) -> Floats:
+    is_present = ~np.isnan(values)
+    mean: Floats = np.where(is_present, values, 0.0).sum(axis=-1) / is_present.sum(axis=-1)
+    return mean

@@ -1,0 +1,235 @@
+"""What one model said about every example of one dataset: all that metrics, tests and reports look at."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+UNKNOWN_SHORT_FORM = "short form is not in the inventory"
+UNKNOWN_LONG_FORM = "long form is not a candidate of its short form"
+NO_SCORE = "no known word"
+
+
+class Labelled(Protocol):
+    """The part of a dataset's example that metrics need."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def short_form(self) -> str: ...
+    @property
+    def long_form(self) -> str: ...
+    @property
+    def note_id(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """A sense that could not be treated like the others, why, and the number of examples it is the truth of.
+
+    `kept`: the long form has no score, so it is ranked last, and its examples count. Otherwise its examples could
+    not be evaluated by any model and do not count.
+    """
+
+    short_form: str
+    long_form: str
+    reason: str
+    n_examples: int
+    kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """The probabilities one model gave to the candidates of every example.
+
+    Ragged: example `i` has the candidates `candidates[short_form_index[i]]`, and only so many columns of its row in
+    `log_probabilities` mean something; the others are -inf. Short forms are sorted and each has an example.
+    """
+
+    model: str
+    ids: tuple[str, ...]
+    note_ids: tuple[str | None, ...]
+    short_forms: tuple[str, ...]
+    candidates: tuple[tuple[str, ...], ...]
+    short_form_index: Integers  # (n,)
+    truth: Integers  # (n,), a position in the example's candidates
+    log_probabilities: Floats  # (n, most candidates)
+    excluded: tuple[Exclusion, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        n, n_short_forms = len(self.ids), len(self.short_forms)
+        shapes = {self.short_form_index.shape, self.truth.shape, (len(self.note_ids),)}
+        widest = max(map(len, self.candidates), default=0)
+        if shapes != {(n,)} or self.log_probabilities.shape != (n, widest):
+            raise ValueError(
+                f"{n} ids need as many notes, short forms and truths, and ({n}, {widest}) log-probabilities; "
+                f"found {sorted(shapes)} and {self.log_probabilities.shape}"
+            )
+        if len(self.candidates) != n_short_forms or not all(map(len, self.candidates)):
+            raise ValueError(f"each of {n_short_forms} short forms needs at least one candidate")
+        if len(set(self.ids)) != n:
+            repeated, times = Counter(self.ids).most_common(1)[0]
+            raise InputError(f"Example ids must be unique; {repeated!r} occurs {times} times.")
+        if not np.array_equal(np.unique(self.short_form_index), np.arange(n_short_forms)):
+            raise ValueError(f"short_form_index must use exactly 0..{n_short_forms - 1}")
+        if ((self.truth < 0) | (self.truth >= self.n_candidates)).any():
+            raise ValueError("a truth is not a position among its candidates")
+        mass = np.exp(self.log_probabilities)
+        if not np.allclose(mass.sum(axis=1), 1, atol=1e-6) or mass[~self.is_candidate].any():
+            raise ValueError("each example's probabilities must sum to 1 over its own candidates")
+        for array in (self.short_form_index, self.truth, self.log_probabilities):
+            array.setflags(write=False)
+
+    @classmethod
+    def from_scores(
+        cls,
+        model: str,
+        *,
+        examples: Iterable[Labelled],
+        scores: npt.ArrayLike,
+        candidates_of: Mapping[str, Sequence[str]],
+    ) -> "Predictions":
+        """p = softmax(score) over each example's candidates; column k scores `candidates_of[short_form][k]`.
+
+        Columns beyond an example's candidates are ignored. A score of -inf says that the long form could not be scored
+        (it has no known word): it gets the probability of the lowest one that could be, comes after it in rank, and
+        is reported in `excluded`. Examples whose sense is not in the inventory are left out and reported as well.
+        """
+        given = list(examples)
+        matrix = np.asarray(scores, dtype=np.float64)
+        if matrix.ndim != 2 or len(matrix) != len(given):
+            raise ValueError(
+                f"{len(given)} examples need a matrix with as many rows, found shape {matrix.shape}"
+            )
+        reasons = [_why_left_out(example, candidates_of) for example in given]
+        kept = [example for example, reason in zip(given, reasons, strict=True) if reason is None]
+
+        short_forms = tuple(sorted({example.short_form for example in kept}))
+        candidates = tuple(tuple(candidates_of[short_form]) for short_form in short_forms)
+        index_of = {short_form: index for index, short_form in enumerate(short_forms)}
+        short_form_index = np.array([index_of[example.short_form] for example in kept], dtype=np.int64)
+        truth = [candidates[index_of[example.short_form]].index(example.long_form) for example in kept]
+
+        widths = np.array([len(names) for names in candidates], dtype=np.int64)
+        widest = int(widths.max(initial=0))
+        if matrix.shape[1] < widest:
+            raise ValueError(f"a short form has {widest} candidates, but there are {matrix.shape[1]} columns")
+        matrix = matrix[[reason is None for reason in reasons], :widest]
+        is_candidate = np.arange(widest) < widths[short_form_index, None]  # (n, widest)
+        unscored = is_candidate & np.isneginf(matrix)
+        senses_unscored = {
+            (short_forms[index], candidates[index][column])
+            for index, column in zip(
+                short_form_index[unscored.nonzero()[0]], unscored.nonzero()[1], strict=True
+            )
+        }
+        return cls(
+            model=model,
+            ids=tuple(example.id for example in kept),
+            note_ids=tuple(example.note_id for example in kept),
+            short_forms=short_forms,
+            candidates=candidates,
+            short_form_index=short_form_index,
+            truth=np.array(truth, dtype=np.int64),
+            log_probabilities=_log_softmax(matrix, is_candidate),
+            excluded=_exclusions(given, reasons, senses_unscored),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def n_candidates(self) -> Integers:
+        """The number of candidates of each example."""
+        widths = np.array([len(names) for names in self.candidates], dtype=np.int64)
+        return widths[self.short_form_index]
+
+    @cached_property
+    def is_candidate(self) -> Booleans:
+        """Which columns of `log_probabilities` belong to a candidate of the example."""
+        return np.arange(self.log_probabilities.shape[1]) < self.n_candidates[:, None]
+
+    @cached_property
+    def predicted(self) -> Integers:
+        """The position of the most probable candidate; of equals, the first in the inventory."""
+        if not len(self):
+            return np.zeros(0, dtype=np.int64)
+        return np.asarray(self.log_probabilities.argmax(axis=1), dtype=np.int64)
+
+    @cached_property
+    def is_right(self) -> Booleans:
+        """Whether the most probable candidate is the true one."""
+        return np.equal(self.predicted, self.truth)
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """The probability of the most probable candidate."""
+        return np.exp(np.asarray(self.log_probabilities.max(axis=1, initial=-np.inf), dtype=np.float64))
+
+    @cached_property
+    def log_probability_of_truth(self) -> Floats:
+        """Log p of the true long form."""
+        return self.log_probabilities[np.arange(len(self)), self.truth]
+
+    @cached_property
+    def rank_of_truth(self) -> Integers:
+        """How many candidates come before the true one; of equals, the first in the inventory comes first."""
+        of_truth = self.log_probability_of_truth[:, None]
+        is_earlier = np.arange(self.log_probabilities.shape[1]) < self.truth[:, None]
+        comes_before = (self.log_probabilities > of_truth) | (
+            (self.log_probabilities == of_truth) & is_earlier
+        )
+        return np.asarray(comes_before.sum(axis=1), dtype=np.int64)
+
+    @cached_property
+    def cluster(self) -> Integers:
+        """A number for the note of each example; one without a note is a cluster of its own."""
+        number_of: dict[tuple[str, str], int] = {}
+        keys = (
+            ("example", id_) if note is None else ("note", note)
+            for id_, note in zip(self.ids, self.note_ids, strict=True)
+        )
+        return np.array([number_of.setdefault(key, len(number_of)) for key in keys], dtype=np.int64)
+
+
+def _why_left_out(example: Labelled, candidates_of: Mapping[str, Sequence[str]]) -> str | None:
+    if example.short_form not in candidates_of:
+        return UNKNOWN_SHORT_FORM
+    return None if example.long_form in candidates_of[example.short_form] else UNKNOWN_LONG_FORM
+
+
+def _exclusions(
+    examples: Sequence[Labelled], reasons: Sequence[str | None], unscored: Iterable[tuple[str, str]]
+) -> tuple[Exclusion, ...]:
+    senses = [(example.short_form, example.long_form) for example in examples]
+    n_examples = Counter(senses)
+    left_out = {sense: reason for sense, reason in zip(senses, reasons, strict=True) if reason is not None}
+    found = [Exclusion(*sense, reason, n_examples[sense], kept=False) for sense, reason in left_out.items()]
+    found += [Exclusion(*sense, NO_SCORE, n_examples[sense], kept=True) for sense in unscored]
+    return tuple(sorted(found, key=lambda exclusion: (exclusion.short_form, exclusion.long_form)))
+
+
+def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
+    """Log-softmax over each row's candidates; one with score -inf takes the row's lowest and is ranked last."""
+    if np.isnan(scores[is_candidate]).any() or np.isposinf(scores[is_candidate]).any():
+        raise ValueError("a score is NaN or +inf; a long form that cannot be scored has the score -inf")
+    is_scored = is_candidate & ~np.isneginf(scores)
+    lowest = np.min(scores, axis=1, where=is_scored, initial=np.inf)
+    lowest = np.where(is_scored.any(axis=1), lowest, 0.0)[:, None]
+    filled = np.where(is_scored, scores, np.where(is_candidate, lowest, -np.inf))
+    shifted = filled - filled.max(axis=1, keepdims=True, initial=-np.inf) if scores.size else filled
+    log_p: Floats = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    # One step of floating point lower: equal in probability, but after its equals in rank.
+    is_unscored = is_candidate & ~is_scored
+    log_p[is_unscored] = np.nextafter(log_p[is_unscored], -np.inf)
+    return log_p

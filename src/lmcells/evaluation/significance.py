@@ -1,0 +1,237 @@
+"""Is one model better than another on the same examples, or could it be chance?
+
+Three answers. `randomisation_test` assumes only that, if neither is better, their answers to a note could be swapped.
+`paired_bootstrap` is an interval for the difference. `mcnemar` is exact, for accuracy alone, and blind to notes: read
+it only where examples are independent. `compare_all` does every pair and corrects for their number.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from lmcells.errors import InputError
+from lmcells.evaluation.bootstrap import deleted_group_weights, resampled_weights
+from lmcells.evaluation.intervals import Interval, bca_interval
+from lmcells.evaluation.metrics import headline
+from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
+from lmcells.evaluation.tally import Coding, Tally
+
+METRICS = ("accuracy", "macro_f1", "weighted_f1", "nll")
+_ROUNDING = 1e-12  # differences that are equal but for the order of summation count as equal
+_ROUNDS_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two models by one metric: first minus second, and how surprising that is if they are equally good.
+
+    `adjusted_p_value` is Holm's, over the pairs that were compared together.
+    """
+
+    first: str
+    second: str
+    metric: str
+    difference: float
+    interval: Interval
+    p_value: float
+    adjusted_p_value: float
+
+
+def randomisation_test(
+    first: Predictions,
+    second: Predictions,
+    *,
+    metrics: Sequence[str] = METRICS,
+    n_rounds: int = 10_000,
+    by_note: bool = True,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Two-sided p-values of approximate randomisation: in each round the models swap answers to random notes.
+
+    p = (1 + rounds with |difference| at least as large as observed) / (1 + rounds).
+    """
+    _check_metrics(metrics)
+    a, b = _paired_codings(first, second)
+    clusters = first.cluster if by_note else np.arange(len(first))
+    n_clusters = int(clusters.max()) + 1
+    random = np.random.default_rng(seed)
+    observed = _difference(a.tally(), b.tally())
+    at_least = dict.fromkeys(metrics, 0)
+    for start in range(0, n_rounds, _ROUNDS_AT_ONCE):
+        n = min(_ROUNDS_AT_ONCE, n_rounds - start)
+        swapped = _swapped_differences(a, b, random.integers(2, size=(n, n_clusters), dtype=bool), clusters)
+        for name in metrics:
+            at_least[name] += int((np.abs(swapped[name]) >= abs(observed[name]) - _ROUNDING).sum())
+    return {name: (1 + count) / (1 + n_rounds) for name, count in at_least.items()}
+
+
+def paired_bootstrap(
+    first: Predictions,
+    second: Predictions,
+    *,
+    metrics: Sequence[str] = METRICS,
+    n_resamples: int = 2_000,
+    level: float = 0.95,
+    by_note: bool = True,
+    seed: int = 0,
+) -> dict[str, Interval]:
+    """BCa intervals of first minus second, both measured on the same resampled notes."""
+    _check_metrics(metrics)
+    a, b = _paired_codings(first, second)
+    clusters = first.cluster if by_note else np.arange(len(first))
+    n_clusters = int(clusters.max()) + 1
+    if n_clusters < 2:
+        raise InputError(f"An interval needs examples from at least two notes; found {n_clusters}.")
+    random = np.random.default_rng(seed)
+    draws = (resampled_weights(clusters, n_clusters, random) for _ in range(n_resamples))
+    resampled = _differences(a, b, draws)
+    jackknife = _differences(a, b, deleted_group_weights(clusters, n_clusters, random))
+    observed = _difference(a.tally(), b.tally())
+    return {
+        name: bca_interval(float(observed[name]), resampled[name], jackknife[name], level=level)
+        for name in metrics
+    }
+
+
+def mcnemar(first: Predictions, second: Predictions) -> float:
+    """Exact two-sided p-value of McNemar's test.
+
+    p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2); b times only the first is right, c times the second.
+    """
+    _paired_codings(first, second)
+    only_first = int((first.is_right & ~second.is_right).sum())
+    only_second = int((second.is_right & ~first.is_right).sum())
+    n, fewer = only_first + only_second, min(only_first, only_second)
+    ways = term = 1
+    for k in range(fewer):
+        term = term * (n - k) // (k + 1)  # C(n, k + 1), in whole numbers
+        ways += term
+    return min(1.0, 2 * ways / (1 << n))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction: the i-th smallest of m is multiplied by m - i + 1, then made monotone."""
+    m = len(p_values)
+    adjusted = [0.0] * m
+    largest = 0.0
+    for position, index in enumerate(sorted(range(m), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (m - position) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def compare_all(
+    models: Sequence[Predictions],
+    *,
+    metrics: Sequence[str] = METRICS,
+    n_rounds: int = 10_000,
+    n_resamples: int = 2_000,
+    by_note: bool = True,
+    seed: int = 0,
+) -> list[Comparison]:
+    """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
+    found: list[Comparison] = []
+    for first, second in combinations(models, 2):
+        p_values = randomisation_test(
+            first, second, metrics=metrics, n_rounds=n_rounds, by_note=by_note, seed=seed
+        )
+        intervals = paired_bootstrap(
+            first, second, metrics=metrics, n_resamples=n_resamples, by_note=by_note, seed=seed
+        )
+        found += [
+            Comparison(
+                first.model,
+                second.model,
+                name,
+                intervals[name].estimate,
+                intervals[name],
+                p_values[name],
+                1.0,
+            )
+            for name in metrics
+        ]
+    corrected: list[Comparison] = []
+    for name in metrics:
+        of_metric = [comparison for comparison in found if comparison.metric == name]
+        adjusted = holm([comparison.p_value for comparison in of_metric])
+        corrected += [replace(c, adjusted_p_value=p) for c, p in zip(of_metric, adjusted, strict=True)]
+    return corrected
+
+
+def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integers) -> dict[str, Floats]:
+    """Differences of all metrics after swapping, one row of `swap` (rounds, clusters) a round.
+
+    Only examples with different answers change a count, and what one model gains the other loses: counts of the second
+    are the fixed sums less the first's.
+    """
+    whole_a, whole_b = a.tally(), b.tally()
+    differs = a.predicted != b.predicted
+    truth, answer_a, answer_b = a.truth[differs], a.predicted[differs], b.predicted[differs]
+    is_right_a, is_right_b = answer_a == truth, answer_b == truth
+    excess = a.loss - b.loss
+    predicted, right, loss = [], [], []
+    for row in swap:
+        swapped = row[clusters]
+        s = swapped[differs]
+        predicted.append(
+            whole_a.predicted
+            - np.bincount(answer_a[s], minlength=a.n_labels)
+            + np.bincount(answer_b[s], minlength=a.n_labels)
+        )
+        right.append(
+            whole_a.right
+            - np.bincount(truth[s & is_right_a], minlength=a.n_labels)
+            + np.bincount(truth[s & is_right_b], minlength=a.n_labels)
+        )
+        loss.append(whole_a.loss - np.bincount(a.short_form, excess * swapped, len(a.first_label)))
+    support = np.broadcast_to(whole_a.support, (len(swap), a.n_labels))
+    first = Tally(a.first_label, support, np.stack(predicted), np.stack(right), np.stack(loss))
+    second = Tally(
+        a.first_label,
+        support,
+        whole_a.predicted + whole_b.predicted - first.predicted,
+        whole_a.right + whole_b.right - first.right,
+        whole_a.loss + whole_b.loss - first.loss,
+    )
+    return _difference(first, second)
+
+
+def _differences(a: Coding, b: Coding, draws: Iterable[Floats]) -> dict[str, Floats]:
+    """Differences of all metrics, one value a draw of weights."""
+    tallies = [(a.tally(weights), b.tally(weights)) for weights in draws]
+    return _difference(Tally.stack(one for one, _ in tallies), Tally.stack(other for _, other in tallies))
+
+
+def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
+    ours, theirs = headline(first), headline(second)
+    return {name: ours[name] - theirs[name] for name in ours}
+
+
+def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Coding]:
+    """Number the labels of both, after making sure that it is the same test."""
+    is_same = (
+        first.ids == second.ids
+        and first.short_forms == second.short_forms
+        and first.candidates == second.candidates
+        and np.array_equal(first.truth, second.truth)
+    )
+    if not is_same:
+        n_common = len(set(first.ids) & set(second.ids))
+        raise InputError(
+            f"{first.model} and {second.model} were not evaluated on the same examples and candidates, in one order "
+            f"({len(first)} and {len(second)} examples, {n_common} in common). "
+            "Evaluate both on one dataset and inventory."
+        )
+    if not len(first):
+        raise InputError(f"{first.model} and {second.model} have no example to be compared on.")
+    return Coding.of(first), Coding.of(second)
+
+
+def _check_metrics(metrics: Sequence[str]) -> None:
+    unknown = [name for name in metrics if name not in METRICS]
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is not a metric that models are compared by. One of: {', '.join(METRICS)}."
+        )

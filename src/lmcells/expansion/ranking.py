@@ -1,0 +1,92 @@
+"""Ranking the candidates of a short form in context, as the paper does: by divergence from the long form's prior."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from lmcells.corpus.sections import NO_SECTION, OTHER
+from lmcells.expansion.context import Mention, ReadWindows, read_windows
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.long_forms import (
+    Floats,
+    LongFormMoments,
+    SectionWeights,
+    long_form_moments,
+    words_section_weights,
+)
+from lmcells.notes.section_aliases import find_alias, load_aliases
+from lmcells.notes.sections import upper_name
+from lmcells.pretrained import PretrainedModel
+
+_BATCH = 1024
+
+
+class CellRanker:
+    """Ranks by -KL(q(z | short form, section, context) || long form); LMC, BSG and MBSGE alike.
+
+    ranker = CellRanker(model, inventory)
+    ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
+    """
+
+    def __init__(
+        self,
+        model: PretrainedModel,
+        inventory: SenseInventory,
+        *,
+        section_weights: SectionWeights | None = None,
+    ) -> None:
+        self.model = model
+        self.inventory = inventory
+        self._section_weights = section_weights or words_section_weights(model)
+        self._moments: dict[str, LongFormMoments] = {}
+        self._aliases = load_aliases(None)
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """Score the candidates of each mention; -inf where the model knows no word of a long form."""
+        scores: list[Floats] = [np.zeros(0)] * len(mentions)
+        for start in range(0, len(mentions), _BATCH):
+            batch = mentions[start : start + _BATCH]
+            mean, log_variance = self._posteriors(batch)
+            for short_form, rows in _by_short_form(batch).items():
+                divergences = self.moments(short_form).divergences(mean[rows], log_variance[rows])
+                for row, divergence in zip(rows, divergences, strict=True):
+                    scores[start + row] = -divergence
+        return scores
+
+    def moments(self, short_form: str) -> LongFormMoments:
+        """Return what the prior says of a short form's candidates; computed once."""
+        if short_form not in self._moments:
+            senses = self.inventory.senses(short_form)
+            self._moments[short_form] = long_form_moments(
+                senses, self.model, section_weights=self._section_weights
+            )
+        return self._moments[short_form]
+
+    def section_id(self, section: str | None) -> int:
+        """Return the id of a header: its own, that of its canonical name, that of "other", or that of no section."""
+        ids = self.model.section_ids
+        if section is not None:
+            alias = find_alias(self._aliases, section)
+            for name in (upper_name(section), alias.name if alias else "", OTHER):
+                if name in ids:
+                    return ids[name]
+        return ids.get(NO_SECTION, -1)
+
+    def _posteriors(self, mentions: Sequence[Mention]) -> tuple[Floats, Floats]:
+        windows: ReadWindows = read_windows(mentions, word_ids=self.model.word_ids)
+        posterior = self.model.variational.posterior(
+            windows.center,
+            np.array([self.section_id(mention.section) for mention in mentions], np.int64),
+            windows.context,
+            windows.context_mask,
+            center_mask=windows.center_mask,
+        )
+        return posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
+
+
+def _by_short_form(mentions: Sequence[Mention]) -> dict[str, list[int]]:
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, mention in enumerate(mentions):
+        rows[mention.short_form].append(row)
+    return rows

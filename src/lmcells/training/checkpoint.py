@@ -1,0 +1,117 @@
+"""The state of a run on disk: tensors in the safetensors format, and JSON that vouches for them.
+
+`checkpoints/00001200.safetensors` is written first, `00001200.json` with its checksum last; both appear whole or
+not at all. The two newest are kept. Nothing is ever unpickled.
+"""
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+import lmcells
+from lmcells.errors import FormatError
+from lmcells.files import read_json, sha256, write_json
+from lmcells.tensor_files import read_tensors, write_tensors
+
+FOLDER = "checkpoints"
+FORMAT = "lmcells-checkpoint"
+VERSION = 1
+KEPT = 2
+
+
+class DamagedCheckpoint(UserWarning):
+    """A checkpoint cannot be used; an earlier one is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """All that a run needs to go on as if it had never stopped."""
+
+    step: int
+    epoch: int  # from 0
+    step_in_epoch: int
+    centers: int
+    seconds: float
+    made_with: dict[str, Any]  # model, training, corpus: what must be the same to go on
+    tensors: dict[str, npt.NDArray[Any]]
+
+    def save(self, output: Path) -> None:
+        """Write it, then drop all but the two newest."""
+        folder = output / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        tensor_path, path = _tensor_path(folder, self.step), folder / f"{self.step:08d}.json"
+        path.unlink(missing_ok=True)  # of a run before this one: it would vouch for other tensors
+        write_tensors(tensor_path, self.tensors, durable=True)
+        body = {
+            "format": FORMAT,
+            "version": VERSION,
+            "written_by": lmcells.__version__,
+            "step": self.step,
+            "epoch": self.epoch,
+            "step_in_epoch": self.step_in_epoch,
+            "centers": self.centers,
+            "seconds": self.seconds,
+            "made_with": self.made_with,
+            "tensors": {"bytes": tensor_path.stat().st_size, "sha256": sha256(tensor_path)},
+        }
+        write_json(path, {**body, "sha256": _checksum(body)}, indent=1)
+        for old in list(_newest_first(folder))[KEPT:]:
+            old.unlink()
+            _tensor_path(folder, int(old.stem)).unlink(missing_ok=True)
+
+
+def load_newest(output: Path) -> Checkpoint | None:
+    """The newest checkpoint that is whole, or None where there are none at all; a damaged one is warned of."""
+    paths = list(_newest_first(output / FOLDER))
+    for path in paths:
+        try:
+            return _load(path)
+        except (FormatError, OSError) as error:
+            warnings.warn(f"{error} Trying the checkpoint before it.", DamagedCheckpoint, stacklevel=2)
+    if paths:
+        raise FormatError(
+            f"{output / FOLDER} has no checkpoint that can be used. Remove it to start from the beginning."
+        )
+    return None
+
+
+def has_checkpoints(output: Path) -> bool:
+    """Whether a run has left any state here, whole or not."""
+    return any(_newest_first(output / FOLDER))
+
+
+def _newest_first(folder: Path) -> Iterator[Path]:
+    return iter(sorted(folder.glob("[0-9]*.json"), key=lambda path: int(path.stem), reverse=True))
+
+
+def _tensor_path(folder: Path, step: int) -> Path:
+    return folder / f"{step:08d}.safetensors"
+
+
+def _load(path: Path) -> Checkpoint:
+    try:
+        body = read_json(path)
+    except ValueError:
+        raise FormatError(f"{path} is damaged: it is not JSON.") from None
+    if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
+        raise FormatError(f"{path} is damaged: its checksum differs.")
+    if body["format"] != FORMAT or body["version"] != VERSION:
+        raise FormatError(
+            f"{path} has checkpoint format {body['version']}, this lmcells ({lmcells.__version__}) reads {VERSION}."
+        )
+    tensor_path = _tensor_path(path.parent, body["step"])
+    if not tensor_path.is_file() or sha256(tensor_path) != body["tensors"]["sha256"]:
+        raise FormatError(f"{tensor_path} is damaged: its checksum differs.")
+    tensors, _ = read_tensors(tensor_path, copy=True)
+    names = ("step", "epoch", "step_in_epoch", "centers", "seconds", "made_with")
+    return Checkpoint(**{name: body[name] for name in names}, tensors=tensors)
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

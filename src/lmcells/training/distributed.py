@@ -1,0 +1,93 @@
+"""Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lmcells.errors import ConfigError
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """This process among all that train together; with one process all operations do nothing."""
+
+    device: torch.device
+    rank: int = 0
+    size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the process that writes files and reports."""
+        return self.rank == 0
+
+    def add_up(self, values: Tensor) -> Tensor:
+        """The sum of every process' values."""
+        return self._reduced(values, dist.ReduceOp.SUM)
+
+    def largest(self, values: Tensor) -> Tensor:
+        """The largest of every process' values."""
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def gathered(self, values: Tensor) -> list[Tensor]:
+        """Every process' values, of one shape, by rank; on the CPU."""
+        if self.size == 1:
+            return [values.cpu()]
+        mine = values.to(self.device)
+        all_values = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(all_values, mine)
+        return [each.cpu() for each in all_values]
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        if self.size > 1:
+            dist.barrier()
+
+    def _reduced(self, values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+        if self.size == 1:
+            return values
+        result = values.to(self.device, copy=True)
+        dist.all_reduce(result, op=operation)
+        return result.to(values.device)
+
+
+@contextmanager
+def joined(device: str = "auto") -> Iterator[World]:
+    """Join the processes that torchrun started, or be alone."""
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    chosen = choose_device(device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+    if size == 1:
+        yield World(chosen)
+        return
+    dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", rank=rank, world_size=size)
+    try:
+        yield World(chosen, rank, size)
+    finally:
+        dist.destroy_process_group()
+
+
+def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
+    """The device of a name: auto is a GPU where there is one; each process of a machine takes its own."""
+    kind, _, index = name.partition(":")
+    if kind not in DEVICES or (index and not index.isdigit()):
+        raise ConfigError(f"device is {name!r}; allowed: {', '.join(DEVICES)}, cuda:0, cuda:1...")
+    if kind == "auto":
+        kind = "cuda" if torch.cuda.is_available() else "cpu"
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ConfigError("device is 'cuda', but torch finds no CUDA device here. Use --device cpu.")
+    number = int(index) if index else local_rank
+    if number >= torch.cuda.device_count():
+        raise ConfigError(
+            f"device cuda:{number} does not exist: there are {torch.cuda.device_count()}. Start fewer processes."
+        )
+    return torch.device("cuda", number)

@@ -1,0 +1,188 @@
+"""The LMC's loss on a CUDA device, put together from the kernels: what `LatentMeaningCells.loss` gives, faster."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lmcells.errors import ConfigError
+from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
+from lmcells.model.heads import GaussianHeads
+from lmcells.training.kernels.attention import attend_and_mix
+from lmcells.training.kernels.divergence import divergence_and_query
+from lmcells.training.kernels.grouping import PADDED, Dropout, group_places
+from lmcells.training.kernels.hinge import hinge
+from lmcells.training.kernels.lookup import look_up
+from lmcells.training.kernels.lstm import HIDDEN, run_lstm
+from lmcells.training.kernels.moment_table import moment_table
+from lmcells.training.kernels.projection import project
+from lmcells.training.kernels.time_major import TimeMajor
+
+
+class FusedLoss:
+    """`model.loss` in its own kernels: bf16 operands in the networks, float32 wherever divergences are made.
+
+    The parameters are the model's own, so optimiser, checkpoints and everything else stay as they are. Dropout
+    falls where the model's does. Deterministic for a seed; nothing waits for the device, so a whole step can be
+    captured in a CUDA graph.
+    """
+
+    def __init__(self, model: LatentMeaningCells) -> None:
+        refuse_other_sizes(model)
+        self.model = model
+
+    def __call__(self, batch: Batch, draws: SectionDraws) -> Loss:
+        """Both parts of the objective for each center; `draws` must be of the whole vocabulary."""
+        if draws.words is not None or draws.sections is None:
+            raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
+        config = self.model.config
+        with torch.autocast(batch.center.device.type, enabled=False):
+            windows = TimeMajor.of_windows(batch, config=config)
+            dropouts = _Dropouts.draw(self.model, device=batch.center.device)
+            prior_divergence, query = divergence_and_query(
+                self._posterior(windows, dropouts), self._prior(windows, dropouts), dim=config.cell_dim
+            )
+            negatives = batch.negatives.T.to(torch.int32).contiguous()  # (B, T) -> (T, B)
+            reconstruction = hinge(
+                query,
+                self._table(draws.sections),
+                context=windows.context,
+                negatives=negatives,
+                present=windows.context_present,
+                context_grouping=windows.words_grouping,
+                negative_grouping=group_places(
+                    negatives, n_groups=config.n_words, present=windows.context_present
+                ),
+                margin=config.margin,
+                columns=config.cell_dim + 2,
+            )
+            return Loss(reconstruction, prior_divergence)
+
+    def posterior(self, windows: Windows) -> Gaussian:
+        """q(z | w, m, c) alone, as the agreement term needs it."""
+        dim = self.model.config.cell_dim
+        with torch.autocast(windows.center.device.type, enabled=False):
+            dropouts = _Dropouts.draw(self.model, device=windows.center.device)
+            rows = self._posterior(TimeMajor.of_windows(windows, config=self.model.config), dropouts)
+            return Gaussian(rows[:, :dim], rows[:, dim])
+
+    def _posterior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
+        """[mu ; log v ; zeros] of q: (B, 128)."""
+        network = self.model.variational
+        section = look_up(
+            network.metadata.weight,
+            windows.metadata,
+            windows.metadata_grouping,
+            present=windows.has_metadata,
+            dtype=torch.float32,
+        )  # E_m: (B, 128)
+        joint = attend_and_mix(
+            self._states(windows, dropouts),
+            section,
+            present=windows.context_present,
+            has_metadata=windows.has_metadata,
+            gate=(network.gate.weight, network.gate.bias),
+            dropout=dropouts.of_gate,
+        )  # (B, 128)
+        return _gaussian_rows(network.heads, joint)
+
+    def _states(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
+        """States of the bi-LSTM, carried through absent positions: (T, B, 128)."""
+        encoder = self.model.variational.context
+        rows = look_up(
+            encoder.words.weight,
+            windows.words,
+            windows.words_grouping,
+            present=windows.words_present,
+            dropout=dropouts.of_words,
+            dtype=torch.bfloat16,
+        )  # (T + 1, B, 128), the centers last
+        lstm = encoder.lstm
+        weight, center_weight = lstm.input.flatten(0, 1).chunk(2, dim=1)  # (512, E) each
+        return run_lstm(
+            rows,
+            windows.context_present,
+            weight=_widened(weight).to(torch.bfloat16),
+            center_weight=_widened(center_weight).to(torch.bfloat16),
+            bias=(lstm.input_bias + lstm.hidden_bias).flatten().to(torch.bfloat16),
+            hidden=lstm.hidden.to(torch.bfloat16),
+        )
+
+    def _prior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
+        """[mu ; log v ; zeros] of p(z | w, m) for the centers: (B, 128)."""
+        network = self.model.prior
+        words = look_up(
+            network.words.weight,
+            windows.center,
+            windows.center_grouping,
+            dropout=dropouts.of_center,
+            dtype=torch.bfloat16,
+        )
+        sections = look_up(
+            network.metadata.weight,
+            windows.metadata,
+            windows.metadata_grouping,
+            present=windows.has_metadata,
+            dropout=dropouts.of_section,
+            dtype=torch.bfloat16,
+        )
+        for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)  # (H, E) each
+        hidden = project(words, _widened(for_words), network.hidden.bias)
+        hidden = hidden + project(sections, _widened(for_metadata), torch.zeros_like(network.hidden.bias))
+        return _gaussian_rows(network.heads, hidden.relu().to(torch.bfloat16))
+
+    def _table(self, sections: Tensor) -> Tensor:
+        network, config = self.model.prior, self.model.config
+        sections = sections.to(torch.int32)
+        for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)
+        return moment_table(
+            functional.linear(network.dropout(network.words.weight), for_words, network.hidden.bias),
+            functional.linear(network.dropout(network.metadata.weight), for_metadata),
+            sections,
+            group_places(sections, n_groups=config.n_metadata),
+            mean=(network.heads.mean.weight, network.heads.mean.bias),
+            log_variance=(network.heads.log_variance.weight, network.heads.log_variance.bias),
+            variance_floor=config.variance_floor,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Dropouts:
+    """The step's dropouts, each with a seed of its own; None outside training."""
+
+    of_words: Dropout | None
+    of_gate: Dropout | None  # and of h_joint
+    of_center: Dropout | None
+    of_section: Dropout | None
+
+    @classmethod
+    def draw(cls, model: LatentMeaningCells, *, device: torch.device) -> Self:
+        rate = model.config.dropout
+        if not model.training or rate == 0:
+            return cls(None, None, None, None)
+        seeds = torch.randint(-(2**31), 2**31 - 1, (4,), dtype=torch.int32, device=device)
+        return cls(*(Dropout(rate, seed) for seed in seeds.split(1)))
+
+
+def refuse_other_sizes(model: LatentMeaningCells) -> None:
+    """The kernels are written for the paper's sizes: tiles of 64 units, rows of at most 128 columns."""
+    config = model.config
+    if config.hidden_dim != HIDDEN or config.embedding_dim > PADDED or config.cell_dim > PADDED - 2:
+        raise ConfigError(
+            f"hidden_dim is {config.hidden_dim}, embedding_dim {config.embedding_dim} and cell_dim "
+            f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {PADDED} and at most {PADDED - 2}."
+        )
+
+
+def _gaussian_rows(heads: GaussianHeads, hidden: Tensor) -> Tensor:
+    """Both heads in one product, as rows [mu ; log v ; zeros]: (B, H) bf16 -> (B, 128)."""
+    weight = torch.cat([heads.mean.weight, heads.log_variance.weight])  # (d + 1, H)
+    bias = torch.cat([heads.mean.bias, heads.log_variance.bias])
+    missing = PADDED - weight.shape[0]
+    return project(hidden, functional.pad(weight, (0, 0, 0, missing)), functional.pad(bias, (0, missing)))
+
+
+def _widened(weight: Tensor) -> Tensor:
+    return functional.pad(weight, (0, PADDED - weight.shape[1]))

@@ -1,0 +1,186 @@
+"""The bidirectional LSTM over windows with holes: both directions in one launch, all steps in one program.
+
+A program takes a tile of rows through time in one direction, its weights in shared memory and its states in
+registers. Everything is time-major, so that a step of a tile is one block of memory. An absent position
+carries both states through; the caller gives such positions no weight, so they need not be zeroed.
+
+Backward reads the gates that forward saved and overwrites them with their gradients, which two large matrix
+products then turn into the gradients of inputs and weights.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from lmcells.training.kernels.elementwise import INTERPRETED, sigmoid, tanh
+from lmcells.training.kernels.projection import product_over_rows
+
+HIDDEN = 64
+INPUT = 128  # columns of an input row, zero-padded
+FORWARD_TILE = {"ROWS": 32, "num_warps": 4, "num_stages": 2}
+BACKWARD_TILE = {"ROWS": 64, "num_warps": 4, "num_stages": 2}
+
+
+def run_lstm(
+    rows: Tensor, present: Tensor, *, weight: Tensor, center_weight: Tensor, bias: Tensor, hidden: Tensor
+) -> Tensor:
+    """States carried through every position: (T + 1, B, 128), (T, B) -> (T, B, 128), all bf16.
+
+    The last of `rows` are the centers, which the gates get at every step. `weight` and `center_weight` are
+    (512, 128), `bias` is (512,) and `hidden` (2, 256, 64), columns of gates being (direction, gate, unit).
+    """
+    states: Tensor = _Lstm.apply(rows, present, weight, center_weight, bias, hidden)
+    return states
+
+
+class _Lstm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, present, weight, center_weight, bias, hidden):  # type: ignore[no-untyped-def]
+        steps, batch = present.shape
+        states = rows.new_empty(steps, batch, 2 * HIDDEN)
+        cells = torch.empty_like(states)
+        gates = rows.new_empty(steps, batch, 8 * HIDDEN)
+        constant = torch.addmm(bias, rows[steps], center_weight.T)  # (B, 512)
+        grid = (triton.cdiv(batch, FORWARD_TILE["ROWS"]), 2)
+        _lstm_forward[grid](
+            states, cells, gates, rows, constant, present, weight, hidden, batch, steps,
+            INTERPRETED=INTERPRETED, **FORWARD_TILE,
+        )  # fmt: skip
+        ctx.save_for_backward(rows, present, weight, center_weight, hidden, states, cells, gates)
+        return states
+
+    @staticmethod
+    def backward(ctx, d_states):  # type: ignore[no-untyped-def]
+        rows, present, weight, center_weight, hidden, states, cells, gates = ctx.saved_tensors
+        steps, batch = present.shape
+        grid = (triton.cdiv(batch, BACKWARD_TILE["ROWS"]), 2)
+        _lstm_backward[grid](
+            gates, cells, d_states.contiguous(), present, hidden, batch, steps,
+            INTERPRETED=INTERPRETED, **BACKWARD_TILE,
+        )  # fmt: skip
+        d_constant = gates.sum(dim=0)  # (B, 512)
+        d_rows = torch.empty_like(rows)
+        torch.mm(gates.view(-1, 8 * HIDDEN), weight, out=d_rows[:steps].view(-1, INPUT))
+        torch.mm(d_constant, center_weight, out=d_rows[steps])
+        first, second = gates[..., : 4 * HIDDEN], gates[..., 4 * HIDDEN :]
+        d_hidden = torch.stack(
+            [  # each gate saw the state before it in its own reading order
+                product_over_rows(first[1:], states[:-1, :, :HIDDEN]),
+                product_over_rows(second[:-1], states[1:, :, HIDDEN:]),
+            ]
+        )
+        return (
+            d_rows,
+            None,
+            product_over_rows(gates, rows[:steps]),  # (512, 128)
+            product_over_rows(d_constant, rows[steps]),
+            d_constant.sum(dim=0, dtype=torch.float32),
+            d_hidden,
+        )
+
+
+@triton.jit
+def _lstm_forward(  # type: ignore[no-untyped-def]
+    states, cells, gates, inputs, constant, present, weight, hidden_weight, batch, steps,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    direction = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < batch
+    unit = tl.arange(0, 64)
+    column = tl.arange(0, 128)
+    of_input = weight + direction * 256 * 128 + unit[None, :] * 128 + column[:, None]  # (128, 64)
+    of_hidden = hidden_weight + direction * 256 * 64 + unit[None, :] * 64 + unit[:, None]  # (64, 64)
+    input_i = tl.load(of_input)
+    input_f = tl.load(of_input + 64 * 128)
+    input_g = tl.load(of_input + 128 * 128)
+    input_o = tl.load(of_input + 192 * 128)
+    hidden_i = tl.load(of_hidden)
+    hidden_f = tl.load(of_hidden + 64 * 64)
+    hidden_g = tl.load(of_hidden + 128 * 64)
+    hidden_o = tl.load(of_hidden + 192 * 64)
+    of_constant = constant + row[:, None] * 512 + direction * 256 + unit[None, :]
+    constant_i = tl.load(of_constant, mask=inside[:, None], other=0.0).to(tl.float32)
+    constant_f = tl.load(of_constant + 64, mask=inside[:, None], other=0.0).to(tl.float32)
+    constant_g = tl.load(of_constant + 128, mask=inside[:, None], other=0.0).to(tl.float32)
+    constant_o = tl.load(of_constant + 192, mask=inside[:, None], other=0.0).to(tl.float32)
+
+    hidden = tl.zeros((ROWS, 64), tl.bfloat16)
+    cell = tl.zeros((ROWS, 64), tl.float32)
+    for step in range(steps):
+        time = tl.where(direction == 0, step, steps - 1 - step)
+        place = time * batch + row  # (ROWS,)
+        there = tl.load(present + place, mask=inside, other=0) != 0
+        x = tl.load(inputs + place[:, None] * 128 + column[None, :], mask=inside[:, None], other=0.0)
+        gate_i = tl.dot(hidden, hidden_i, tl.dot(x, input_i, constant_i))
+        gate_f = tl.dot(hidden, hidden_f, tl.dot(x, input_f, constant_f))
+        gate_g = tl.dot(hidden, hidden_g, tl.dot(x, input_g, constant_g))
+        gate_o = tl.dot(hidden, hidden_o, tl.dot(x, input_o, constant_o))
+        gate_i = sigmoid(gate_i, INTERPRETED)
+        gate_f = sigmoid(gate_f, INTERPRETED)
+        gate_g = tanh(gate_g, INTERPRETED)
+        gate_o = sigmoid(gate_o, INTERPRETED)
+        cell = tl.where(there[:, None], gate_f * cell + gate_i * gate_g, cell)
+        hidden = tl.where(there[:, None], (gate_o * tanh(cell, INTERPRETED)).to(tl.bfloat16), hidden)
+
+        to_states = place[:, None] * 128 + direction * 64 + unit[None, :]
+        tl.store(states + to_states, hidden, mask=inside[:, None])
+        tl.store(cells + to_states, cell.to(tl.bfloat16), mask=inside[:, None])
+        to_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        tl.store(to_gates, gate_i.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(to_gates + 64, gate_f.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(to_gates + 128, gate_g.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(to_gates + 192, gate_o.to(tl.bfloat16), mask=inside[:, None])
+
+
+@triton.jit
+def _lstm_backward(  # type: ignore[no-untyped-def]
+    gates, cells, d_states, present, hidden_weight, batch, steps,
+    INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    direction = tl.program_id(1)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < batch
+    mask = inside[:, None]
+    unit = tl.arange(0, 64)
+    of_hidden = hidden_weight + direction * 256 * 64 + unit[:, None] * 64 + unit[None, :]  # (64, 64)
+    hidden_i = tl.load(of_hidden)
+    hidden_f = tl.load(of_hidden + 64 * 64)
+    hidden_g = tl.load(of_hidden + 128 * 64)
+    hidden_o = tl.load(of_hidden + 192 * 64)
+
+    d_hidden = tl.zeros((ROWS, 64), tl.float32)
+    d_cell = tl.zeros((ROWS, 64), tl.float32)
+    for back in range(steps):
+        step = steps - 1 - back
+        time = tl.where(direction == 0, step, steps - 1 - step)
+        before = tl.where(direction == 0, time - 1, time + 1)
+        place = time * batch + row
+        there = (tl.load(present + place, mask=inside, other=0) != 0)[:, None]
+        at = place[:, None] * 128 + direction * 64 + unit[None, :]
+        at_before = (before * batch + row)[:, None] * 128 + direction * 64 + unit[None, :]
+        squashed = tanh(tl.load(cells + at, mask=mask, other=0.0).to(tl.float32), INTERPRETED)
+        cell_before = tl.load(cells + at_before, mask=mask & (step > 0), other=0.0).to(tl.float32)
+        d_hidden += tl.load(d_states + at, mask=mask, other=0.0).to(tl.float32)
+        at_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        gate_i = tl.load(at_gates, mask=mask, other=0.0).to(tl.float32)
+        gate_f = tl.load(at_gates + 64, mask=mask, other=0.0).to(tl.float32)
+        gate_g = tl.load(at_gates + 128, mask=mask, other=0.0).to(tl.float32)
+        gate_o = tl.load(at_gates + 192, mask=mask, other=0.0).to(tl.float32)
+
+        total = d_cell + d_hidden * gate_o * (1 - squashed * squashed)
+        d_i = tl.where(there, total * gate_g * gate_i * (1 - gate_i), 0.0).to(tl.bfloat16)
+        d_f = tl.where(there, total * cell_before * gate_f * (1 - gate_f), 0.0).to(tl.bfloat16)
+        d_g = tl.where(there, total * gate_i * (1 - gate_g * gate_g), 0.0).to(tl.bfloat16)
+        d_o = tl.where(there, d_hidden * squashed * gate_o * (1 - gate_o), 0.0).to(tl.bfloat16)
+        d_cell = tl.where(there, total * gate_f, d_cell)
+        tl.store(at_gates, d_i, mask=mask)
+        tl.store(at_gates + 64, d_f, mask=mask)
+        tl.store(at_gates + 128, d_g, mask=mask)
+        tl.store(at_gates + 192, d_o, mask=mask)
+        d_before = tl.dot(d_i, hidden_i)
+        d_before = tl.dot(d_f, hidden_f, d_before)
+        d_before = tl.dot(d_g, hidden_g, d_before)
+        d_before = tl.dot(d_o, hidden_o, d_before)
+        d_hidden = tl.where(there, d_before, d_hidden)

@@ -1,0 +1,183 @@
+"""The moment table of every word, without a (V, n, d) tensor: a tile of words loops over its drawn sections.
+
+A row of the table is [a1 ; a0 ; a2 + d a3 ; zeros], 128 wide: see `lmcells.model.moments`. The hidden layer and
+the mean's weights are rounded to TF32 before they are multiplied; products and sums are float32, so a1 and a2 are
+moments of the same, slightly rounded means, and cancel as they must.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from lmcells.training.kernels.grouping import Grouping, sum_rows
+
+HIDDEN = 64
+WIDTH = 128  # of a row: d + 2, padded
+FORWARD_WORDS = 64  # of a tile
+BACKWARD_WORDS = 16  # fewer: the gradient of the mean's weights takes most registers
+
+
+def moment_table(
+    from_words: Tensor,
+    from_metadata: Tensor,
+    sections: Tensor,
+    grouping: Grouping,
+    *,
+    mean: tuple[Tensor, Tensor],
+    log_variance: tuple[Tensor, Tensor],
+    variance_floor: float,
+) -> Tensor:
+    """The table (V, 128) for hidden layers relu(from_words[w] + from_metadata[sections[w, k]]).
+
+    (V, 64), (M, 64), (V, n) int32; `grouping` is that of `sections`; the heads are pairs of weight and bias.
+    """
+    table: Tensor = _MomentTable.apply(
+        from_words, from_metadata, sections, grouping, *mean, *log_variance, variance_floor
+    )
+    return table
+
+
+class _MomentTable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, from_words, from_metadata, sections, grouping, weight, bias, v_weight, v_bias, floor):  # type: ignore[no-untyped-def]
+        n_words, dim = from_words.shape[0], weight.shape[0]
+        padded = weight.new_zeros(WIDTH, HIDDEN)
+        padded[:dim] = weight
+        padded_bias = bias.new_zeros(WIDTH)
+        padded_bias[:dim] = bias
+        table = from_words.new_empty(n_words, WIDTH)
+        log_floor = math.log(floor) if floor > 0 else -1e30
+        from_words, from_metadata = from_words.contiguous(), from_metadata.contiguous()
+        _moments_forward[(triton.cdiv(n_words, FORWARD_WORDS),)](
+            table, from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias, log_floor,
+            n_words, DIM=dim, DRAWS=sections.shape[1], WORDS=FORWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN, num_warps=4,
+        )  # fmt: skip
+        ctx.save_for_backward(from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias)
+        ctx.grouping, ctx.log_floor, ctx.dim = grouping, log_floor, dim
+        return table
+
+    @staticmethod
+    def backward(ctx, d_table):  # type: ignore[no-untyped-def]
+        from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias = ctx.saved_tensors
+        n_words, n_draws = sections.shape
+        n_programs = min(triton.cdiv(n_words, BACKWARD_WORDS), 264)
+        d_words = torch.empty_like(from_words)
+        d_hidden = from_words.new_empty(n_words * n_draws, HIDDEN, dtype=torch.bfloat16)
+        d_weight = from_words.new_empty(n_programs, WIDTH, HIDDEN)
+        d_bias = from_words.new_empty(n_programs, WIDTH)
+        d_v_weight = from_words.new_empty(n_programs, HIDDEN)
+        d_v_bias = from_words.new_empty(n_programs)
+        _moments_backward[(n_programs,)](
+            d_words, d_hidden, d_weight, d_bias, d_v_weight, d_v_bias, d_table.contiguous(), from_words,
+            from_metadata, sections, padded, padded_bias, v_weight, v_bias, ctx.log_floor, n_words, n_programs,
+            DIM=ctx.dim, DRAWS=n_draws, WORDS=BACKWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN, num_warps=4,
+        )  # fmt: skip
+        return (
+            d_words,
+            sum_rows(d_hidden, ctx.grouping, width=HIDDEN),
+            None,
+            None,
+            d_weight.sum(dim=0)[: ctx.dim],
+            d_bias.sum(dim=0)[: ctx.dim],
+            d_v_weight.sum(dim=0).view_as(v_weight),
+            d_v_bias.sum(dim=0).view_as(v_bias),
+            None,
+        )
+
+
+@triton.jit
+def _raised(log_variance, log_floor):  # type: ignore[no-untyped-def]
+    """log(v + floor)."""
+    return tl.maximum(log_variance, log_floor) + tl.log(1.0 + tl.exp(-tl.abs(log_variance - log_floor)))
+
+
+@triton.jit
+def _moments_forward(  # type: ignore[no-untyped-def]
+    table, from_words, from_metadata, sections, weight, bias, v_weight, v_bias, log_floor, n_words,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
+):  # fmt: skip
+    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    inside = word < n_words
+    unit = tl.arange(0, HIDDEN)
+    column = tl.arange(0, WIDTH)
+    of_word = tl.load(from_words + word[:, None] * HIDDEN + unit[None, :], mask=inside[:, None], other=0.0)
+    to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None])  # (HIDDEN, WIDTH)
+    mean_bias = tl.load(bias + column)
+    to_variance = tl.load(v_weight + unit)
+    variance_bias = tl.load(v_bias)
+    a0 = tl.zeros((WORDS,), tl.float32)
+    a1 = tl.zeros((WORDS, WIDTH), tl.float32)
+    rest = tl.zeros((WORDS,), tl.float32)
+    for draw in range(DRAWS):
+        section = tl.load(sections + word * DRAWS + draw, mask=inside, other=0)
+        hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
+        hidden = tl.maximum(hidden, 0.0)
+        log_variance = _raised(tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias, log_floor)
+        precision = tl.exp(-log_variance)
+        mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
+        a0 += precision
+        a1 += mean * precision[:, None]
+        rest += tl.sum(mean * mean, axis=1) * precision + DIM * log_variance
+    row = tl.where(column[None, :] == DIM, a0[:, None], a1)
+    row = tl.where(column[None, :] == DIM + 1, rest[:, None], row) / DRAWS
+    tl.store(table + word[:, None] * WIDTH + column[None, :], row, mask=inside[:, None])
+
+
+@triton.jit
+def _moments_backward(  # type: ignore[no-untyped-def]
+    d_words, d_hiddens, d_weights, d_biases, d_v_weights, d_v_biases, d_table, from_words, from_metadata,
+    sections, weight, bias, v_weight, v_bias, log_floor, n_words, n_programs,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    unit = tl.arange(0, HIDDEN)
+    column = tl.arange(0, WIDTH)
+    to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None])  # (HIDDEN, WIDTH)
+    from_mean = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(tl.bfloat16)
+    mean_bias = tl.load(bias + column)
+    to_variance = tl.load(v_weight + unit)
+    variance_bias = tl.load(v_bias)
+    d_weight = tl.zeros((WIDTH, HIDDEN), tl.float32)
+    d_bias = tl.zeros((WIDTH,), tl.float32)
+    d_v_weight = tl.zeros((HIDDEN,), tl.float32)
+    d_v_bias = tl.zeros((WORDS,), tl.float32)
+    for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
+        word = tile * WORDS + tl.arange(0, WORDS)
+        inside = word < n_words
+        of_word = tl.load(from_words + word[:, None] * HIDDEN + unit[None, :], mask=inside[:, None], other=0.0)
+        d_row = d_table + word * WIDTH
+        d_a0 = tl.load(d_row + DIM, mask=inside, other=0.0) / DRAWS
+        d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # and d of it is a3's
+        d_a1 = tl.load(
+            d_row[:, None] + column[None, :], mask=inside[:, None] & (column < DIM)[None, :], other=0.0
+        ) / DRAWS  # fmt: skip
+        d_word = tl.zeros((WORDS, HIDDEN), tl.float32)
+        for draw in range(DRAWS):
+            section = tl.load(sections + word * DRAWS + draw, mask=inside, other=0)
+            hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
+            hidden = tl.maximum(hidden, 0.0)
+            unraised = tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias
+            log_variance = _raised(unraised, log_floor)
+            precision = tl.exp(-log_variance)
+            mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
+            d_precision = d_a0 + tl.sum(mean * (d_a1 + d_a2[:, None] * mean), axis=1)
+            d_mean = precision[:, None] * (d_a1 + 2.0 * d_a2[:, None] * mean)
+            d_log = (DIM * d_a2 - precision * d_precision) * tl.exp(unraised - log_variance)
+            d_narrow = d_mean.to(tl.bfloat16)
+            d_hidden = tl.dot(d_narrow, from_mean) + d_log[:, None] * to_variance[None, :]
+            d_hidden = tl.where(hidden > 0, d_hidden, 0.0)
+            d_word += d_hidden
+            at = (word * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
+            tl.store(d_hiddens + at, d_hidden.to(tl.bfloat16), mask=inside[:, None])
+            d_weight = tl.dot(tl.trans(d_narrow), hidden.to(tl.bfloat16), d_weight)
+            d_bias += tl.sum(d_mean, axis=0)
+            d_v_weight += tl.sum(d_log[:, None] * hidden, axis=0)
+            d_v_bias += d_log
+        tl.store(d_words + word[:, None] * HIDDEN + unit[None, :], d_word, mask=inside[:, None])
+    tl.store(d_weights + program * WIDTH * HIDDEN + column[:, None] * HIDDEN + unit[None, :], d_weight)
+    tl.store(d_biases + program * WIDTH + column, d_bias)
+    tl.store(d_v_weights + program * HIDDEN + unit, d_v_weight)
+    tl.store(d_v_biases + program, tl.sum(d_v_bias, axis=0))

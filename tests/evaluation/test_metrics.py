@@ -1,0 +1,228 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score, recall_score
+
+from evaluation.prediction_samples import Example, predictions_from_answers, random_predictions
+from lmcells.errors import FormatError, InputError
+from lmcells.evaluation.metrics import measure, within_short_forms
+from lmcells.evaluation.predictions import Predictions
+from lmcells.evaluation.predictions_file import load_predictions, save_predictions
+from lmcells.evaluation.tally import Coding, Tally
+
+seeds = st.integers(0, 2**32 - 1)
+skills = st.floats(0, 4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, skill=skills, n=st.integers(1, 80))
+def test_metrics_within_each_short_form_are_those_of_scikit_learn(seed: int, skill: float, n: int) -> None:
+    predictions = random_predictions(seed, skill=skill, n=n)
+    ours = within_short_forms(Coding.of(predictions).tally())
+    for index in range(len(predictions.short_forms)):
+        here = predictions.short_form_index == index
+        truth, predicted = predictions.truth[here], predictions.predicted[here]
+        assert ours.accuracy[index] == pytest.approx(accuracy_score(truth, predicted))
+        for average in ("macro", "weighted"):
+            for name, function in [
+                ("precision", precision_score),
+                ("recall", recall_score),
+                ("f1", f1_score),
+            ]:
+                expected = function(truth, predicted, average=average, zero_division=0)
+                assert getattr(ours, f"{average}_{name}")[index] == pytest.approx(expected)
+        width = len(predictions.candidates[index])
+        p = np.exp(predictions.log_probabilities[here, :width])
+        assert ours.nll[index] == pytest.approx(log_loss(truth, p, labels=np.arange(width)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=seeds, skill=skills)
+def test_metrics_over_all_examples_are_those_of_scikit_learn_on_numbered_labels(
+    seed: int, skill: float
+) -> None:
+    predictions = random_predictions(seed, skill=skill)
+    metrics, coding = measure(predictions), Coding.of(predictions)
+    by_short_form = [predictions.short_form_index == i for i in range(len(predictions.short_forms))]
+    macro = [f1_score(coding.truth[i], coding.predicted[i], average="macro") for i in by_short_form]
+    assert metrics.accuracy == pytest.approx(accuracy_score(coding.truth, coding.predicted))
+    assert metrics.weighted_f1 == pytest.approx(f1_score(coding.truth, coding.predicted, average="weighted"))
+    assert metrics.macro_f1 == pytest.approx(np.mean(macro))
+    assert metrics.nll == pytest.approx(-predictions.log_probability_of_truth.mean())
+    assert metrics.mean_accuracy == pytest.approx(
+        np.mean([predictions.is_right[i].mean() for i in by_short_form])
+    )
+
+
+@given(seed=seeds, skill=skills)
+@settings(deadline=None, max_examples=40)
+def test_accuracy_at_k_grows_from_accuracy_to_one(seed: int, skill: float) -> None:
+    metrics = measure(random_predictions(seed, skill=skill))
+    values = [metrics.accuracy_at_k[k] for k in sorted(metrics.accuracy_at_k)]
+    assert values[0] == metrics.accuracy
+    assert values == sorted(values)
+    assert values[-1] == 1.0  # the samples have at most five candidates
+
+
+@given(seed=seeds)
+@settings(deadline=None, max_examples=20)
+def test_weights_count_an_example_as_often_as_repeating_it_would(seed: int) -> None:
+    coding = Coding.of(random_predictions(seed))
+    times = np.random.default_rng(seed).integers(0, 4, size=len(coding.truth))
+    chosen = np.repeat(np.arange(len(times)), times)
+    repeated = Coding(
+        coding.first_label,
+        coding.n_labels,
+        coding.short_form[chosen],
+        coding.truth[chosen],
+        coding.predicted[chosen],
+        coding.loss[chosen],
+    ).tally()
+    weighted = Tally.stack([coding.tally(times.astype(float))] * 2)
+    for name in ("support", "predicted", "right", "loss"):
+        np.testing.assert_allclose(getattr(weighted, name)[1], getattr(repeated, name))
+    np.testing.assert_allclose(
+        within_short_forms(weighted).macro_f1[0], within_short_forms(repeated).macro_f1
+    )
+
+
+def test_a_tiny_case_by_hand() -> None:
+    answers = [("AB", 0, 0), ("AB", 0, 0), ("AB", 0, 1), ("AB", 1, 1), ("XY", 0, 2)]
+    metrics = measure(predictions_from_answers(answers, {"AB": 3, "XY": 3}))
+    # AB: F1 of sense 0 is 4/5, of sense 1 is 2/3; sense 2 neither occurs nor is predicted. XY: both senses 0.
+    assert metrics.macro_f1 == pytest.approx(((4 / 5 + 2 / 3) / 2 + 0) / 2)
+    assert metrics.weighted_f1 == pytest.approx((3 * 4 / 5 + 1 * 2 / 3 + 0) / 5)
+    assert metrics.accuracy == 3 / 5
+    assert metrics.mean_accuracy == pytest.approx((3 / 4 + 0) / 2)
+    assert metrics.nll == pytest.approx(
+        (3 * np.log(2) + 2 * np.log(4)) / 5
+    )  # p = 1/2 where right, 1/4 where not
+    assert metrics.accuracy_at_k[2] == pytest.approx(4 / 5 + 1 / 5)
+    assert metrics.to_json()["accuracy_at_k"].keys() == {"1", "2", "3", "4", "5"}
+
+
+def test_equal_scores_are_ranked_in_the_order_of_the_inventory() -> None:
+    examples = [Example("a", "AB", "x"), Example("b", "AB", "z")]
+    predictions = Predictions.from_scores(
+        "m", examples=examples, scores=np.zeros((2, 3)), candidates_of={"AB": ["x", "y", "z"]}
+    )
+    assert predictions.predicted.tolist() == [0, 0]
+    assert predictions.rank_of_truth.tolist() == [0, 2]
+
+
+def test_a_long_form_without_a_score_is_ranked_last_reported_and_kept() -> None:
+    examples = [Example("a", "AB", "x"), Example("b", "AB", "y"), Example("c", "AB", "x")]
+    scores = [[-np.inf, 1.0, 0.0], [-np.inf, 0.0, 1.0], [-np.inf, 2.0, 2.0]]
+    predictions = Predictions.from_scores(
+        "m", examples=examples, scores=scores, candidates_of={"AB": ["x", "y", "z"]}
+    )
+    assert predictions.rank_of_truth.tolist() == [2, 1, 2]
+    assert [(e.long_form, e.reason, e.n_examples, e.kept) for e in predictions.excluded] == [
+        ("x", "no known word", 2, True)
+    ]
+    assert np.isfinite(measure(predictions).nll)
+    assert np.exp(predictions.log_probabilities[2]) == pytest.approx([1 / 3] * 3)
+
+
+def test_when_no_long_form_has_a_score_all_are_equally_probable() -> None:
+    predictions = Predictions.from_scores(
+        "m", examples=[Example("a", "AB", "y")], scores=[[-np.inf] * 4], candidates_of={"AB": ["x", "y"]}
+    )
+    assert np.exp(predictions.log_probabilities[0]) == pytest.approx([1 / 2, 1 / 2])
+    assert len(predictions.excluded) == 2
+
+
+def test_senses_outside_the_inventory_are_left_out_and_reported() -> None:
+    examples = [
+        Example("a", "AB", "x"),
+        Example("b", "AB", "new"),
+        Example("c", "QQ", "x"),
+        Example("d", "QQ", "x"),
+    ]
+    predictions = Predictions.from_scores(
+        "m", examples=examples, scores=np.zeros((4, 2)), candidates_of={"AB": ["x", "y"], "ZZ": ["only"]}
+    )
+    assert predictions.ids == ("a",)
+    assert predictions.short_forms == ("AB",)
+    found = [(e.short_form, e.long_form, e.n_examples, e.kept) for e in predictions.excluded]
+    assert found == [("AB", "new", 1, False), ("QQ", "x", 2, False)]
+
+
+def test_a_probability_of_zero_costs_much_but_not_infinitely() -> None:
+    predictions = Predictions.from_scores(
+        "m", examples=[Example("a", "AB", "y")], scores=[[0.0, -1e6]], candidates_of={"AB": ["x", "y"]}
+    )
+    assert measure(predictions).nll == pytest.approx(708.4, abs=0.1)
+
+
+def test_scores_that_are_not_numbers_are_refused() -> None:
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="NaN or"):
+            Predictions.from_scores(
+                "m", examples=[Example("a", "AB", "y")], scores=[[0.0, bad]], candidates_of={"AB": ["x", "y"]}
+            )
+
+
+def test_nothing_to_evaluate_is_an_error() -> None:
+    predictions = Predictions.from_scores(
+        "m", examples=[Example("a", "AB", "y")], scores=[[0.0, 1.0]], candidates_of={"XY": ["x"]}
+    )
+    with pytest.raises(InputError, match="no example is left"):
+        measure(predictions)
+
+
+def test_two_examples_of_one_id_are_an_error() -> None:
+    examples = [Example("a", "AB", "x"), Example("a", "AB", "y")]
+    with pytest.raises(InputError, match="'a' occurs 2 times"):
+        Predictions.from_scores(
+            "m", examples=examples, scores=np.zeros((2, 2)), candidates_of={"AB": ["x", "y"]}
+        )
+
+
+def test_predictions_cannot_be_changed() -> None:
+    predictions = random_predictions(0)
+    with pytest.raises(ValueError, match="read-only"):
+        predictions.log_probabilities[0, 0] = 0.0
+
+
+def test_examples_without_a_note_are_clusters_of_their_own() -> None:
+    examples = [Example(str(i), "AB", "x", note) for i, note in enumerate(["n", None, "n", None, "3"])]
+    predictions = Predictions.from_scores(
+        "m", examples=examples, scores=np.zeros((5, 1)), candidates_of={"AB": ["x"]}
+    )
+    assert predictions.cluster.tolist() == [0, 1, 0, 2, 3]
+
+
+@pytest.mark.parametrize("n_notes", [None, 7])
+def test_predictions_survive_a_round_trip_through_files(tmp_path: Path, n_notes: int | None) -> None:
+    predictions = random_predictions(3, n_notes=n_notes, model="lmc-0.1")
+    save_predictions(tmp_path / "lmc-0.1", predictions)
+    assert {path.name for path in tmp_path.iterdir()} == {"lmc-0.1.json", "lmc-0.1.npz"}
+    loaded = load_predictions(tmp_path / "lmc-0.1")
+    for name in ("model", "ids", "note_ids", "short_forms", "candidates", "excluded"):
+        assert getattr(loaded, name) == getattr(predictions, name)
+    for name in ("short_form_index", "truth", "log_probabilities"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(predictions, name))
+    assert measure(loaded) == measure(predictions)
+
+
+def test_damaged_or_missing_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    with pytest.raises(FormatError, match=r"m\.json does not exist"):
+        load_predictions(path)
+    save_predictions(path, random_predictions(3))
+    names = json.loads((tmp_path / "m.json").read_text())
+    (tmp_path / "m.json").write_text(json.dumps(names | {"ids": names["ids"][1:]}))
+    with pytest.raises(FormatError, match="not a pair of predictions"):
+        load_predictions(path)
+    (tmp_path / "m.json").write_text(json.dumps(names | {"version": 99}))
+    with pytest.raises(FormatError, match="version 99"):
+        load_predictions(path)
+    (tmp_path / "m.json").write_text(json.dumps(names))
+    (tmp_path / "m.npz").write_bytes(b"PK\x03\x04")
+    with pytest.raises(FormatError, match="not a pair of predictions"):
+        load_predictions(path)

@@ -1,0 +1,47 @@
+"""Corpora and settings that are small enough to train on in a test."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+from corpora import corpus_of
+from lmcells.corpus import Corpus
+from lmcells.model import ModelConfig
+from lmcells.training import TrainingSettings
+
+SENSES = {
+    "therapy": ("exercise", "gait", "walking", "strength", "stairs", "balance"),
+    "labs": ("bleeding", "clotting", "warfarin", "seconds", "plasma", "bruise"),
+}
+FILLERS = tuple(f"filler{index}" for index in range(12))
+TINY: dict[str, Any] = {"cell_dim": 8, "embedding_dim": 8, "hidden_dim": 6, "window": 4, "n_section_draws": 3}
+
+
+def planted_corpus(folder: Path, *, n_notes: int = 150, seed: int = 0) -> Corpus:
+    """Notes in which "pt" goes with words of gait under one header and with words of clotting under another."""
+    draw = random.Random(seed)
+    notes = []
+    for index in range(n_notes):
+        sections = []
+        for header, words in SENSES.items():
+            body = [draw.choice(words if draw.random() < 0.6 else FILLERS) for _ in range(20)]
+            for place in (4, 12):
+                body[place] = "pt"
+            sections.append({"header": header.upper(), "text": " ".join(body)})
+        notes.append({"id": f"t/{index}", "category": ("ward", "clinic")[index % 2], "sections": sections})
+    return corpus_of(folder, notes)
+
+
+def tiny_config(corpus: Corpus, kind: str = "lmc", **settings: Any) -> ModelConfig:
+    sizes = {
+        "n_words": len(corpus.words),
+        "n_metadata": 0 if kind == "bsg" else corpus.n_metadata("section"),
+        "n_categories": corpus.n_metadata("category") if kind == "mbsge" else 0,
+    }
+    return ModelConfig(**{"kind": kind, **sizes, **TINY, **settings})
+
+
+def tiny_settings(**settings: Any) -> TrainingSettings:
+    return TrainingSettings(
+        **{"epochs": 1, "batch_size": 256, "subsampling": 0.0, "report_steps": 5, **settings}
+    )

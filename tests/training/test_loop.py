@@ -1,0 +1,279 @@
+"""Training end to end: it learns planted senses, clips, agrees, reports, and guards against NaN."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError, CorpusError
+from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
+from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
+from lmcells.training.agreement import WordPlaces, agreement_loss, paired_windows
+from lmcells.training.device_corpus import Chunk, DeviceTables
+from lmcells.training.optimizer import clip_gradients
+from lmcells.training.sampler import Sampler
+from training.small_runs import planted_corpus, tiny_config, tiny_settings
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return planted_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def run(
+    corpus: Corpus,
+    output: Path,
+    settings: TrainingSettings,
+    *,
+    kind: str = "lmc",
+    embedding_std: float | None = 0.1,
+    **options: Any,
+) -> TrainingResult:
+    config = tiny_config(corpus, kind, dropout=0.0, embedding_std=embedding_std)
+    return train(corpus, model_config=config, settings=settings, output=output, device="cpu", **options)
+
+
+def window_of(corpus: Corpus, words: list[str], *, section: str | None) -> Windows:
+    ids = torch.tensor([[corpus.words.index(word) for word in words]])
+    metadata = None if section is None else torch.tensor([corpus.metadata_names("section").index(section)])
+    return Windows(
+        center=torch.tensor([corpus.words.index("pt")]),
+        context=ids,
+        context_mask=torch.ones_like(ids, dtype=torch.bool),
+        metadata=metadata,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(
+    corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TrainingResult, list[Progress]]:
+    torch.set_num_threads(1)
+    reports: list[Progress] = []
+    settings = tiny_settings(epochs=12, learning_rate=0.01, smoothing=0.0)
+    output = tmp_path_factory.mktemp("run")
+    return run(corpus, output, settings, on_progress=reports.append), reports
+
+
+@pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+def test_training_lowers_both_losses(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    reports: list[Progress] = []
+    settings = tiny_settings(epochs=4, learning_rate=0.01)
+    run(corpus, tmp_path, settings, kind=kind, embedding_std=None, on_progress=reports.append)
+    assert reports[-1].reconstruction < 0.85 * reports[0].reconstruction
+    assert reports[-1].prior_divergence < 0.85 * reports[0].prior_divergence
+
+
+def test_planted_senses_separate(corpus: Corpus, trained: tuple[TrainingResult, list[Progress]]) -> None:
+    """The posterior of "pt" is nearer to the words of its own sense, by its context and by its section."""
+    model = trained[0].model
+    senses = {
+        "THERAPY": ["gait", "walking", "strength", "stairs"],
+        "LABS": ["warfarin", "plasma", "bleeding", "bruise"],
+    }
+
+    def divergence(posterior: Gaussian, sense: str) -> float:
+        words = torch.tensor([corpus.words.index(word) for word in senses[sense]])
+        sections = torch.full_like(words, corpus.metadata_names("section").index(sense))
+        with torch.no_grad():
+            return float(kl_divergence(posterior, model.prior(words, sections)).mean())  # type: ignore[operator]
+
+    for sense, other in (("THERAPY", "LABS"), ("LABS", "THERAPY")):
+        with torch.no_grad():
+            posterior = model.posterior(window_of(corpus, senses[sense], section=sense)).cell
+            by_context = model.posterior(window_of(corpus, senses[sense], section=None)).cell
+        assert divergence(posterior, sense) + 1 < divergence(posterior, other)
+        assert divergence(by_context, sense) < divergence(by_context, other)
+
+
+@pytest.mark.parametrize("kind", ["bsg", "mbsge"])
+def test_the_relatives_can_agree_too(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    reports: list[Progress] = []
+    settings = tiny_settings(epochs=2, learning_rate=0.01, agreement_weight=5.0, agreement_words=16)
+    run(corpus, tmp_path, settings, kind=kind, on_progress=reports.append)
+    agreements = [report.agreement for report in reports if report.agreement is not None]
+    assert agreements[-1] < agreements[0]
+
+
+def test_the_same_seed_gives_the_same_model_and_leaves_the_global_one_alone(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    state = torch.get_rng_state()
+    first, again, other = (
+        run(corpus, tmp_path / str(turn), tiny_settings(seed=seed)).model.state_dict()
+        for turn, seed in enumerate((1, 1, 2))
+    )
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_clipping_clips() -> None:
+    layer = torch.nn.Linear(4, 3)
+    (100 * layer(torch.ones(2, 4))).sum().backward()
+    before = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
+    norm = clip_gradients(layer.parameters(), max_norm=0.5)
+    after = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
+    assert float(norm) == pytest.approx(float(before.norm()))
+    assert float(after.norm()) == pytest.approx(0.5, rel=1e-4)
+    torch.testing.assert_close(after / after.norm(), before / before.norm())
+
+
+def test_clipping_of_zero_and_of_small_gradients_changes_nothing() -> None:
+    layer = torch.nn.Linear(4, 3)
+    layer(torch.ones(2, 4)).sum().backward()
+    before = [parameter.grad.clone() for parameter in layer.parameters()]  # type: ignore[union-attr]
+    for max_norm in (0.0, 1e6):
+        clip_gradients(layer.parameters(), max_norm=max_norm)
+        for parameter, gradient in zip(layer.parameters(), before, strict=True):
+            assert torch.equal(parameter.grad, gradient)  # type: ignore[arg-type]
+
+
+def test_clipping_reaches_the_step_that_is_taken(corpus: Corpus, tmp_path: Path) -> None:
+    """Adam's first moment after one step is 0.1 times the gradient it was given."""
+    from lmcells.training.checkpoint import load_newest
+
+    settings = tiny_settings(batch_size=8192, gradient_clip=0.01)
+    result = run(corpus, tmp_path, settings)
+    assert result.n_steps == 1
+    checkpoint = load_newest(tmp_path)
+    assert checkpoint is not None
+    moments = [
+        torch.from_numpy(value).flatten()
+        for name, value in checkpoint.tensors.items()
+        if name.startswith("optimizer.exp_avg.")
+    ]
+    assert float(torch.cat(moments).norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
+    assert result.last is not None
+    assert result.last.gradient_norm > 0.01
+
+
+def test_agreement_raises_agreement(corpus: Corpus, tmp_path: Path) -> None:
+    def mean_agreement(model: CellModel) -> float:
+        chunk = Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=CPU)
+        tables = DeviceTables.of_corpus(corpus, config=model.config, settings=tiny_settings(), device=CPU)
+        sampler = Sampler(tables, model.config, torch.Generator().manual_seed(9))
+        places = WordPlaces.of_chunk(chunk, n_words=len(corpus.words), min_count=4, exponent=0.5)
+        values = []
+        for _ in range(40):
+            windows = paired_windows(sampler, chunk, places.draw_pairs(16, sampler.generator))
+            with torch.no_grad():
+                values.append(agreement_loss(model.posterior(windows).cell.mean, temperature=0.1))
+        return float(torch.stack(values).mean())
+
+    plain, agreeing = (
+        run(
+            corpus,
+            tmp_path / str(weight),
+            tiny_settings(epochs=3, learning_rate=0.01, agreement_weight=weight, agreement_words=16),
+        ).model
+        for weight in (0.0, 5.0)
+    )
+    assert mean_agreement(agreeing) < mean_agreement(plain) - 0.2
+
+
+def test_pairs_are_two_places_of_one_word_that_is_hidden_from_both_windows(corpus: Corpus) -> None:
+    chunk = Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=CPU)
+    config = tiny_config(corpus)
+    tables = DeviceTables.of_corpus(corpus, config=config, settings=tiny_settings(), device=CPU)
+    sampler = Sampler(tables, config, torch.Generator().manual_seed(0))
+    places = WordPlaces.of_chunk(chunk, n_words=len(corpus.words), min_count=4, exponent=0.5)
+    for _ in range(20):
+        pairs = places.draw_pairs(10, sampler.generator)
+        words = chunk.tokens[pairs]
+        assert torch.equal(words[0], words[1])
+        assert (pairs[0] != pairs[1]).all()
+        assert words[0].unique().shape == (10,)
+        windows = paired_windows(sampler, chunk, pairs)
+        assert windows.center_mask is not None
+        assert not windows.center_mask.any()
+        assert not (
+            windows.context[windows.context_mask.nonzero(as_tuple=True)]
+            == windows.center[windows.context_mask.nonzero(as_tuple=True)[0]]
+        ).any()
+
+
+def test_words_of_the_agreement_follow_the_root_of_their_counts() -> None:
+    counts = torch.tensor([1, 4, 16, 64, 3])
+    tokens = torch.arange(5, dtype=torch.int32).repeat_interleave(counts)
+    places = WordPlaces.of_chunk(Chunk(tokens, tokens), n_words=5, min_count=4, exponent=0.5)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.stack([tokens[places.draw_pairs(1, generator)[0]] for _ in range(4000)]).flatten()
+    shares = torch.bincount(drawn, minlength=5) / 4000
+    torch.testing.assert_close(shares, torch.tensor([0.0, 2, 4, 8, 0]) / 14, atol=0.03, rtol=0.0)
+
+
+def test_agreement_is_least_when_partners_are_alike_and_log_n_when_all_are() -> None:
+    means = torch.randn(32, 20, generator=torch.Generator().manual_seed(0))
+    same = agreement_loss(torch.cat([means, means]), temperature=0.1)
+    shuffled = agreement_loss(torch.cat([means, means.roll(1, 0)]), temperature=0.1)
+    assert same < 0.1 < shuffled
+    assert float(agreement_loss(torch.ones(64, 20), temperature=0.1)) == pytest.approx(math.log(32))
+
+
+def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    hours_seen: list[float] = []
+
+    def evaluate(model: CellModel, hours: float) -> dict[str, float]:
+        assert not model.training
+        torch.rand(3)  # must not disturb the run
+        hours_seen.append(hours)
+        return {"accuracy": 0.5}
+
+    settings = tiny_settings(epochs=2)
+    with_hook = run(corpus, tmp_path / "a", settings, evaluate=evaluate)
+    without = run(corpus, tmp_path / "b", settings)
+    lines = [json.loads(line) for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [line for line in lines if "evaluation" in line]
+    assert [line["evaluation"] for line in evaluations] == [{"accuracy": 0.5}] * 2
+    assert [line["hours"] for line in evaluations] == hours_seen
+    reports = [line for line in lines if "evaluation" not in line]
+    expected = {"step", "epoch", "centers", "centers_per_second", "reconstruction", "prior_divergence"}
+    assert expected | {"agreement", "seconds", "peak_memory", "gradient_norm"} == set(reports[0])
+    assert reports[-1]["centers"] == 2 * corpus.tokens.size == with_hook.n_centers
+    assert reports[-1]["epoch"] == 2
+    # An untrained posterior is near its prior, and its hinge is near the margin times the context words.
+    assert reports[0]["reconstruction"] > reports[0]["prior_divergence"]
+    assert all(
+        torch.equal(value, without.model.state_dict()[name])
+        for name, value in with_hook.model.state_dict().items()
+    )
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus, tmp_path: Path) -> None:
+    settings = tiny_settings(learning_rate=1e30, epochs=3)
+    with pytest.raises(TrainingDiverged, match=r"no longer finite.*Lower training.learning_rate"):
+        run(corpus, tmp_path, settings)
+
+
+def test_a_corpus_in_chunks_trains_on_every_token(corpus: Corpus, tmp_path: Path) -> None:
+    settings = tiny_settings(chunk_tokens=1500, batch_size=200, agreement_weight=1.0)
+    assert run(corpus, tmp_path, settings).n_centers == corpus.tokens.size
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shards": 3}, "batch_size is 256"),
+        ({"precision": "bf16"}, "precision is 'bf16'"),
+        ({"shards": 256, "chunk_tokens": 1}, "too few segments"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    corpus: Corpus, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        run(corpus, tmp_path, tiny_settings(**settings))
+
+
+def test_an_unknown_kind_of_metadata_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no metadata 'sectoin'"):
+        run(corpus, tmp_path, tiny_settings(metadata="sectoin"))
