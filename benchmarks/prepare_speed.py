@@ -218,7 +218,7 @@ def main() -> None:
             measure_memory(texts, Path(folder))
         else:
             measure_speed(texts, Path(folder), options.repeats)
-            measure_scaling(texts, Path(folder), copies=8)
+            measure_scaling(texts, Path(folder), copies=40)
 
 
 if __name__ == "__main__":

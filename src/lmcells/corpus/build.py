@@ -13,6 +13,7 @@ import numpy as np
 from lmcells.corpus import layout
 from lmcells.corpus.assemble import assemble
 from lmcells.corpus.exclusion import read_excluded_ids
+from lmcells.corpus.garbage import collection_paused
 from lmcells.corpus.scan import Scanned, ShardTask, scan_notes
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.errors import InputError
@@ -65,7 +66,8 @@ def build_corpus(
     corpus = work / "corpus"
     shutil.rmtree(corpus, ignore_errors=True)
     corpus.mkdir()
-    sizes, metadata = assemble(shards, corpus, settings=settings, on_step=progress.on_step)
+    with collection_paused():
+        sizes, metadata = assemble(shards, corpus, settings=settings, on_step=progress.on_step)
     if not sizes["n_words"]:
         raise InputError(
             f"no word is seen more than {settings.min_count} times in {sizes['n_documents']:,} notes. "

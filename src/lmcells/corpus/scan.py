@@ -4,15 +4,14 @@ A shard is a folder that is written whole or not at all, and which notes it hold
 build that was killed goes on where it stopped, and the number of workers changes nothing in the result.
 """
 
-import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
+from lmcells.corpus.garbage import collection_paused
 from lmcells.corpus.shard import batch_notes, build_shard
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import NoteSections, section_finder
@@ -36,20 +35,8 @@ class ShardTask:
 
     def run(self, notes: list[Note], path: Path) -> None:
         """Build one shard and write it."""
-        with _garbage_collection_paused():
+        with collection_paused():
             build_shard(notes, path, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Spare the many small objects of a shard, none of them in a cycle, being looked at over and over: a seventh."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 _finders: dict[tuple[str, Path | None], NoteSections] = {}
