@@ -15,7 +15,10 @@ PT = (
     Sense("PT", "physical therapy", ("physical therapy", "physiotherapy"), "C0949766"),
     Sense("PT", "prothrombin time"),
 )
-MS = (Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate", ("morphine sulfate", "morphine sulphate")))
+MS = (
+    Sense("MS", "multiple sclerosis"),
+    Sense("MS", "morphine sulfate", ("morphine sulfate", "morphine sulphate")),
+)
 INVENTORY = SenseInventory.from_senses([*PT, *MS])
 
 
@@ -63,7 +66,9 @@ def test_changes_leave_the_inventory_as_it_was() -> None:
 def test_impossible_changes_are_refused() -> None:
     with pytest.raises(InventoryError, match="already"):
         INVENTORY.add(Sense("PT", "Physical therapy"))
-    with pytest.raises(InventoryError, match="'prothrombin tim' is not a sense of 'PT'.*Nearest: 'prothrombin time'"):
+    with pytest.raises(
+        InventoryError, match=r"'prothrombin tim' is not a sense of 'PT'.*Nearest: 'prothrombin time'"
+    ):
         INVENTORY.remove("PT", "prothrombin tim")
     with pytest.raises(UnknownShortForm):
         INVENTORY.remove("PTT")
@@ -81,12 +86,20 @@ def test_an_inventory_survives_pickling() -> None:
     assert pickle.loads(pickle.dumps(INVENTORY)) == INVENTORY
 
 
-words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1).map(str.strip).filter(bool)
+words = (
+    st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1).map(str.strip).filter(bool)
+)
 senses = st.builds(Sense, words, words, st.lists(words, max_size=3).map(tuple), st.none() | words)
 
 
-@given(st.lists(senses, min_size=1, unique_by=lambda sense: (sense.short_form, sense.long_form.casefold().strip())))
-def test_any_inventory_survives_json(tmp_path_factory: pytest.TempPathFactory, given_senses: list[Sense]) -> None:
+@given(
+    st.lists(
+        senses, min_size=1, unique_by=lambda sense: (sense.short_form, sense.long_form.casefold().strip())
+    )
+)
+def test_any_inventory_survives_json(
+    tmp_path_factory: pytest.TempPathFactory, given_senses: list[Sense]
+) -> None:
     path = tmp_path_factory.mktemp("inventory") / "inventory.json"
     try:
         inventory = SenseInventory.from_senses(given_senses)
@@ -124,7 +137,9 @@ GOOD = {"short_form": "PT", "long_form": "physical therapy", "forms": ["physical
         ([], "the inventory is empty"),
     ],
 )
-def test_a_malformed_inventory_is_refused_with_the_entry(tmp_path: Path, entries: object, message: str) -> None:
+def test_a_malformed_inventory_is_refused_with_the_entry(
+    tmp_path: Path, entries: object, message: str
+) -> None:
     with pytest.raises(InventoryError, match=message):
         load_inventory(write(tmp_path / "inventory.json", entries))
 

@@ -3,6 +3,7 @@
 import argparse
 
 from lmcells.cli import dataset_casi, dataset_reverse
+from lmcells.errors import InputError
 
 SUMMARY = "make a dataset of labelled short forms"
 DESCRIPTION = """\
@@ -31,5 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Make the dataset."""
+    """Make the dataset, unless it would take the place of what it is made from."""
+    inputs = [options.raw] if options.kind == "casi" else options.notes
+    if options.output.resolve() in [path.resolve() for path in inputs]:
+        raise InputError(f"--output {options.output} is also an input. Give the dataset a name of its own.")
     KINDS[options.kind].run(options)

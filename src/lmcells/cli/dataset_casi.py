@@ -67,15 +67,16 @@ def run(options: argparse.Namespace) -> None:
         skip={*options.skip, *(("single-sense",) if options.keep_single_sense else ())},
         report=report,
     )
-    if not built.examples:
-        raise InputError(_why_empty(options.raw, built))
-    write_dataset(options.output, built.examples)
-    if options.inventory_output:
-        save_inventory(built.inventory, options.inventory_output)
+    if built.examples:
+        write_dataset(options.output, built.examples)
+        if options.inventory_output:
+            save_inventory(built.inventory, options.inventory_output)
     if options.json:
         print_json({"dataset": str(options.output), **summarize(built, report)})
     else:
         print_summary(options.output, built, report)
+    if not built.examples:
+        raise InputError(_why_empty(options.raw, built))
 
 
 def _short_forms(path: Path) -> frozenset[str]:
@@ -115,11 +116,21 @@ def summarize(built: CasiDataset, report: ReadReport) -> dict[str, Any]:
 def print_summary(output: Path, built: CasiDataset, report: ReadReport) -> None:
     """Print the paper's table of filters, and what else is worth knowing."""
     places = report.first_seen
-    rows: list[tuple[str, Any]] = [
-        *((f"skipped: {why}", f"{n:,} (first at {places[why]})") for why, n in report.skipped.items()),
-        *((f"warning: {why}", f"{n:,} (first at {places[why]})") for why, n in report.warnings.items()),
-        ("rows", f"{'':>8} {built.n_rows:>8,}"),
-        *((step.title, f"{-step.n_removed:>8,} {step.n_left:>8,}") for step in built.steps),
+    print_table(
+        [
+            (why, f"{n:,} (first at {places[why]})")
+            for counts in (report.skipped, report.warnings)
+            for why, n in counts.items()
+        ]
+    )
+    print_table(
+        [
+            ("rows", f"{'':>8} {built.n_rows:>8,}"),
+            *((step.title, f"{-step.n_removed:>8,} {step.n_left:>8,}") for step in built.steps),
+        ],
+        title="filter, rows removed, rows left",
+    )
+    rows = [
         ("examples", len(built.examples)),
         ("short forms", len(built.inventory)),
         ("senses", built.inventory.n_senses),

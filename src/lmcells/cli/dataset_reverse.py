@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     drawing.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice (0)")
     drawing.add_argument(
         "--split",
-        type=NoteSplit.parse,
         metavar="NAME=SHARE,...",
         help="one dataset a name; by note, fixed by its id",
     )
@@ -86,6 +85,7 @@ def run(options: argparse.Namespace) -> None:
         seed=options.seed,
         allow_candidates=options.allow_candidates,
     )
+    split = NoteSplit.parse(options.split) if options.split else None
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
     report = ReadReport()
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
             finder=finder,
             find_sections=section_finder(options.sections, header_rules=options.header_rules),
             settings=settings,
-            split=options.split,
+            split=split,
         )
     if not any(part.examples for part in parts.values()):
         raise InputError(
@@ -125,9 +125,8 @@ def _read(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
 
 
 def _with_progress(notes: Iterator[Note], line: ProgressLine) -> Iterator[Note]:
-    started, n_notes, n_characters = time.monotonic(), 0, 0
-    for note in notes:
-        n_notes += 1
+    started, n_characters = time.monotonic(), 0
+    for n_notes, note in enumerate(notes, start=1):
         n_characters += len(note.text)
         yield note
         if n_notes % 100 == 0:
@@ -161,7 +160,7 @@ def summarize(
 
 def print_summary(summary: dict[str, Any]) -> None:
     """Print what was read, which forms are not used, and what was drawn."""
-    notes = summary["notes"]
+    notes, outside = summary["notes"], summary["n_notes_in_no_part"]
     print_table(
         [
             ("notes read", notes["n_read"]),
@@ -170,7 +169,7 @@ def print_summary(summary: dict[str, Any]) -> None:
                 for kind, group in (("skipped", "skipped"), ("warning", "warnings"))
                 for why, n in notes[group].items()
             ),
-            ("notes in no part of the split", summary["n_notes_in_no_part"]),
+            *([("notes in no part of the split", outside)] if outside else []),
             ("forms looked for", summary["n_forms"]),
             *(
                 (f"form dropped: {each['short_form']}, {each['form']}", each["reason"])

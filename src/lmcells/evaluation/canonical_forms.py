@@ -22,6 +22,10 @@ class CanonicalForms:
     _by_spelling: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_form: dict[tuple[str, str], str] = field(default_factory=dict)  # weaker: two senses may share a form
 
+    @property
+    def senses(self) -> tuple[Sense, ...]:
+        return tuple(self._senses.values())
+
     def find(self, short_form: str, long_form: str) -> Sense | None:
         """Return the sense that this long form spells, or None."""
         place = short_form, _key(long_form)

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Literal
 
 from lmcells.errors import FormatError, InputError
-from lmcells.notes.section_aliases import find_alias, header_key, load_aliases
+from lmcells.notes.section_aliases import AliasTable, find_alias, header_key, load_aliases
 
 How = Literal["no section", "manual", "exact", "alias", "nearest", "unmapped"]
 
 # Measured on the 1,161 headers that the paper's authors mapped by hand: up to 0.7 they found a counterpart for 98 %
-# (and the same one, of 286, for 43 %); from there to 0.8 for 77 %, beyond 0.8 for 24 %.
+# (and the same one, of 286, for 44 %); from there to 0.8 for 77 %, beyond 0.8 for 24 %.
 DEFAULT_THRESHOLD = 0.7
 
 _NUMBERING = re.compile(r"^[\s\d.)(#-]+(?=[A-Za-z])")
@@ -69,6 +69,7 @@ class SectionMapper:
     manual: Mapping[str, str | None] = field(default_factory=dict)
     threshold: float = DEFAULT_THRESHOLD
     counts: Counter[How] = field(default_factory=Counter)
+    _table: AliasTable = field(init=False, repr=False)
     _exact: dict[str, str] = field(init=False, default_factory=dict)
     _aliases: dict[str, str] = field(init=False, default_factory=dict)
     _manual: dict[str, str | None] = field(init=False, default_factory=dict)
@@ -79,11 +80,11 @@ class SectionMapper:
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
             raise InputError(f"section threshold: found {self.threshold}, allowed: 0 to 1.")
-        table = load_aliases()
+        self._table = load_aliases()
         for index, header in enumerate(self.known):
             key = _key(header)
             self._exact.setdefault(key, header)
-            alias = find_alias(table, header)
+            alias = find_alias(self._table, header)
             if alias and alias.name:
                 self._aliases.setdefault(alias.name, header)
             self._shapes.append(_Shape.of(key))
@@ -117,7 +118,7 @@ class SectionMapper:
             wanted = target  # the manual map was made for another model: go on from what it says
         if _key(wanted) in self._exact:
             return MappedSection(header, self._exact[_key(wanted)], "exact")
-        alias = find_alias(load_aliases(), wanted)
+        alias = find_alias(self._table, wanted)
         if alias and alias.name in self._aliases:
             return MappedSection(header, self._aliases[alias.name], "alias")
         return self._nearest(header, _Shape.of(_key(wanted)))

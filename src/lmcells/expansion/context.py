@@ -1,6 +1,6 @@
 """What a model reads of a short form in a text: its word, its section, and the words around it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,23 +42,51 @@ def read_windows(
     context = np.zeros((len(mentions), 2 * radius), np.int64)
     context_mask = np.zeros(context.shape, np.bool_)
     for row, mention in enumerate(mentions):
-        tokens = list(iterate_tokens(mention.text))
-        left = _known((token for token in tokens if token.end <= mention.start), word_ids)[-radius:]
-        right = _known((token for token in tokens if token.start >= mention.end), word_ids)[:radius]
-        context[row, radius - len(left) : radius + len(right)] = left + right
-        context_mask[row, radius - len(left) : radius + len(right)] = True
+        left, right = tokens_around(mention, words=word_ids, radius=radius)
+        first = radius - len(left)
+        ids = [word_ids[token.word] for token in left + right]
+        context[row, first : first + len(ids)] = ids
+        context_mask[row, first : first + len(ids)] = True
         word = word_ids.get(spell(mention.short_form), UNKNOWN)
         if word != UNKNOWN:
             center[row], center_mask[row] = word, True
     return ReadWindows(center, center_mask, context, context_mask)
 
 
-def _known(tokens: Iterable[Token], word_ids: Mapping[str, int]) -> list[int]:
-    """Return the ids of the words that are in the vocabulary; a word right after itself counts once."""
-    ids: list[int] = []
-    previous = ""
-    for token in tokens:
-        if token.word != previous and token.word in word_ids:
-            ids.append(word_ids[token.word])
+def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:
+    """Return the same window as it is written: from the first of its words to the last, with all in between."""
+    left, right = tokens_around(mention, words=words, radius=radius)
+    start = left[0].start if left else mention.start
+    end = right[-1].end if right else mention.end
+    return mention.text[start:end]
+
+
+def tokens_around(
+    mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS
+) -> tuple[list[Token], list[Token]]:
+    """Return up to `radius` tokens on either side that are among `words`; a word right after itself counts once."""
+    left: list[Token] = []
+    right: list[Token] = []
+    side, previous = left, ""
+    center = spell(mention.short_form)
+    for token in iterate_tokens(mention.text):
+        if token.start >= mention.end and side is left:
+            side, previous = right, center
+        if (
+            token.word != previous
+            and (token.end <= mention.start or side is right)
+            and (words is None or token.word in words)
+        ):
+            side.append(token)
+            if len(right) == radius:
+                break
         previous = token.word
-    return ids
+    if left and left[-1].word == center and _is_next(left[-1], mention):
+        left.pop()  # "PT PT": the corpus has one of them, the center
+    return left[-radius:], right
+
+
+def _is_next(token: Token, mention: Mention) -> bool:
+    """Whether no other token stands between a token and the mention after it."""
+    between = mention.text[token.end : mention.start]
+    return next(iterate_tokens(between), None) is None

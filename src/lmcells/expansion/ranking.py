@@ -74,7 +74,9 @@ class CellRanker:
         return ids.get(NO_SECTION, -1)
 
     def _posteriors(self, mentions: Sequence[Mention]) -> tuple[Floats, Floats]:
-        windows: ReadWindows = read_windows(mentions, word_ids=self.model.word_ids)
+        windows: ReadWindows = read_windows(
+            mentions, word_ids=self.model.word_ids, radius=self.model.sizes.window
+        )
         posterior = self.model.variational.posterior(
             windows.center,
             np.array([self.section_id(mention.section) for mention in mentions], np.int64),

@@ -29,7 +29,9 @@ class TrainingSettings:
     smoothing: float = 1.0  # k of add-k in beta(m | w)
 
     agreement_weight: float = 0.0  # of the agreement term; 0 leaves it out
-    agreement_words: int = 0  # words a step; 0 is half the batch, which keeps a step below twice its cost
+    agreement_words: int = (
+        0  # words a step; 0 is a third of the batch, which keeps a step below twice its cost
+    )
     agreement_temperature: float = 0.1
     agreement_exponent: float = 0.5  # words are drawn from count^this
     agreement_min_count: int = 4  # of a word that can be drawn
@@ -66,7 +68,7 @@ class TrainingSettings:
         """Words of the agreement term in a step of all processes together; 0 when it is off."""
         if self.agreement_weight == 0:
             return 0
-        return self.agreement_words or max(2, self.batch_size // 2)
+        return self.agreement_words or max(2, self.batch_size // 3)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

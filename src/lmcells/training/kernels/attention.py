@@ -15,7 +15,7 @@ from lmcells.training.kernels.elementwise import kept
 from lmcells.training.kernels.grouping import Dropout
 
 WIDTH = 128
-ROWS = 16
+ROWS = 8
 
 
 def attend_and_mix(

@@ -3,6 +3,9 @@
 A row of the table is [a1 ; a0 ; a2 + d a3 ; zeros], 128 wide: see `lmcells.model.moments`. The hidden layer and
 the mean's weights are rounded to TF32 before they are multiplied; products and sums are float32, so a1 and a2 are
 moments of the same, slightly rounded means, and cancel as they must.
+
+Backward never forms a mean: with mu = W h + b every gradient is made of h, W'W h, W'b and W' d_a1, all 64 wide, and
+that of W is d_a1' (sum h/v) + 2 W (sum d_a2 h h'/v) + 2 b (sum d_a2 h/v)', two small products outside the loop.
 """
 
 import math
@@ -13,11 +16,13 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels.grouping import Grouping, sum_rows
+from lmcells.training.kernels.projection import product_over_rows
 
 HIDDEN = 64
 WIDTH = 128  # of a row: d + 2, padded
 FORWARD_WORDS = 64  # of a tile
-BACKWARD_WORDS = 16  # fewer: the gradient of the mean's weights takes most registers
+BACKWARD_WORDS = 32
+N_PROGRAMS = 528  # of backward, each with its own partial sums
 
 
 def moment_table(
@@ -63,27 +68,34 @@ class _MomentTable(torch.autograd.Function):
     def backward(ctx, d_table):  # type: ignore[no-untyped-def]
         from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias = ctx.saved_tensors
         n_words, n_draws = sections.shape
-        n_programs = min(triton.cdiv(n_words, BACKWARD_WORDS), 264)
+        n_programs = min(triton.cdiv(n_words, BACKWARD_WORDS), N_PROGRAMS)
         d_words = torch.empty_like(from_words)
         d_hidden = from_words.new_empty(n_words * n_draws, HIDDEN, dtype=torch.bfloat16)
-        d_weight = from_words.new_empty(n_programs, WIDTH, HIDDEN)
-        d_bias = from_words.new_empty(n_programs, WIDTH)
-        d_v_weight = from_words.new_empty(n_programs, HIDDEN)
-        d_v_bias = from_words.new_empty(n_programs)
+        weighted = from_words.new_empty(n_words, WIDTH, dtype=torch.bfloat16)
+        products = from_words.new_empty(n_programs, HIDDEN, HIDDEN)
+        sums = from_words.new_empty(n_programs, 4, HIDDEN)
+        square = padded.T @ padded
+        from_bias = padded_bias @ padded
+        bias_square = padded_bias.square().sum()
         _moments_backward[(n_programs,)](
-            d_words, d_hidden, d_weight, d_bias, d_v_weight, d_v_bias, d_table.contiguous(), from_words,
-            from_metadata, sections, padded, padded_bias, v_weight, v_bias, ctx.log_floor, n_words, n_programs,
-            DIM=ctx.dim, DRAWS=n_draws, WORDS=BACKWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN, num_warps=4,
+            d_words, d_hidden, weighted, products, sums, d_table.contiguous(), from_words, from_metadata,
+            sections, padded, padded_bias, square, from_bias, bias_square, v_weight, v_bias, ctx.log_floor,
+            n_words, n_programs, DIM=ctx.dim, DRAWS=n_draws, WORDS=BACKWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN,
+            num_warps=4,
         )  # fmt: skip
+        product, (of_hidden, of_ones, d_v_weight, d_v_bias) = products.sum(dim=0), sums.sum(dim=0)
+        linear = product_over_rows(d_table.to(torch.bfloat16), weighted) / n_draws  # (WIDTH, WIDTH)
+        d_weight = linear[:, :HIDDEN] + 2 * (padded @ product + torch.outer(padded_bias, of_hidden))
+        d_bias = linear[:, HIDDEN] + 2 * (padded @ of_hidden + padded_bias * of_ones[0])
         return (
             d_words,
             sum_rows(d_hidden, ctx.grouping, width=HIDDEN),
             None,
             None,
-            d_weight.sum(dim=0)[: ctx.dim],
-            d_bias.sum(dim=0)[: ctx.dim],
-            d_v_weight.sum(dim=0).view_as(v_weight),
-            d_v_bias.sum(dim=0).view_as(v_bias),
+            d_weight[: ctx.dim],
+            d_bias[: ctx.dim],
+            d_v_weight.view_as(v_weight),
+            d_v_bias[:1].view_as(v_bias),
             None,
         )
 
@@ -128,33 +140,39 @@ def _moments_forward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _moments_backward(  # type: ignore[no-untyped-def]
-    d_words, d_hiddens, d_weights, d_biases, d_v_weights, d_v_biases, d_table, from_words, from_metadata,
-    sections, weight, bias, v_weight, v_bias, log_floor, n_words, n_programs,
+    d_words, d_hiddens, weighted, products, sums, d_table, from_words, from_metadata, sections, weight, bias,
+    square, from_bias, bias_square, v_weight, v_bias, log_floor, n_words, n_programs,
     DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
-):  # fmt: skip
+):  # fmt: skip # noqa: N803
     program = tl.program_id(0)
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
-    to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None])  # (HIDDEN, WIDTH)
-    from_mean = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(tl.bfloat16)
-    mean_bias = tl.load(bias + column)
+    squared_weight = tl.load(square + unit[:, None] * HIDDEN + unit[None, :])
+    of_bias = tl.load(from_bias + unit)
+    squared_bias = tl.load(bias_square)
     to_variance = tl.load(v_weight + unit)
     variance_bias = tl.load(v_bias)
-    d_weight = tl.zeros((WIDTH, HIDDEN), tl.float32)
-    d_bias = tl.zeros((WIDTH,), tl.float32)
+    product = tl.zeros((HIDDEN, HIDDEN), tl.float32)
+    of_hidden = tl.zeros((HIDDEN,), tl.float32)
+    of_ones = tl.zeros((WORDS,), tl.float32)
     d_v_weight = tl.zeros((HIDDEN,), tl.float32)
     d_v_bias = tl.zeros((WORDS,), tl.float32)
     for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
         word = tile * WORDS + tl.arange(0, WORDS)
         inside = word < n_words
-        of_word = tl.load(from_words + word[:, None] * HIDDEN + unit[None, :], mask=inside[:, None], other=0.0)
+        at_word = word[:, None] * HIDDEN + unit[None, :]
+        of_word = tl.load(from_words + at_word, mask=inside[:, None], other=0.0)
         d_row = d_table + word * WIDTH
         d_a0 = tl.load(d_row + DIM, mask=inside, other=0.0) / DRAWS
         d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # and d of it is a3's
-        d_a1 = tl.load(
-            d_row[:, None] + column[None, :], mask=inside[:, None] & (column < DIM)[None, :], other=0.0
-        ) / DRAWS  # fmt: skip
+        mask = inside[:, None] & (column < DIM)[None, :]
+        d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
+        along = tl.sum(d_a1 * tl.load(bias + column)[None, :], axis=1)
+        to_hidden = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(tl.bfloat16)
+        d_linear = tl.dot(d_a1.to(tl.bfloat16), to_hidden)  # (WORDS, HIDDEN)
         d_word = tl.zeros((WORDS, HIDDEN), tl.float32)
+        weighted_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
+        precisions = tl.zeros((WORDS,), tl.float32)
         for draw in range(DRAWS):
             section = tl.load(sections + word * DRAWS + draw, mask=inside, other=0)
             hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
@@ -162,22 +180,35 @@ def _moments_backward(  # type: ignore[no-untyped-def]
             unraised = tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias
             log_variance = _raised(unraised, log_floor)
             precision = tl.exp(-log_variance)
-            mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
-            d_precision = d_a0 + tl.sum(mean * (d_a1 + d_a2[:, None] * mean), axis=1)
-            d_mean = precision[:, None] * (d_a1 + 2.0 * d_a2[:, None] * mean)
+            applied = tl.dot(hidden, squared_weight, input_precision="tf32") + of_bias[None, :]
+            # mean . d_a1 + d_a2 |mean|^2, from h . (d_linear + d_a2 (W'W h + W'b) + d_a2 W'b) and constants
+            inner = d_linear + d_a2[:, None] * (applied + of_bias[None, :])
+            d_precision = d_a0 + along + d_a2 * squared_bias + tl.sum(hidden * inner, axis=1)
             d_log = (DIM * d_a2 - precision * d_precision) * tl.exp(unraised - log_variance)
-            d_narrow = d_mean.to(tl.bfloat16)
-            d_hidden = tl.dot(d_narrow, from_mean) + d_log[:, None] * to_variance[None, :]
+            d_hidden = precision[:, None] * (d_linear + 2.0 * d_a2[:, None] * applied)
+            d_hidden += d_log[:, None] * to_variance[None, :]
             d_hidden = tl.where(hidden > 0, d_hidden, 0.0)
             d_word += d_hidden
             at = (word * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
             tl.store(d_hiddens + at, d_hidden.to(tl.bfloat16), mask=inside[:, None])
-            d_weight = tl.dot(tl.trans(d_narrow), hidden.to(tl.bfloat16), d_weight)
-            d_bias += tl.sum(d_mean, axis=0)
+            share = d_a2 * precision
+            shared = hidden * share[:, None]
+            product = tl.dot(tl.trans(shared.to(tl.bfloat16)), hidden.to(tl.bfloat16), product)
+            of_hidden += tl.sum(shared, axis=0)
+            of_ones += share
+            weighted_hidden += hidden * precision[:, None]
+            precisions += precision
             d_v_weight += tl.sum(d_log[:, None] * hidden, axis=0)
             d_v_bias += d_log
-        tl.store(d_words + word[:, None] * HIDDEN + unit[None, :], d_word, mask=inside[:, None])
-    tl.store(d_weights + program * WIDTH * HIDDEN + column[:, None] * HIDDEN + unit[None, :], d_weight)
-    tl.store(d_biases + program * WIDTH + column, d_bias)
-    tl.store(d_v_weights + program * HIDDEN + unit, d_v_weight)
-    tl.store(d_v_biases + program, tl.sum(d_v_bias, axis=0))
+        tl.store(d_words + at_word, d_word, mask=inside[:, None])
+        to_weighted = weighted + word[:, None] * WIDTH + unit[None, :]
+        tl.store(to_weighted, weighted_hidden.to(tl.bfloat16), mask=inside[:, None])
+        ones = tl.where(unit[None, :] == 0, precisions[:, None], 0.0)
+        tl.store(to_weighted + HIDDEN, ones.to(tl.bfloat16), mask=inside[:, None])
+    tl.store(products + program * HIDDEN * HIDDEN + unit[:, None] * HIDDEN + unit[None, :], product)
+    to_sums = sums + program * 4 * HIDDEN + unit
+    first = unit == 0
+    tl.store(to_sums, of_hidden)
+    tl.store(to_sums + HIDDEN, tl.where(first, tl.sum(of_ones, axis=0), 0.0))
+    tl.store(to_sums + 2 * HIDDEN, d_v_weight)
+    tl.store(to_sums + 3 * HIDDEN, tl.where(first, tl.sum(d_v_bias, axis=0), 0.0))

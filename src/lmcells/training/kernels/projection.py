@@ -1,9 +1,11 @@
 """Matrix products of bf16 operands with float32 results, and products summed over very many rows."""
 
+import math
+
 import torch
 from torch import Tensor
 
-N_PARTS = 64  # of the sum over all rows in a weight's gradient; each is a matrix product of its own
+N_PARTS = 64  # at most, of the sum over all rows in a weight's gradient; each is a matrix product of its own
 
 
 def project(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -37,7 +39,7 @@ class _Projection(torch.autograd.Function):
 def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
     """left' right in float32, the sum over all leading rows in parts, so that enough of the GPU takes part."""
     left, right = left.flatten(0, -2), right.flatten(0, -2)
-    n_parts = N_PARTS if left.shape[0] % N_PARTS == 0 else 1
+    n_parts = math.gcd(N_PARTS, left.shape[0])
     left = left.unflatten(0, (n_parts, -1)).transpose(1, 2)
     return torch.bmm(left, right.unflatten(0, (n_parts, -1))).sum(dim=0, dtype=torch.float32)
 

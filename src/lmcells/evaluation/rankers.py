@@ -1,0 +1,149 @@
+"""What MODEL on the command line means: a model folder, or the name of a baseline."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lmcells.corpus import Corpus
+from lmcells.corpus.sections import NO_SECTION, OTHER
+from lmcells.errors import InputError, nearest
+from lmcells.evaluation.baselines import (
+    DominantRanker,
+    RandomRanker,
+    SectionCounts,
+    SectionMleRanker,
+    count_sections_in_corpus,
+    count_sections_of_examples,
+)
+from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.evaluate import Ranker
+from lmcells.evaluation.predictions import Floats
+from lmcells.evaluation.section_mapping import SectionMapper
+from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
+from lmcells.expansion.context import Mention
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
+from lmcells.expansion.long_forms import words_section_weights
+from lmcells.expansion.ranking import CellRanker
+from lmcells.notes.readers import ReadReport
+from lmcells.pretrained import PretrainedModel
+
+DEFAULT = "default"
+NAMES = ("random", "dominant", "section-mle")
+PREFIXES = ("section-mle:DATASET", "bert:FOLDER", "encoder:FOLDER")
+CHOICES = f"a model folder, {', '.join((*NAMES, *PREFIXES))}"
+_TABLES = (  # embeddings: what the paper's counts of parameters leave out
+    "variational.context.words.weight",
+    "variational.metadata.weight",
+    "prior.words.weight",
+    "prior.metadata.weight",
+    "prior.mean.weight",
+    "prior.log_variance.weight",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRanker:
+    """A ranker, what it is called, and what is known about it."""
+
+    name: str
+    ranker: Ranker
+    n_parameters: int | None = None  # without embeddings
+    hours_to_peak: float | None = None
+    sections: SectionMapper | None = None  # counts how the dataset's headers were mapped
+    corpus_fingerprint: str | None = None  # of the corpus it was trained on
+
+
+class SectionMappingRanker:
+    """Puts a known header in the place of a foreign one, and asks another ranker.
+
+    A header without a counterpart is left as it is: the ranker has its own answer to an unknown header. One that a
+    manual map gives nothing for is no section.
+    """
+
+    def __init__(self, ranker: Ranker, mapper: SectionMapper) -> None:
+        self._ranker = ranker
+        self._mapper = mapper
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """The other's scores."""
+        return self._ranker.scores([self._mapped(mention) for mention in mentions])
+
+    def _mapped(self, mention: Mention) -> Mention:
+        mapped = self._mapper(mention.section)
+        return mention if mapped.how == "unmapped" else replace(mention, section=mapped.section)
+
+
+def make_ranker(
+    name: str,
+    inventory: SenseInventory,
+    *,
+    examples: Sequence[Example],
+    corpus: Corpus | None = None,
+    section_map: Mapping[str, str | None] = {},
+    words: Container[str] | None = None,
+    seed: int = 0,
+) -> NamedRanker:
+    """Find out what a name stands for, and open it.
+
+    `corpus` supplies the counts of long forms; `section_map` overrides how headers are mapped to known ones; `words`
+    are those that count towards a transformer's window.
+    """
+    kind, colon, argument = name.partition(":")
+    if name == "random":
+        return NamedRanker(name, RandomRanker(inventory, seed=seed))
+    if name == "dominant":
+        return NamedRanker(name, DominantRanker(inventory, examples))
+    if kind == "section-mle" and (not colon or argument):
+        counts = _section_counts(argument, inventory, corpus=corpus)
+        by_section = SectionMleRanker(inventory, counts, seed=seed)
+        return _with_sections(NamedRanker(name, by_section), by_section.sections, section_map)
+    if kind in ("bert", "encoder") and argument:
+        open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
+        encoder = open_encoder(Path(argument))
+        transformer = TransformerRanker(encoder, inventory, words=words)
+        return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
+    if name == DEFAULT:
+        raise InputError(f"{DEFAULT!r}: no default model ships with this lmcells yet. Allowed: {CHOICES}.")
+    if Path(name).is_dir():
+        return _cell_ranker(name, inventory, corpus=corpus, section_map=section_map)
+    raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
+
+
+def _cell_ranker(
+    name: str, inventory: SenseInventory, *, corpus: Corpus | None, section_map: Mapping[str, str | None]
+) -> NamedRanker:
+    model = PretrainedModel.from_pretrained(name)
+    training = model.config.training
+    add = float(training.get("settings", {}).get("smoothing", 1.0))  # beta as it was in training
+    weights = words_section_weights(model, add=add)
+    if corpus is not None and model.sizes.kind == "lmc":
+        places = LongFormPlaces(corpus, metadata_kind=model.config.metadata_kind)
+        weights = counted_section_weights(model, places, add=add)
+    named = NamedRanker(
+        name,
+        CellRanker(model, inventory, section_weights=weights),
+        n_parameters=sum(array.size for name, array in model.arrays.items() if name not in _TABLES),
+        hours_to_peak=training.get("hours_to_peak"),
+        corpus_fingerprint=model.config.corpus.get("fingerprint"),
+    )
+    return named if model.sizes.kind == "bsg" else _with_sections(named, model.sections, section_map)
+
+
+def _with_sections(
+    named: NamedRanker, sections: Iterable[str], section_map: Mapping[str, str | None]
+) -> NamedRanker:
+    known = [section for section in sections if section not in (NO_SECTION, OTHER)]
+    mapper = SectionMapper(known, manual=section_map)
+    return replace(named, ranker=SectionMappingRanker(named.ranker, mapper), sections=mapper)
+
+
+def _section_counts(dataset: str, inventory: SenseInventory, *, corpus: Corpus | None) -> SectionCounts:
+    if dataset:
+        return count_sections_of_examples(read_dataset(Path(dataset), report=ReadReport()))
+    if corpus is None:
+        raise InputError(
+            "section-mle counts where long forms stand in training notes. Give them: --corpus CORPUS, or "
+            "section-mle:DATASET with reverse substitutions in training notes."
+        )
+    return count_sections_in_corpus(inventory, LongFormPlaces(corpus))

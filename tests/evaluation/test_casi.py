@@ -1,0 +1,333 @@
+"""CASI: every filter on invented rows in the published format, and the reader on the 190 real rows at hand."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from lmcells.errors import ConfigError, FormatError, InputError
+from lmcells.evaluation import casi_filters
+from lmcells.evaluation.canonical_forms import CanonicalForms, load_canonical_forms
+from lmcells.evaluation.casi import CasiDataset, build_casi_dataset
+from lmcells.evaluation.casi_rows import CasiRow, read_casi_rows
+from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.notes.readers import ReadReport
+
+CASI = Path(__file__).parents[3] / "shared" / "data" / "casi"
+real_rows = pytest.mark.skipif(not (CASI / "rare_data.csv").exists(), reason="needs ../shared/data/casi")
+
+
+def published(
+    text: str, *, short_form: str = "PT", long_form: str = "physical therapy", section: str = "PLAN"
+) -> str:
+    """A row as CASI has it, with the offsets of the first place of the short form."""
+    start = max(0, text.find(short_form))
+    return f"{short_form}|{long_form}|{short_form}|{start}|{start + len(short_form) - 1}|{section}|{text}"
+
+
+def write(path: Path, lines: Iterable[str], *, encoding: str = "utf-8") -> Path:
+    path.write_bytes("\r\n".join(lines).encode(encoding))
+    return path
+
+
+def read(path: Path) -> tuple[list[CasiRow], ReadReport]:
+    report = ReadReport()
+    return list(read_casi_rows(path, report=report)), report
+
+
+def row(
+    text: str = "seen by PT today", *, start: int = 8, long_form: str = "x", short_form: str = "PT"
+) -> CasiRow:
+    return CasiRow(1, short_form, long_form, start, start + 1, None, text)
+
+
+def passes(drop: Callable[[Iterable[CasiRow]], list[CasiRow]], *rows: CasiRow) -> int:
+    return len(drop(rows))
+
+
+# ---- the reader
+
+
+def test_a_published_row_is_read_as_it_stands(tmp_path: Path) -> None:
+    rows, report = read(
+        write(tmp_path / "casi.txt", [published("seen by PT  today", section="HOSPITAL  COURSE")])
+    )
+    assert rows == [CasiRow(1, "PT", "physical therapy", 8, 9, "HOSPITAL COURSE", "seen by PT  today")]
+    assert report.n_read == 1
+
+
+def test_quotes_pipes_and_foreign_bytes_in_the_text_stay_in_the_text(tmp_path: Path) -> None:
+    texts = ['he said "PT | OT', "caf\N{LATIN SMALL LETTER E WITH ACUTE} PT 37\N{DEGREE SIGN} now"]
+    for encoding in ("utf-8", "cp1252"):
+        rows, report = read(write(tmp_path / "casi.txt", map(published, texts), encoding=encoding))
+        assert [each.text for each in rows] == texts
+        assert report.warnings == ({} if encoding == "utf-8" else {"not UTF-8: read as cp1252": 1})
+    (tmp_path / "casi.txt").write_bytes(b"PT|x|PT|0|1||PT \x81\xe9 a\n" + published("PT b").encode())
+    rows, report = read(tmp_path / "casi.txt")
+    assert [each.text for each in rows] == ["PT \x81\xe9 a", "PT b"]
+    assert report.warnings == {"not UTF-8: read as latin-1": 1}
+    assert report.first_seen["not UTF-8: read as latin-1"] == "casi.txt:1"
+
+
+def test_a_line_that_is_no_row_is_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
+    lines = [published("PT a"), "PT|x|PT|0", "", "PT|x|PT|zero|1||PT b", published("PT c")]
+    rows, report = read(write(tmp_path / "casi.txt", lines))
+    assert [each.number for each in rows] == [1, 5]
+    assert report.skipped == {"fewer than 7 columns": 1, "an offset is not a whole number": 1}
+    assert report.first_seen["fewer than 7 columns"] == "casi.txt:2"
+    assert report.n_seen == 4
+
+
+def test_a_header_line_is_no_row(tmp_path: Path) -> None:
+    lines = ["sf|target_lf|sf_rep|start_idx|end_idx|section|context", published("PT a")]
+    rows, report = read(write(tmp_path / "casi.txt", lines))
+    assert [each.number for each in rows] == [1]
+    assert report.n_seen == 1
+
+
+def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) -> None:
+    lines = [
+        ",sf,target_lf,sf_rep,start_idx,end_idx,section,context,target_lf_idx",
+        '16003,PT,physical therapy,PT.,0,2,,"PT. a, ""b""\nc",0',
+        "4,PT,x",
+        "7,PT,x,PT,0,1,PLAN,PT d,0",
+    ]
+    path = tmp_path / "casi.csv"
+    path.write_text("\n".join(lines))
+    rows, report = read(path)
+    assert [(each.number, each.text) for each in rows] == [(16004, 'PT. a, "b"\nc'), (8, "PT d")]
+    assert report.skipped == {"fewer than 7 columns": 1}
+
+
+def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no column 'target_lf'"):
+        read(write(tmp_path / "a.csv", ["sf,lf", "a,b"]))
+    with pytest.raises(FormatError, match="holds no row"):
+        read(write(tmp_path / "blank.txt", ["  ", ""]))
+    with pytest.raises(FormatError, match="empty"):
+        read(write(tmp_path / "empty.txt", []))
+    with pytest.raises(InputError, match="cannot be read"):
+        read(tmp_path / "nothing.txt")
+
+
+# ---- the filters, in order
+
+
+def test_rows_without_short_form_long_form_or_text_are_dropped() -> None:
+    empty = [row(short_form=""), row(long_form=""), row(" "), row("")]
+    assert passes(casi_filters.drop_nulls, row(), *empty) == 1
+
+
+@pytest.mark.parametrize("short_form", ["C3", "C4", "T1", "T2", "T3", "T4"])
+def test_codes_are_dropped(short_form: str) -> None:
+    assert passes(casi_filters.drop_codes, row(short_form=short_form), row()) == 1
+
+
+def test_a_long_form_that_holds_the_short_form_as_a_word_is_dropped() -> None:
+    repeated = [row(long_form="PT"), row(long_form="a pt test")]
+    assert passes(casi_filters.drop_repeated_short_forms, *repeated, row(long_form="symptom")) == 1
+
+
+@pytest.mark.parametrize("sense", ["UNSURED SENSE", "MISTAKE:pain", "GENERAL ENGLISH", "NAME"])
+def test_what_is_no_sense_is_dropped(sense: str) -> None:
+    assert passes(casi_filters.drop_unclear_senses, row(long_form=sense), row(long_form="a name")) == 1
+
+
+@pytest.mark.parametrize("long_form", ["Iowa", "right", "Fairview Southdale Hospital", "California:CA"])
+def test_the_authors_list_of_long_forms_is_dropped(long_form: str) -> None:
+    assert (
+        passes(casi_filters.drop_listed_long_forms, row(long_form=long_form), row(long_form="right atrium"))
+        == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "hit"),
+    [
+        ("seen by PT today", 8, True),
+        ("PT. Then", 0, True),
+        ("by PT, then", 3, True),
+        ("(PT) then", 1, True),
+        ("seen by PT today", 7, False),
+        ("seen by PT today", 400, False),
+        ("seen by PTs today", 8, False),
+        ("seen by aPT today", 9, False),
+        ("seen by pt today", 8, False),
+        ("ends with PT", 10, False),
+        ("ends with PT.", 10, False),
+        ("PT/OT now", 0, False),
+    ],
+)
+def test_the_offset_must_hit_the_short_form_with_a_space_soon_after(text: str, start: int, hit: bool) -> None:
+    assert passes(casi_filters.drop_missed_offsets, row(text, start=start)) == hit
+
+
+def test_a_short_form_must_be_a_token_of_its_own() -> None:
+    lost = row("ratio of PT-1 x", start=9, short_form="PT-1")
+    assert passes(casi_filters.drop_lost_tokens, lost, row()) == 1
+    assert passes(casi_filters.drop_lost_tokens, row("sent C&S now", start=5, short_form="C&S")) == 1
+    assert passes(casi_filters.drop_lost_tokens, row("to OR today", start=3, short_form="OR")) == 1
+
+
+def test_duplicates_are_those_of_long_form_and_words() -> None:
+    rows = [row(), row("Seen by  PT today!"), row(long_form="y"), row("seen by PT then")]
+    assert casi_filters.drop_duplicates(rows) == [rows[0], rows[2], rows[3]]
+
+
+def test_short_forms_with_one_sense_are_dropped() -> None:
+    rows = [row(), row(long_form="y"), row(short_form="MS"), row(short_form="MS")]
+    assert casi_filters.drop_single_senses(rows) == rows[:2]
+
+
+def test_short_forms_of_no_other_dataset_are_dropped() -> None:
+    rows = [row(), row(short_form="MS")]
+    assert casi_filters.drop_other_short_forms(rows, short_forms={"MS"}) == rows[1:]
+
+
+# ---- the whole
+
+
+def a_row_for_every_filter() -> list[str]:
+    return [
+        published("seen by PT today"),
+        published("seen by PT on Monday", long_form="Physical Therapy", section="1. PLAN"),
+        published("long PT and high INR", long_form="prothrombin time", section=""),
+        published("long PT was seen", long_form="prothrombin time:PTT"),
+        published("", long_form="prothrombin time"),
+        published("level T3 broken", short_form="T3", long_form="third thoracic vertebra"),
+        published("PT now", long_form="PT test"),
+        published("PT now", long_form="UNSURED SENSE"),
+        published("LA sun", short_form="LA", long_form="Los Angeles"),
+        published("PTs now"),
+        published("in PT-X now", short_form="PT-X", long_form="ratio"),
+        published("Seen by PT, today"),
+        published("MS is lonely", short_form="MS", long_form="multiple sclerosis"),
+        published("US of it", short_form="US", long_form="ultrasound"),
+        published("US of A", short_form="US", long_form="United States"),
+    ]
+
+
+def build(path: Path, **options: object) -> CasiDataset:
+    return build_casi_dataset(path, report=ReadReport(), **options)  # type: ignore[arg-type]
+
+
+def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "casi.txt", a_row_for_every_filter())
+    built = build(path, match_short_forms={"PT", "XX"})
+    assert [(step.name, step.n_removed) for step in built.steps] == [
+        ("nulls", 1),
+        ("codes", 1),
+        ("repeated-short-forms", 1),
+        ("unclear-senses", 1),
+        ("listed-long-forms", 1),
+        ("offsets", 1),
+        ("tokens", 1),
+        ("duplicates", 1),
+        ("single-sense", 1),
+        ("match-short-forms", 2),
+    ]
+    assert built.n_rows - sum(step.n_removed for step in built.steps) == built.steps[-1].n_left == 4
+    assert [example.id for example in built.examples] == ["casi/1", "casi/2", "casi/3", "casi/4"]
+    assert all(example.text[example.start : example.end] == "PT" for example in built.examples)
+    assert [example.section for example in built.examples] == ["PLAN", "1. PLAN", None, "PLAN"]
+
+
+def test_labels_that_differ_in_case_or_in_a_correction_are_one_sense(tmp_path: Path) -> None:
+    built = build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"PT"})
+    assert [sense.long_form for sense in built.inventory.senses("PT")] == [
+        "physical therapy",
+        "prothrombin time",
+    ]
+
+
+def test_filters_can_be_left_out_except_those_that_make_an_example(tmp_path: Path) -> None:
+    path = write(tmp_path / "casi.txt", a_row_for_every_filter())
+    assert "MS" in build(path, skip=["single-sense"]).inventory
+    assert "LA" in build(path, skip=["single-sense", "listed-long-forms"]).inventory
+    with pytest.raises(ConfigError, match="'offsets'"):
+        build(path, skip=["offsets"])
+
+
+def test_a_dataset_to_match_that_shares_no_short_form_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="none of the 1 short forms"):
+        build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"XX"})
+
+
+def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path) -> None:
+    (tmp_path / "forms.csv").write_text(
+        "sf,target_lf_sense,target_label\n"
+        "PT,Physical Therapy;physical therapy;PT - x,physical therapy;physiotherapy\n"
+        "PTT,prothrombin time,clotting time\n"
+        "PT,prothrombin time,pro time; prothrombin time\n"
+    )
+    (tmp_path / "sections.csv").write_text("casi_section,mimic_section\n1. plan,ASSESSMENT AND PLAN\nPLAN,\n")
+    built = build(
+        write(tmp_path / "casi.txt", a_row_for_every_filter()),
+        canonical_forms=load_canonical_forms(tmp_path / "forms.csv"),
+        section_map=load_section_map(tmp_path / "sections.csv"),
+        match_short_forms={"PT"},
+    )
+    assert [(sense.long_form, sense.forms) for sense in built.inventory] == [
+        ("physical therapy", ("physical therapy", "physiotherapy")),
+        ("pro time", ("pro time", "prothrombin time")),
+    ]
+    assert [example.section for example in built.examples] == [None, "ASSESSMENT AND PLAN", None, None]
+    assert built.sections == {"mapped to none": 2, "mapped": 1, "no section": 1}
+    assert built.n_without_canonical_form == 0
+
+
+def test_a_correction_is_named_after_the_short_form_it_belongs_to() -> None:
+    canonical = CanonicalForms()
+    canonical.add("CVP", spellings=["central venous pressure"], forms=["central pressure"])
+    assert canonical.find("CVA", "central venous pressure") is None
+    assert canonical.find("CVP", "Central  Venous pressure") is not None
+
+
+def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
+    canonical = CanonicalForms()
+    canonical.add("MP", spellings=["a"], forms=["meta", "carpal"])
+    canonical.add("MP", spellings=["b"], forms=["meta"])
+    canonical.add("MP", spellings=["carpal"], forms=["carpal"])
+    first, second = canonical.find("MP", "a"), canonical.find("MP", "carpal")
+    assert first == canonical.find("MP", "b")
+    assert (first and first.long_form, second and second.long_form) == ("meta", "carpal")
+
+
+def test_malformed_canonical_forms_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_canonical_forms(tmp_path / "nothing.csv")
+    with pytest.raises(FormatError, match="no column 'target_lf_sense'"):
+        load_canonical_forms(write(tmp_path / "a.csv", ["sf,target_label"]))
+    with pytest.raises(FormatError, match="line 2"):
+        load_canonical_forms(write(tmp_path / "b.csv", ["sf,target_lf_sense,target_label", "PT,x,"]))
+
+
+# ---- real rows
+
+
+@real_rows
+def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
+    report = ReadReport()
+    built = build_casi_dataset(
+        CASI / "rare_data.csv", skip=["single-sense", "listed-long-forms"], report=report
+    )
+    assert (report.n_read, report.n_skipped, built.n_rows) == (190, 0, 190)
+    removed = {step.name: step.n_removed for step in built.steps}
+    assert removed.pop("offsets") == 2  # both stand at the very end of their text
+    assert set(removed.values()) == {0}
+    assert built.end_offsets == {"inclusive": 154, "exclusive": 34}
+    assert all(example.text[example.start : example.end] == "FSH" for example in built.examples)
+    assert built.examples[0].id == "casi/16004"
+
+
+@real_rows
+def test_the_authors_list_takes_out_the_only_sense_of_the_real_rows() -> None:
+    built = build(CASI / "rare_data.csv", skip=["single-sense"])
+    assert {step.name: step.n_removed for step in built.steps if step.n_removed} == {"listed-long-forms": 190}
+
+
+@real_rows
+def test_the_authors_canonical_forms_have_259_senses_of_62_short_forms() -> None:
+    canonical = load_canonical_forms(CASI / "labeled_sf_lf_map.csv")
+    assert len(canonical.senses) == 259
+    assert len({sense.short_form for sense in canonical.senses}) == 62

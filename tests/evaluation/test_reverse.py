@@ -1,0 +1,378 @@
+"""Reverse substitution: planted long forms come back as short forms, and every one found is accounted for."""
+
+import re
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.errors import ConfigError
+from lmcells.evaluation.context_window import window_around
+from lmcells.evaluation.dataset import Example
+from lmcells.evaluation.long_forms import LongFormFinder, lower_text, spells_in_order
+from lmcells.evaluation.note_split import NoteSplit
+from lmcells.evaluation.reverse import (
+    GIVEN_AWAY,
+    IN_HEADER,
+    NOT_DRAWN,
+    SINGLE_SENSE,
+    TOO_LONG,
+    ReversePart,
+    ReverseSettings,
+    build_reverse_dataset,
+    used_inventory,
+)
+from lmcells.evaluation.sampling import Sample
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.notes.note import Note
+from lmcells.notes.section_styles import section_finder
+
+INVENTORY = SenseInventory.from_senses(
+    [
+        Sense("PT", "physical therapy", ("physical therapy", "physiotherapy")),
+        Sense("PT", "prothrombin time"),
+        Sense("PA", "pulmonary artery"),
+        Sense("PA", "physician assistant"),
+        Sense("PAP", "pulmonary artery pressure"),
+        Sense("PAP", "Papanicolaou smear"),
+    ]
+)
+
+
+def draw(
+    *texts: str, inventory: SenseInventory = INVENTORY, sections: str = "rules", **settings: object
+) -> ReversePart:
+    notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
+    parts = build_reverse_dataset(
+        notes,
+        finder=LongFormFinder(inventory),
+        find_sections=section_finder(sections),
+        settings=ReverseSettings(**settings),  # type: ignore[arg-type]
+    )
+    return parts[""]
+
+
+def shown(part: ReversePart) -> list[tuple[str, str, str]]:
+    return [(example.text, example.short_form, example.long_form) for example in part.examples]
+
+
+def found(text: str, *, inventory: SenseInventory = INVENTORY) -> list[str]:
+    return [text[match.start : match.end] for match in LongFormFinder(inventory).find(text)]
+
+
+# ---- finding long forms
+
+
+def test_long_forms_are_whole_words_in_any_case_and_spacing() -> None:
+    assert found("Physical\n  THERAPY, physiotherapy.") == ["Physical\n  THERAPY", "physiotherapy"]
+    assert found("physical therapys, metaphysical therapy, physical-therapy, physical_therapy") == []
+    assert found("(physical therapy)/physiotherapy") == ["physical therapy", "physiotherapy"]
+
+
+def test_of_long_forms_that_overlap_the_longest_is_taken() -> None:
+    assert found("the pulmonary artery pressure of the pulmonary artery") == [
+        "pulmonary artery pressure",
+        "pulmonary artery",
+    ]
+    inventory = SenseInventory.from_senses([Sense("A", "a b"), Sense("B", "b c d"), Sense("C", "d e")])
+    assert found("a b c d e", inventory=inventory) == ["b c d"]
+
+
+def test_a_word_that_only_begins_like_a_form_hides_none() -> None:
+    inventory = SenseInventory.from_senses([Sense("A", "ab ab")])
+    assert found("xab ab ab", inventory=inventory) == ["ab ab"]
+
+
+def test_letters_beyond_ascii_keep_their_places() -> None:
+    text = "İİ “physical therapy” für Bell’s palsy"
+    inventory = SenseInventory.from_senses([Sense("PT", "physical therapy"), Sense("BP", "Bell's palsy")])
+    assert found(text, inventory=inventory) == ["physical therapy", "Bell’s palsy"]
+    greek = SenseInventory.from_senses([Sense("G", "γλυκόζη")])
+    assert found("Η ΓΛΥΚΌΖΗ", inventory=greek) == ["ΓΛΥΚΌΖΗ"]
+
+
+pieces = st.sampled_from(["a", "b", "ab", "a b", "b  a", "c", " ", "\n", "-", ",", "é", "aé", "_", "B A"])
+
+
+@given(st.lists(pieces, max_size=12).map("".join))
+def test_matches_are_those_of_a_plain_search_for_each_form(text: str) -> None:
+    forms = ["a", "a b", "b a", "ab c", "é", "a-b"]
+    inventory = SenseInventory.from_senses(Sense(f"S{n}", form) for n, form in enumerate(forms))
+    finder = LongFormFinder(inventory)
+    expected = {
+        (match.start(), match.end())
+        for form in forms
+        for match in re.finditer(rf"(?<!\w)(?={form.replace(' ', chr(92) + 's+')}(?!\w))", lower_text(text))
+        for match in [re.compile(form.replace(" ", r"\s+")).match(lower_text(text), match.start())]
+        if match
+    }
+    matches = finder.find(text)
+    assert {(match.start, match.end) for match in matches} <= expected
+    assert all(one.end <= other.start for one, other in pairwise(matches))
+    for start, end in expected:  # what is not taken overlaps something at least as long
+        assert any(m.start < end and start < m.end and m.end - m.start >= end - start for m in matches)
+
+
+def test_forms_of_two_senses_are_dropped_and_reported() -> None:
+    inventory = SenseInventory.from_senses(
+        [
+            Sense("GT", "transferase", ("transferase", "Gamma  transferase")),
+            Sense("GT", "gamma", ("gamma transferase", "gamma", "GT", "--")),
+        ]
+    )
+    finder = LongFormFinder(inventory)
+    assert [tuple(dropped) for dropped in finder.dropped] == [
+        ("GT", "gamma transferase", "shared by two senses of the short form"),
+        ("GT", "gt", "the short form itself"),
+        ("GT", "--", "holds no word"),
+    ]
+    assert finder.n_forms == 2
+
+
+def test_forms_can_be_held_to_spell_their_short_form() -> None:
+    assert spells_in_order("cerebrovascular accident", "CVA")
+    assert spells_in_order("culture and sensitivity", "C&S")
+    assert not spells_in_order("anthracycline", "AX")
+    assert not spells_in_order("stroke", "CVA")
+    assert not spells_in_order("acute cva", "CVA")
+    assert not spells_in_order("x", "&")
+    finder = LongFormFinder(INVENTORY, spelled_only=True)
+    assert {dropped.form for dropped in finder.dropped} == set()
+    finder = LongFormFinder(INVENTORY.add(Sense("PA", "heart")), spelled_only=True)
+    assert [dropped.form for dropped in finder.dropped] == ["heart"]
+
+
+# ---- windows
+
+
+def test_a_window_has_as_many_words_on_the_left_as_on_the_right() -> None:
+    # The authors kept 20 - n words of the n between 11 and 19 that stood on the left.
+    for n_left in range(30):
+        text = "w " * n_left + "(X)" + " w" * 30
+        window = window_around(text, 2 * n_left + 1, 2 * n_left + 2, n_words=20, bounds=(0, len(text)))
+        assert window is not None
+        assert text[slice(*window)].split() == ["w"] * min(20, n_left) + ["(X)"] + ["w"] * 20
+
+
+@given(st.text("ab \n", max_size=40), st.text("ab \n", max_size=40), st.integers(1, 5))
+def test_windows_are_cut_between_words(before: str, after: str, n_words: int) -> None:
+    text = f"{before}X{after}"
+    window = window_around(text, len(before), len(before) + 1, n_words=n_words, bounds=(0, len(text)))
+    assert window is not None
+    begin, stop = window
+    assert begin == 0 or text[begin - 1].isspace() or text[begin].isspace()
+    assert stop == len(text) or text[stop].isspace()
+    assert len(text[begin : len(before)].split()) <= n_words + 1
+    assert text[begin:stop].split() == text.split()[slice(*_places(text, len(before), n_words))]
+
+
+def _places(text: str, place: int, n_words: int) -> tuple[int, int]:
+    index = next(n for n, word in enumerate(re.finditer(r"\S+", text)) if word.start() <= place < word.end())
+    return max(0, index - n_words), index + n_words + 1
+
+
+def test_windows_stay_inside_their_section() -> None:
+    text = "HISTORY: long ago.\nPLAN: begin physical therapy now.\nDISPOSITION: home, prothrombin time."
+    part = draw(text)
+    assert shown(part) == [
+        ("begin PT now.", "PT", "physical therapy"),
+        ("home, PT.", "PT", "prothrombin time"),
+    ]
+    assert [example.section for example in part.examples] == ["PLAN", "DISPOSITION"]
+    assert {example.note_id for example in part.examples} == {"n/0"}
+
+
+def test_text_without_words_gives_no_window() -> None:
+    part = draw("physical therapy " + "x" * 100_000, "prothrombin time " + "y z " * 100)
+    assert part.dropped == {TOO_LONG: 1, SINGLE_SENSE: 1}
+
+
+# ---- drawing
+
+
+def test_a_long_form_in_a_header_is_no_example() -> None:
+    part = draw("PHYSICAL THERAPY:\nwalks.\nLABS: prothrombin time up", "a physiotherapy b")
+    assert part.dropped == {IN_HEADER: 1}
+    assert len(part.examples) == 2
+
+
+def test_another_long_form_of_the_short_form_gives_the_answer_away() -> None:
+    texts = (
+        "physical therapy and prothrombin time",
+        "physiotherapy, then physiotherapy",
+        "physical therapy",
+        "a prothrombin time",
+    )
+    part = draw(*texts)
+    assert part.dropped == {GIVEN_AWAY: 4}
+    assert len(part.examples) == 2
+    assert len(draw(*texts, allow_candidates=True).examples) == 6
+    far = "physical therapy" + " w" * 20 + " prothrombin time"
+    assert len(draw(far).examples) == 2
+
+
+def test_a_form_shared_by_several_short_forms_gives_an_example_to_each() -> None:
+    inventory = INVENTORY.add(Sense("PHT", "physical therapy"), Sense("PHT", "phenytoin"))
+    part = draw("physical therapy", "prothrombin time", "phenytoin", inventory=inventory)
+    assert Counter(example.short_form for example in part.examples) == {"PT": 2, "PHT": 2}
+    assert part.n_found == 4
+    assert len({example.id for example in part.examples}) == 4
+
+
+def test_a_short_form_needs_two_senses() -> None:
+    part = draw("physical therapy", "physiotherapy", "pulmonary artery", "physician assistant")
+    assert {example.short_form for example in part.examples} == {"PA"}
+    assert part.dropped == {SINGLE_SENSE: 2}
+    assert used_inventory(INVENTORY, part).short_forms == ("PA",)
+
+
+def test_at_most_so_many_examples_of_a_sense_are_drawn() -> None:
+    part = draw(*["physical therapy"] * 30, *["prothrombin time"] * 3, max_per_sense=5)
+    assert Counter(example.long_form for example in part.examples) == {
+        "physical therapy": 5,
+        "prothrombin time": 3,
+    }
+    assert part.dropped == {NOT_DRAWN: 25}
+
+
+phrases = st.sampled_from(
+    "physical therapy|physiotherapy|prothrombin  time|pulmonary artery pressure|pulmonary artery|Physician Assistant|"
+    "papanicolaou smear|the|PLAN:|\nPLAN:\n|walks|(|,|PT".split("|")
+)
+texts = st.lists(st.lists(phrases, max_size=30).map(" ".join), max_size=8)
+
+
+@given(texts, st.integers(1, 3), st.integers(1, 4), st.booleans())
+def test_examples_hold_their_short_form_and_everything_found_is_accounted_for(
+    given_texts: list[str], max_per_sense: int, window: int, allow: bool
+) -> None:
+    part = draw(*given_texts, max_per_sense=max_per_sense, window=window, allow_candidates=allow)
+    assert part.n_found == len(part.examples) + part.dropped.total()
+    assert all(count <= max_per_sense for count in part.senses.values())
+    senses: dict[str, set[str]] = {}
+    for example in part.examples:
+        senses.setdefault(example.short_form, set()).add(example.long_form)
+        assert example.text[example.start : example.end] == example.short_form
+        if not allow:
+            forms = [form for sense in INVENTORY.senses(example.short_form) for form in sense.forms]
+            tight = " ".join(example.text.lower().split())
+            assert not any(re.search(rf"\b{form.lower()}\b", tight) for form in forms)
+    assert all(len(long_forms) > 1 for long_forms in senses.values())
+
+
+@given(texts, st.randoms(use_true_random=False), st.integers(0, 3))
+def test_the_choice_depends_on_the_seed_and_not_on_the_order_of_the_notes(
+    given_texts: list[str], random: Random, seed: int
+) -> None:
+    notes = [Note(f"n/{number}", text) for number, text in enumerate(given_texts)]
+    shuffled = random.sample(notes, len(notes))
+
+    def examples(ordered: list[Note]) -> list[Example]:
+        return build_reverse_dataset(
+            ordered,
+            finder=LongFormFinder(INVENTORY),
+            find_sections=section_finder("rules"),
+            settings=ReverseSettings(max_per_sense=2, seed=seed),
+        )[""].examples
+
+    assert examples(notes) == examples(shuffled) == examples(notes)
+
+
+def test_another_seed_draws_other_examples() -> None:
+    texts = [f"physical therapy {number}" for number in range(50)] + ["prothrombin time"] * 50
+    one, other = (draw(*texts, max_per_sense=10, seed=seed) for seed in (1, 2))
+    assert one.examples != other.examples
+
+
+def test_every_occurrence_is_drawn_equally_often() -> None:
+    drawn: Counter[int] = Counter()
+    for seed in range(400):
+        sample: Sample[int] = Sample(5, seed)
+        for item in range(20):
+            sample.offer(f"note/{item}", item)
+        assert len(sample) == 5
+        drawn.update(sample)
+    assert drawn.total() == 2000
+    assert all(60 < drawn[item] < 145 for item in range(20))  # 100 expected, standard deviation 8.7
+
+
+@pytest.mark.parametrize("settings", [{"max_per_sense": 0}, {"window": 0}])
+def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="found 0, allowed: 1 or more"):
+        ReverseSettings(**settings)  # type: ignore[arg-type]
+
+
+# ---- the split
+
+
+def test_a_split_is_by_note_and_always_the_same() -> None:
+    split = NoteSplit.parse("dev=0.1, test=0.3")
+    parts = Counter(split.part_of(f"n/{number}") for number in range(5000))
+    assert 400 < parts["dev"] < 600
+    assert 1350 < parts["test"] < 1650
+    assert [split.part_of(f"n/{number}") for number in range(8)] == [
+        NoteSplit({"dev": 0.1, "test": 0.3}).part_of(f"n/{number}") for number in range(8)
+    ]
+
+
+def test_parts_share_no_note_and_are_whole_datasets() -> None:
+    texts = ["physical therapy", "prothrombin time", "nothing"] * 40
+    notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
+    parts = build_reverse_dataset(
+        notes,
+        finder=LongFormFinder(INVENTORY),
+        find_sections=section_finder("rules"),
+        settings=ReverseSettings(max_per_sense=4),
+        split=NoteSplit.parse("a=0.5,b=0.4"),
+    )
+    ids = [{example.note_id for example in parts[name].examples} for name in "ab"]
+    assert ids[0].isdisjoint(ids[1])
+    assert [len(part.examples) for part in parts.values()] == [8, 8]
+    assert sum(part.n_notes for part in parts.values()) < len(notes)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "dev",
+        "dev=",
+        "dev=x",
+        "dev=0",
+        "dev=2",
+        "a=0.6,b=0.6",
+        "a=0.1,a=0.1",
+        "a b=0.1",
+        "../x=0.1",
+        "a=nan",
+    ],
+)
+def test_malformed_splits_are_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="split"):
+        NoteSplit.parse(written)
+
+
+# ---- the real notes
+
+
+DEV = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.mark.skipif(not (DEV / "dev" / "mtsamples.parquet").exists(), reason="needs ../shared/data")
+def test_real_notes_give_examples_of_many_short_forms() -> None:
+    pytest.importorskip("pyarrow")
+    from lmcells.expansion import load_inventory
+    from lmcells.notes.readers import ReadReport, read_notes
+
+    part = build_reverse_dataset(
+        read_notes(DEV / "dev" / "mtsamples.parquet", report=ReadReport()),
+        finder=LongFormFinder(load_inventory(DEV / "benchmarks" / "casi_inventory.json")),
+        find_sections=section_finder("given"),
+        settings=ReverseSettings(),
+    )[""]
+    assert part.n_found == len(part.examples) + part.dropped.total()
+    assert len({target.short_form for target in part.senses}) > 20
