@@ -104,8 +104,8 @@ def _write_tokens(
             for kind, ids in id_of_value.items():
                 by_document = np.array([ids[value] for value in shard.document_metadata[kind]], np.int32)
                 metadata_files[kind].append(by_document[documents])
-            names = ",\n".join(json.dumps(name, ensure_ascii=False) for name in shard.document_ids)
-            document_names.write((",\n" if n_documents else "") + names)
+            names = json.dumps(shard.document_ids, ensure_ascii=False)[1:-1]
+            document_names.write((", " if n_documents else "") + names)
             n_segments += used.size
             n_documents += len(shard.document_ids)
         document_names.write("]\n")

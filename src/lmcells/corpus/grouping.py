@@ -13,7 +13,7 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     again elsewhere. A few rounds are enough.
     """
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: far fewer than tokens are distinct
-    slots = np.empty(1 << bits, np.int64)
+    slots = np.empty(1 << bits, np.int32 if hashes.size < 2**31 else np.int64)
     first_with_same = np.empty(hashes.size, np.int64)
     waiting = np.arange(hashes.size)
     multiplier = _MULTIPLIER

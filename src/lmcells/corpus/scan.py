@@ -14,7 +14,7 @@ from pathlib import Path
 from lmcells.corpus.garbage import collection_paused
 from lmcells.corpus.shard import batch_notes, build_shard
 from lmcells.notes.note import Note
-from lmcells.notes.section_styles import NoteSections, section_finder
+from lmcells.notes.section_styles import HeaderFinder, header_finder
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,17 @@ class ShardTask:
     def run(self, notes: list[Note], path: Path) -> None:
         """Build one shard and write it."""
         with collection_paused():
-            build_shard(notes, path, find_sections=_finder(self), metadata_kinds=self.metadata_kinds)
+            build_shard(notes, path, find_headers=_finder(self), metadata_kinds=self.metadata_kinds)
 
 
-_finders: dict[tuple[str, Path | None], NoteSections] = {}
+_finders: dict[tuple[str, Path | None], HeaderFinder] = {}
 
 
-def _finder(task: ShardTask) -> NoteSections:
+def _finder(task: ShardTask) -> HeaderFinder:
     """Build a finder once a process: the alias table takes longer to read than a shard."""
     key = (task.section_style, task.header_rules)
     if key not in _finders:
-        _finders[key] = section_finder(task.section_style, header_rules=task.header_rules)
+        _finders[key] = header_finder(task.section_style, header_rules=task.header_rules)
     return _finders[key]
 
 

@@ -5,7 +5,7 @@ shard keeps every word, and the tokens of each header beside those of its body.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import numpy.typing as npt
 from lmcells.corpus.grouping import distinct
 from lmcells.files import atomic_folder, read_json
 from lmcells.notes.bulk_tokens import TokenArrays, find_tokens
-from lmcells.notes.note import Note, Section
-from lmcells.notes.sections import upper_name
+from lmcells.notes.note import Note
+from lmcells.notes.section_styles import HeaderFinder
+from lmcells.notes.sections import Header, upper_name, with_opening
 from lmcells.notes.tokens import spell
 
-_PIECE = 1 << 16  # characters tokenised at a time: arrays of this size stay in the processor's cache
+_PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
 NO_HEADER = -1
 
 
@@ -103,20 +104,20 @@ def build_shard(
     notes: Sequence[Note],
     folder: Path,
     *,
-    find_sections: Callable[[Note], tuple[Section, ...]],
+    find_headers: HeaderFinder,
     metadata_kinds: Sequence[str],
 ) -> Shard:
     """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
-    headers: dict[tuple[str | None, str], int] = {(None, ""): NO_HEADER}
+    known_headers: dict[tuple[str | None, str], int] = {(None, ""): NO_HEADER}
     segment_document: list[int] = []
     segment_header: list[int] = []
     pieces = _Pieces()
     for document, note in enumerate(notes):
-        sections = find_sections(note)
-        pieces.add(note.text, sections)
-        segment_document += [document] * len(sections)
+        headers = with_opening(find_headers(note), text_length=len(note.text))
+        pieces.add(note.text, headers)
+        segment_document += [document] * len(headers)
         segment_header += [
-            headers.setdefault((header, name), len(headers) - 1) for header, name, *_ in sections
+            known_headers.setdefault((header, name), len(known_headers) - 1) for _, _, header, name in headers
         ]
     pieces.finish()
     hashes = pieces.hashes()
@@ -132,7 +133,7 @@ def build_shard(
         np.save(temporary / "hashes.npy", hashes[first])
         lists = {
             "spellings": pieces.spellings(first),
-            "headers": [(upper_name(header), name) for header, name in headers if header is not None],
+            "headers": [(upper_name(header), name) for header, name in known_headers if header is not None],
             "document_ids": [note.id for note in notes],
             "document_metadata": {
                 kind: [note.metadata.get(kind, "") for note in notes] for kind in metadata_kinds
@@ -154,12 +155,12 @@ class _Pieces:
         self._token_bounds = [np.zeros((0, 2), np.int64)]
         self._n_tokens = 0
 
-    def add(self, text: str, sections: Sequence[Section]) -> None:
-        """Take a note and its sections."""
+    def add(self, text: str, headers: Sequence[Header]) -> None:
+        """Take a note and its headers."""
         if self._length + len(text) > _PIECE:
             self.finish()
         offset = self._length
-        self._bounds += [(offset + start, offset + body_start) for _, _, start, body_start, _ in sections]
+        self._bounds += [(offset + start, offset + body_start) for start, body_start, _, _ in headers]
         self._texts.append(text)
         self._length += len(text) + 1
 

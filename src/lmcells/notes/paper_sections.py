@@ -31,8 +31,13 @@ _AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
 
 
 def find_paper_sections(text: str) -> tuple[Section, ...]:
-    """Split a note as the paper did. A header's name is its own text in upper case."""
-    headers = []
+    """Split a note as the paper did."""
+    return cover(len(text), find_paper_headers(text))
+
+
+def find_paper_headers(text: str) -> list[Header]:
+    """Find the headers of a note as the paper did. A header's name is its own text in upper case."""
+    headers: list[Header] = []
     colon = text.find(":")
     searched = 0  # end of the previous colon
     while colon >= 0:
@@ -40,10 +45,10 @@ def find_paper_sections(text: str) -> tuple[Section, ...]:
             start = _header_start(text, searched, colon)
             if start >= 0:
                 raw = text[start:colon]
-                headers.append(Header(start, colon + 1, raw, upper_name(raw)))
+                headers.append((start, colon + 1, raw, upper_name(raw)))
         searched = colon + 1
         colon = text.find(":", searched)
-    return cover(len(text), headers)
+    return headers
 
 
 def _header_start(text: str, searched: int, colon: int) -> int:

@@ -106,8 +106,11 @@ class SectionRules:
         return self.__dict__ | {"_labels": {}}  # they were read in notes: patient data does not travel
 
     def __call__(self, text: str) -> tuple[Section, ...]:
-        candidates = self._candidates(text)
-        return cover(len(text), _choose(text, candidates))
+        return cover(len(text), self.headers(text))
+
+    def headers(self, text: str) -> list[Header]:
+        """Find the headers of a note."""
+        return _choose(text, self._candidates(text))
 
     def _candidates(self, text: str) -> list[_Candidate]:
         candidates = []
@@ -177,7 +180,7 @@ def _choose(text: str, candidates: list[_Candidate]) -> list[Header]:
     for candidate in candidates:
         label = candidate.label
         if label.own or (open_section not in label.within and _is_header(text, candidate, layout)):
-            headers.append(Header(candidate.start, candidate.body_start, candidate.raw, label.name))
+            headers.append((candidate.start, candidate.body_start, candidate.raw, label.name))
             open_section = label.name
     return headers
 
