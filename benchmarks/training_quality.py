@@ -64,11 +64,10 @@ def train_straightforward(
     tables = DeviceTables.of_corpus(corpus, config=config, settings=settings, device=device)
     chunk = Chunk.load(corpus, [(0, corpus.tokens.size)], settings=settings, device=device)
     sampler = Sampler(tables, config, generator)
-    step = torch.compile(straightforward_loss) if device.type == "cuda" else straightforward_loss
     losses = []
     for places in _batches(len(chunk), settings, generator):
         batch = sampler.batch(chunk, places, present=torch.ones_like(places, dtype=torch.bool))
-        loss = step(model, sampler, batch).mean()
+        loss = straightforward_loss(model, sampler, batch).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()

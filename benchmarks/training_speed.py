@@ -46,7 +46,7 @@ class Sizes:
 
 
 GPU_SIZES = Sizes(n_tokens=330_000_000, n_words=100_000, n_sections=10_000, batch=65_536)
-CPU_SIZES = Sizes(n_tokens=3_000_000, n_words=20_000, n_sections=1_000, batch=1_024)
+CPU_SIZES = Sizes(n_tokens=3_000_000, n_words=20_000, n_sections=1_000, batch=4_096)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ def zipf(n_kinds: int, n_draws: int, generator: torch.Generator) -> Tensor:
     for start in range(0, n_draws, 1 << 26):
         size = min(1 << 26, n_draws - start)
         chances = torch.rand(size, generator=generator, device=device)
-        drawn[start : start + size] = torch.searchsorted(bounds, chances, out_int32=True).clamp_(max=n_kinds - 1)
+        drawn[start : start + size] = torch.searchsorted(bounds, chances, out_int32=True).clamp_(
+            max=n_kinds - 1
+        )
     return drawn
 
 
@@ -122,9 +124,7 @@ class Engine:
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=LEARNING_RATE, fused=True, capturable=on_gpu
         )
-        self.sampler = Sampler(
-            corpus.tables, self.model.config, torch.Generator(device).manual_seed(1)
-        )
+        self.sampler = Sampler(corpus.tables, self.model.config, torch.Generator(device).manual_seed(1))
         self.places = torch.zeros(sizes.batch, dtype=torch.int32, device=device)
         self.present = torch.ones(sizes.batch, dtype=torch.bool, device=device)
         self.losses = torch.zeros(2, device=device)  # sums of both parts over all steps
@@ -193,9 +193,7 @@ class PlainContext(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.words = nn.Embedding(config.n_words, config.embedding_dim)
-        self.lstm = nn.LSTM(
-            2 * config.embedding_dim, config.hidden_dim, batch_first=True, bidirectional=True
-        )
+        self.lstm = nn.LSTM(2 * config.embedding_dim, config.hidden_dim, batch_first=True, bidirectional=True)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, windows: Windows) -> Tensor:
@@ -231,25 +229,30 @@ class Straightforward:
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
 
-    def train(self, corpus: SyntheticCorpus, sizes: Sizes, *, n_steps: int) -> float:
-        """Centers per second over `n_steps`, the loader's start and a first few steps left out."""
+    def train(self, corpus: SyntheticCorpus, sizes: Sizes, *, n_steps: int) -> tuple[float, float]:
+        """Centers per second over `n_steps`, the loader's start left out; and with one batch over and over."""
         loader = DataLoader(
             PlainBatches(corpus, self.model.config, sizes),
             batch_size=None,
             num_workers=4,
             pin_memory=self.device.type == "cuda",
         )
-        warm_up = max(1, n_steps // 5)
-        began = 0.0
-        for done, arrays in enumerate(loader):
-            if done == warm_up:
-                synchronize(self.device)
-                began = time.perf_counter()
-            if done == warm_up + n_steps:
-                break
+        batches = iter(loader)
+        for _ in range(max(2, n_steps // 5)):
+            arrays = next(batches)
             self.step(arrays)
+        with_loader = self._timed(lambda: self.step(next(batches)), n_steps=n_steps)
+        alone = self._timed(lambda: self.step(arrays), n_steps=max(1, n_steps // 4))
+        return sizes.plain_batch / with_loader, sizes.plain_batch / alone
+
+    def _timed(self, step: Callable[[], None], *, n_steps: int) -> float:
+        """Seconds a step."""
         synchronize(self.device)
-        return n_steps * sizes.plain_batch / (time.perf_counter() - began)
+        began = time.perf_counter()
+        for _ in range(n_steps):
+            step()
+        synchronize(self.device)
+        return (time.perf_counter() - began) / n_steps
 
 
 class PlainBatches(IterableDataset[dict[str, Tensor]]):
@@ -286,7 +289,9 @@ class PlainBatches(IterableDataset[dict[str, Tensor]]):
             chances = random.random(context.shape)
             negatives = np.searchsorted(self.negative_bounds, chances).clip(max=self.config.n_words - 1)
             words = np.concatenate([context, negatives], axis=1)[..., None]
-            drawn = (random.random((*words.shape[:2], self.config.n_section_draws)) * self.sizes[words]).astype(int)
+            drawn = (
+                random.random((*words.shape[:2], self.config.n_section_draws)) * self.sizes[words]
+            ).astype(int)
             yield {
                 "center": torch.from_numpy(self.tokens[centers].astype(np.int64)),
                 "center_mask": torch.from_numpy(random.random(rows) >= self.config.center_mask_rate),
@@ -300,11 +305,12 @@ class PlainBatches(IterableDataset[dict[str, Tensor]]):
 
 GROUPS = (  # parts of kernel names, first match counts
     ("LSTM forward", ("lstm_forward",)),
-    ("LSTM backward", ("lstm_backward",)),
+    ("LSTM backward", ("lstm_backward", "sum_over_time")),
     ("attention", ("attention_forward", "attention_backward")),
     ("moment table", ("moments_forward", "moments_backward")),
     ("hinge", ("hinge_forward",)),
-    ("lookup", ("look_up",)),
+    ("lookup", ("look_up", "close_gaps")),
+    ("divergence", ("divergence_forward", "divergence_backward")),
     ("sorted sums (gradients of all tables)", ("sum_runs", "sum_whole_chunks")),
     ("sorting ids", ("sort", "Sort", "searchsorted", "radix", "histogram")),
     ("Adam", ("Adam", "adam")),
@@ -463,13 +469,17 @@ def synchronize(device: torch.device) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, help="steps to time (default: 300 on a GPU, 20 on the CPU)")
     parser.add_argument("--epochs", type=int, default=0, help="time whole epochs instead")
     parser.add_argument("--tokens", type=int, help="of the corpus (default: 330 M on a GPU, 3 M on the CPU)")
     parser.add_argument("--batch", type=int, help="centers a step of the engine")
-    parser.add_argument("--plain-steps", type=int, help="of the straightforward one (default: 100, 5); 0: none")
+    parser.add_argument(
+        "--plain-steps", type=int, help="of the straightforward one (default: 400, 5); 0: none"
+    )
     parser.add_argument("--scaling", action="store_true", help="an epoch at 1x, 3x and 10x tokens")
     parser.add_argument("--profile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--check", action="store_true", help="compare the kernels with the model, and stop")
@@ -518,7 +528,9 @@ def compare(sizes: Sizes, options: argparse.Namespace, *, device: torch.device) 
     print(f"        {1e3 * sizes.batch / run.rate:.2f} ms a step of {sizes.batch:,}")
     if on_gpu:
         peak, held = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-        print(f"        GPU memory: {peak / 1e9:.1f} GB at the peak ({held / 1e9:.1f} GB reserved), corpus included")
+        print(
+            f"        GPU memory: {peak / 1e9:.1f} GB at the peak ({held / 1e9:.1f} GB reserved), corpus included"
+        )
         if options.profile:
             profile(engine)
             print_floor(sizes)
@@ -538,11 +550,12 @@ def compare(sizes: Sizes, options: argparse.Namespace, *, device: torch.device) 
             else:
                 timed = run if options.epochs else engine.train()
             print(f"{smaller.n_tokens:12,d} {timed.seconds:7.2f} s {timed.rate:14,.0f}", flush=True)
-    plain_steps = options.plain_steps if options.plain_steps is not None else (100 if on_gpu else 5)
+    plain_steps = options.plain_steps if options.plain_steps is not None else (400 if on_gpu else 5)
     if plain_steps:
         plain = Straightforward(sizes, device=device)
-        plain_rate = plain.train(corpus, sizes, n_steps=plain_steps)
+        plain_rate, alone = plain.train(corpus, sizes, n_steps=plain_steps)
         print(f"\nstraightforward, batch {sizes.plain_batch:,}, 4 workers: {plain_rate:,.0f} centers/s")
+        print(f"                 (with batches at hand, no loader: {alone:,.0f} centers/s)")
         print(f"the engine is {run.rate / plain_rate:.1f} times as fast")
 
 

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 
 import lmcells
-from lmcells.cli import dataset, info, pack, prepare, train, unpack
+from lmcells.cli import dataset, evaluate, info, pack, prepare, train, unpack
 from lmcells.errors import LmcellsError
 
-COMMANDS = (prepare, train, dataset, info, pack, unpack)
+COMMANDS = (prepare, train, dataset, evaluate, info, pack, unpack)
 BAD_INPUT = 2
 INTERRUPTED = 130
 

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:  # torch takes seconds to import; the command line starts with
 
 SUMMARY = "train a model on a corpus"
 DESCRIPTION = """\
-Train Latent Meaning Cells (lmc), or the paper's baselines bsg and mbsge, on a corpus made by `lmcells prepare`.
+Train Latent Meaning Cells (lmc), or the paper's baselines bsg, mbsge and elmo, on a corpus made by `lmcells prepare`.
 Settings come from a preset, then a TOML file, then flags; the later wins. metrics.jsonl and checkpoints are written to
 MODEL.training, the finished model to MODEL; after a stop, planned or not, --resume goes on from the last checkpoint."""
 EXAMPLE = """\
@@ -26,10 +28,12 @@ examples:
   lmcells train corpus --output model
   lmcells train corpus --output model --kind bsg --preset paper --epochs 3 --seed 7
   lmcells train corpus --output model --config mine.toml --set model.window=5 --set training.gradient_clip=10
+  lmcells train corpus --output model --kind elmo --set language_model.layers=4 --set training.patience=3
   lmcells train corpus --output model --resume
   torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
 
-_KINDS = ("lmc", "bsg", "mbsge")
+_ELMO = "elmo"
+_KINDS = ("lmc", "bsg", "mbsge", _ELMO)
 _PRESETS = ("paper", "default")
 _NAMED = {
     "kind": "model.kind",
@@ -54,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="TOML file with [model] and [training]; it may name a preset",
+        help="TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset",
     )
     settings.add_argument("--epochs", metavar="N", help="passes over the corpus")
     settings.add_argument("--batch-size", metavar="N", help="center words a step, of all processes together")
@@ -81,42 +85,34 @@ def run(options: argparse.Namespace) -> None:
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
-    from lmcells.training import DamagedCheckpoint, TrainingStopped, load_configuration, train
+    from lmcells.training import load_configuration, train
 
     _require_free(options.output, resume=options.resume)
     corpus = Corpus.open(options.corpus)
-    configuration = load_configuration(
-        preset=options.preset, file=options.config, overrides=[*_named_overrides(options), *options.overrides]
-    )
-    with ProgressLine() as line, warnings.catch_warnings():
-        warnings.simplefilter("always", DamagedCheckpoint)
-        warnings.showwarning = _show_warning  # type: ignore[assignment]
-        try:
-            result = train(
-                corpus,
-                model_config=configuration.model_config(corpus),
-                settings=configuration.training,
-                output=run_folder(options.output),
-                device=options.device,
-                resume=options.resume,
-                on_progress=lambda progress: line.update(progress_message(progress)),
-            )
-        except TrainingStopped as stopped:
-            print(f"lmcells train: {stopped}", file=sys.stderr)
-            raise SystemExit(128 + signal.SIGTERM) from None
+    overrides = [*_named_overrides(options), *options.overrides]
+    if options.kind == _ELMO:
+        from lmcells.cli.train_elmo import train_elmo
+
+        with ProgressLine() as line, _told_in_one_line():
+            folder = run_folder(options.output)
+            trained = train_elmo(options, corpus=corpus, run_folder=folder, overrides=overrides, line=line)
+        _print_summary(trained, options)
+        return
+    configuration = load_configuration(preset=options.preset, file=options.config, overrides=overrides)
+    with ProgressLine() as line, _told_in_one_line():
+        result = train(
+            corpus,
+            model_config=configuration.model_config(corpus),
+            settings=configuration.training,
+            output=run_folder(options.output),
+            device=options.device,
+            resume=options.resume,
+            on_progress=lambda progress: line.update(progress_message(progress)),
+        )
     if int(os.environ.get("RANK", "0")) != 0:
         return
     save(result, corpus=corpus, configuration=configuration, output=options.output)
-    if options.json:
-        print_json(summary(result, output=options.output))
-    else:
-        rows = [
-            (name.replace("_", " "), value) for name, value in summary(result, output=options.output).items()
-        ]
-        print_table(
-            [(name, f"{value:,.4g}" if isinstance(value, float) else value) for name, value in rows[1:]],
-            title=str(options.output),
-        )
+    _print_summary(summary(result, output=options.output), options)
 
 
 def save(result: "TrainingResult", *, corpus: Corpus, configuration: "Configuration", output: Path) -> None:
@@ -198,6 +194,32 @@ def _require_free(output: Path, *, resume: bool) -> None:
 def _named_overrides(options: argparse.Namespace) -> list[str]:
     given = {setting: getattr(options, flag) for flag, setting in _NAMED.items()}
     return [f"{setting}={value}" for setting, value in given.items() if value is not None]
+
+
+def _print_summary(summary: Mapping[str, Any], options: argparse.Namespace) -> None:
+    if options.json:
+        print_json(summary)
+        return
+    rows = [(name.replace("_", " "), value) for name, value in summary.items() if name != "model"]
+    print_table(
+        [(name, f"{value:,.4g}" if isinstance(value, float) else value) for name, value in rows],
+        title=str(options.output),
+    )
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """A damaged checkpoint is a line of warning, and a stop that was asked for is one and an exit code."""
+    from lmcells.training import DamagedCheckpoint, TrainingStopped
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DamagedCheckpoint)
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            yield
+        except TrainingStopped as stopped:
+            print(f"lmcells train: {stopped}", file=sys.stderr)
+            raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def _show_warning(message: Warning | str, *_details: Any) -> None:

@@ -68,7 +68,9 @@ def read_pooling(folder: Path) -> Pooling:
     if unknown or not wanted:
         found = unknown[0] if unknown else "no pooling_mode_..."
         raise ModelError(f"{path} asks for {found}; known: {', '.join(_BY_SETTING)}.")
-    poolings = [pooling for name, pooling in _BY_SETTING.items() if name in wanted]  # their order of concatenation
+    poolings = [
+        pooling for name, pooling in _BY_SETTING.items() if name in wanted
+    ]  # their order of concatenation
     return poolings[0] if len(poolings) == 1 else _side_by_side(poolings)
 
 

@@ -110,6 +110,16 @@ def make_ranker(
     raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
 
 
+def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> frozenset[str] | None:
+    """The words that make up every model's window: the corpus', else those of the first model folder, else any."""
+    if corpus is not None:
+        return frozenset(corpus.words)
+    for name in names:
+        if ":" not in name and name not in (DEFAULT, *NAMES) and Path(name).is_dir():
+            return frozenset(PretrainedModel.from_pretrained(name).words)
+    return None
+
+
 def _cell_ranker(
     name: str, inventory: SenseInventory, *, corpus: Corpus | None, section_map: Mapping[str, str | None]
 ) -> NamedRanker:
@@ -127,7 +137,8 @@ def _cell_ranker(
         hours_to_peak=training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),
     )
-    return named if model.sizes.kind == "bsg" else _with_sections(named, model.sections, section_map)
+    reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
+    return _with_sections(named, model.sections, section_map) if reads_sections else named
 
 
 def _with_sections(

@@ -37,7 +37,9 @@ def run_model(
         seconds=seconds,
         contexts={example.id: example for example in examples},
         leakage=leakage,
-        section_mapping={} if named.sections is None else dict(named.sections.counts),
+        section_mapping={}
+        if named.sections is None
+        else {str(how): n for how, n in named.sections.counts.items()},
     )
 
 

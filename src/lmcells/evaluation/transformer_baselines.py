@@ -146,6 +146,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
     try:
         import torch  # noqa: F401
         from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
     except ModuleNotFoundError as error:
         if error.name not in ("torch", "transformers"):
             raise
@@ -153,6 +154,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
     if not (folder / "config.json").is_file():
         found = "has no config.json" if folder.is_dir() else "is not a folder"
         raise ModelError(f"{folder} {found}. Give the folder of a Hugging Face checkpoint.")
+    logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         return tokenizer, AutoModel.from_pretrained(folder, local_files_only=True)

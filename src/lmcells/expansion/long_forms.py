@@ -78,21 +78,19 @@ def long_form_moments(
             weight = section_weights(sense, words)  # (M,)
             vector = model.prior.phrase(np.array(words))
             components = model.prior.of_vectors(vector[None], np.arange(weight.size))  # (M,)
-            mean, log_variance = (
-                components.mean.astype(np.float64),
-                components.log_variance.astype(np.float64),
-            )
+            mean, log_variance = components.mean, components.log_variance.astype(np.float64)
         else:
             weight = np.ones(1)
             component = model.prior.phrase(np.array(words))
             mean, log_variance = (
-                component.mean[None].astype(np.float64),
-                np.atleast_1d(component.log_variance),
+                component.mean[None],
+                np.atleast_1d(component.log_variance).astype(np.float64),
             )
+        mean = mean.astype(np.float64)
         precision = weight * np.exp(-log_variance)
         moments.a0[row] = precision.sum()
         moments.a1[row] = precision @ mean
-        moments.a2[row] = precision @ (mean * mean).sum(axis=1)
+        moments.a2[row] = precision @ np.einsum("md,md->m", mean, mean)
         moments.a3[row] = weight @ log_variance
         moments.known[row] = True
     return moments

@@ -44,14 +44,24 @@ class CellRanker:
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention; -inf where the model knows no word of a long form."""
-        scores: list[Floats] = [np.zeros(0)] * len(mentions)
+        scores: list[Floats] = []
         for start in range(0, len(mentions), _BATCH):
             batch = mentions[start : start + _BATCH]
-            mean, log_variance = self._posteriors(batch)
-            for short_form, rows in _by_short_form(batch).items():
-                divergences = self.moments(short_form).divergences(mean[rows], log_variance[rows])
-                for row, divergence in zip(rows, divergences, strict=True):
-                    scores[start + row] = -divergence
+            scores += self.window_scores(self.read(batch), batch)
+        return scores
+
+    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
+        """Return what the model reads of each mention."""
+        return read_windows(mentions, word_ids=self.model.word_ids, radius=self.model.sizes.window)
+
+    def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
+        """Score the candidates of mentions whose windows are read already."""
+        scores: list[Floats] = [np.zeros(0)] * len(mentions)
+        mean, log_variance = self._posteriors(windows, mentions)
+        for short_form, rows in _by_short_form(mentions).items():
+            divergences = self.moments(short_form).divergences(mean[rows], log_variance[rows])
+            for row, divergence in zip(rows, divergences, strict=True):
+                scores[row] = -divergence
         return scores
 
     def moments(self, short_form: str) -> LongFormMoments:
@@ -73,10 +83,7 @@ class CellRanker:
                     return ids[name]
         return ids.get(NO_SECTION, -1)
 
-    def _posteriors(self, mentions: Sequence[Mention]) -> tuple[Floats, Floats]:
-        windows: ReadWindows = read_windows(
-            mentions, word_ids=self.model.word_ids, radius=self.model.sizes.window
-        )
+    def _posteriors(self, windows: ReadWindows, mentions: Sequence[Mention]) -> tuple[Floats, Floats]:
         posterior = self.model.variational.posterior(
             windows.center,
             np.array([self.section_id(mention.section) for mention in mentions], np.int64),

@@ -10,6 +10,7 @@ from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.cell_model import CellModel
 from lmcells.model.config import ModelConfig
 from lmcells.model.context import ContextEncoder
+from lmcells.model.dropout import Dropout
 from lmcells.model.heads import GaussianHeads
 from lmcells.model.objective import Loss, objective
 from lmcells.model.prior import WordPrior
@@ -25,7 +26,7 @@ class SkipGramNetwork(nn.Module):
         bound = 1 / math.sqrt(config.metadata_dim)  # as torch draws a linear layer of one output
         self.query = nn.Parameter(torch.empty(config.metadata_dim).uniform_(-bound, bound))
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, windows: Windows) -> Posterior:
         states = self.context(windows)  # (B, 2S, 2H)

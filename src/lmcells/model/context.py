@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from lmcells.model.batch import Windows
 from lmcells.model.config import ModelConfig
+from lmcells.model.dropout import Dropout
 from lmcells.model.lstm import BidirectionalLstm
 
 
@@ -18,12 +19,15 @@ class ContextEncoder(nn.Module):
         super().__init__()
         self.words = nn.Embedding(config.n_centers, config.embedding_dim)
         self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.hidden_dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, windows: Windows) -> Tensor:
-        center: Tensor = self.words(windows.center)  # (B,) -> (B, E)
+        n_rows, n_steps = windows.context.shape
+        ids = torch.cat([windows.context.flatten(), windows.center])  # one lookup: one gradient of the table
+        vectors: Tensor = self.dropout(self.words(ids))
+        context, center = vectors.split([n_rows * n_steps, n_rows])  # (B * 2S, E), (B, E)
         if windows.center_mask is not None:
             center = torch.where(windows.center_mask.unsqueeze(-1), center, 0.0)
-        context = self.words(windows.context)  # (B, 2S) -> (B, 2S, E)
-        states: Tensor = self.lstm(self.dropout(context), windows.context_mask, constant=self.dropout(center))
+        context = context.view(n_rows, n_steps, -1)
+        states: Tensor = self.lstm(context, windows.context_mask, constant=center)
         return states  # (B, 2S, 2H)

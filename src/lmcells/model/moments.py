@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from lmcells.model.gaussian import Gaussian
 from lmcells.model.precision import at_least_float32, full_precision
+from lmcells.model.row_products import row_products
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +76,16 @@ def linear_mixture_moments(
 def expected_divergence(posterior: Gaussian, moments: Moments, index: Tensor) -> Tensor:
     """KLbar of each posterior to the mixtures of its rows: (B,), U rows, (B, K) -> (B, K).
 
-    One dot product a pair, between [-2 mu_q ; d v_q + |mu_q|^2 ; 1] and [a1 ; a0 ; a2 + d a3]. The
-    gathered rows (B, K, d + 2) exist once, in eager mode; compiled, gather and product can fuse.
+    One dot product a pair, between [-2 mu_q ; d v_q + |mu_q|^2 ; 1] and [a1 ; a0 ; a2 + d a3].
     """
     with full_precision(posterior.mean):
         q = posterior.at_least_float32()
         dim = q.dim
         rest = torch.stack([moments.a0, moments.a2 + dim * moments.a3], dim=-1)
         table = torch.cat([moments.a1, rest], dim=-1)  # (U, d + 2)
-        rows = functional.embedding(index, table)  # (B, K) -> (B, K, d + 2)
         scale = dim * torch.exp(q.log_variance) + q.mean.square().sum(dim=-1)  # (B,)
         query = torch.cat([-2 * q.mean, torch.stack([scale, torch.ones_like(scale)], dim=-1)], dim=-1)
-        product = torch.matmul(rows, query.unsqueeze(-1)).squeeze(-1)  # (B, K, d + 2), (B, d + 2) -> (B, K)
+        product = row_products(query, table, index)  # (B, d + 2), (U, d + 2), (B, K) -> (B, K)
         return 0.5 * (product - (dim + dim * q.log_variance).unsqueeze(-1))
 
 

@@ -5,11 +5,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lmcells.model.batch import SectionDraws
+from lmcells.model.blocked_moments import blocked_moments
 from lmcells.model.config import ModelConfig
+from lmcells.model.dropout import Dropout
 from lmcells.model.gaussian import Gaussian
 from lmcells.model.heads import GaussianHeads
 from lmcells.model.metadata import embed_metadata, or_null
-from lmcells.model.moments import Moments, linear_mixture_moments, mixture_moments
+from lmcells.model.moments import Moments, mixture_moments
 
 
 class ModelNetwork(nn.Module):
@@ -21,7 +23,7 @@ class ModelNetwork(nn.Module):
         self.metadata = nn.Embedding(config.n_metadata, config.embedding_dim)
         self.hidden = nn.Linear(2 * config.embedding_dim, config.hidden_dim)
         self.heads = GaussianHeads(config.hidden_dim, cell_dim=config.cell_dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, words: Tensor, metadata: Tensor | None) -> Gaussian:
         """One Gaussian a pair of ids, both of the same shape; metadata below 0, or None, is null."""
@@ -45,19 +47,21 @@ class ModelNetwork(nn.Module):
         for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
         from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)  # (U, H)
         from_metadata = functional.linear(self.dropout(self.metadata.weight), for_metadata)  # (M, H)
-        hidden = (
-            from_words.unsqueeze(1) + functional.embedding(draws.sections, from_metadata)
-        ).relu()  # (U, n, H)
-        if hidden.device.type != "cpu":
-            # Tensor cores make the (U, n, d) means cheap, and moments of rounded means still cancel.
-            return mixture_moments(self.heads(hidden), variance_floor=variance_floor)
-        return linear_mixture_moments(
-            hidden,
-            self.heads.log_variance(hidden).squeeze(-1),
-            weight=self.heads.mean.weight,
-            bias=self.heads.mean.bias,
-            variance_floor=variance_floor,
-        )
+        heads = self.heads
+        if from_words.device.type == "cpu" and not torch.compiler.is_compiling():
+            return blocked_moments(
+                from_words,
+                from_metadata,
+                draws.sections,
+                log_variance_weight=heads.log_variance.weight[0],
+                log_variance_bias=heads.log_variance.bias[0],
+                weight=heads.mean.weight,
+                bias=heads.mean.bias,
+                variance_floor=variance_floor,
+            )
+        # Tensor cores make the (U, n, d) means cheap, and moments of rounded means still cancel.
+        hidden = from_words.unsqueeze(1) + functional.embedding(draws.sections, from_metadata)  # (U, n, H)
+        return mixture_moments(heads(hidden.relu()), variance_floor=variance_floor)
 
 
 class WordPrior(nn.Module):

@@ -9,6 +9,7 @@ from lmcells.model.attention import attend
 from lmcells.model.batch import Windows
 from lmcells.model.config import ModelConfig
 from lmcells.model.context import ContextEncoder
+from lmcells.model.dropout import Dropout
 from lmcells.model.gaussian import Gaussian
 from lmcells.model.heads import GaussianHeads
 from lmcells.model.metadata import embed_metadata, or_null
@@ -41,7 +42,7 @@ class VariationalNetwork(nn.Module):
         self.metadata = nn.Embedding(config.n_metadata, config.metadata_dim)
         self.gate = nn.Linear(2 * config.metadata_dim, 2)  # scores of the metadata and of the context
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
         """One posterior a row; `gate`, a number or (B,), takes the place of the metadata's learnt weight."""

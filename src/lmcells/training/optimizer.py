@@ -10,8 +10,10 @@ STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 def create_optimizer(model: nn.Module, *, learning_rate: float) -> torch.optim.Adam:
-    """Adam in one fused pass over all parameters."""
-    return torch.optim.Adam(model.parameters(), lr=learning_rate, fused=True)
+    """Adam in one fused pass over all parameters, in a form that a CUDA graph can hold."""
+    parameters = list(model.parameters())
+    capturable = parameters[0].device.type == "cuda"
+    return torch.optim.Adam(parameters, lr=learning_rate, fused=True, capturable=capturable)
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:

@@ -15,30 +15,34 @@ from lmcells.training.kernels.elementwise import kept
 from lmcells.training.kernels.grouping import Dropout
 
 WIDTH = 128
-ROWS = 8
+FORWARD_TILE = {"ROWS": 8, "num_warps": 4}
+BACKWARD_TILE = {"ROWS": 8, "num_warps": 2}
 
 
 def attend_and_mix(
     states: Tensor,
     section: Tensor,
     *,
-    present: Tensor,
+    lengths: Tensor,
     has_metadata: Tensor,
     gate: tuple[Tensor, Tensor],
     dropout: Dropout | None,
 ) -> Tensor:
-    """h_joint, dropped out: (T, B, 128) bf16, E_m (B, 128) float32, (T, B), (B,) -> (B, 128) bf16.
+    """h_joint, dropped out: (T, B, 128) bf16, E_m (B, 128) float32, (B,), (B,) -> (B, 128) bf16.
+
+    `lengths` says how many states each row has, descending; those after them are not read, and their gradients
+    not written.
 
     `gate` is the weight (2, 256) and bias (2,) of the scores of the metadata and of the context.
     """
-    joint: Tensor = _AttendAndMix.apply(states, section, present, has_metadata, *gate, dropout)
+    joint: Tensor = _AttendAndMix.apply(states, section, lengths, has_metadata, *gate, dropout)
     return joint
 
 
 class _AttendAndMix(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, states, section, present, has_metadata, gate_weight, gate_bias, dropout):  # type: ignore[no-untyped-def]
-        steps, batch, _ = states.shape
+    def forward(ctx, states, section, lengths, has_metadata, gate_weight, gate_bias, dropout):
+        batch = section.shape[0]
         joint = torch.empty_like(section, dtype=torch.bfloat16)
         summary = torch.empty_like(section)
         normaliser = section.new_empty(batch)
@@ -47,59 +51,61 @@ class _AttendAndMix(torch.autograd.Function):
             "scale": 1 / math.sqrt(WIDTH),
             "THRESHOLD": dropout.threshold if dropout is not None else 0,
             "SCALE": dropout.scale if dropout is not None else 1.0,
-            "ROWS": ROWS,
             "WIDTH": WIDTH,
-            "num_warps": 4,
         }
-        seed = dropout.seed if dropout is not None else present  # unread without dropout
-        _attention_forward[(triton.cdiv(batch, ROWS),)](
-            joint, summary, normaliser, scores, states, section, present, has_metadata, gate_weight, gate_bias,
-            seed, batch, steps, **constants,
+        seed = dropout.seed if dropout is not None else lengths  # unread without dropout
+        _attention_forward[(triton.cdiv(batch, FORWARD_TILE["ROWS"]),)](
+            joint, summary, normaliser, scores, states, section, lengths, has_metadata, gate_weight, gate_bias,
+            seed, batch, **constants, **FORWARD_TILE,
         )  # fmt: skip
         ctx.save_for_backward(
-            states, section, present, has_metadata, gate_weight, summary, normaliser, scores, seed
+            states, section, lengths, has_metadata, gate_weight, summary, normaliser, scores, seed
         )
         ctx.constants = constants
         return joint
 
     @staticmethod
-    def backward(ctx, d_joint):  # type: ignore[no-untyped-def]
-        states, section, present, has_metadata, gate_weight, summary, normaliser, scores, seed = ctx.saved_tensors
-        steps, batch, _ = states.shape
-        n_programs = triton.cdiv(batch, ROWS)
+    def backward(ctx, d_joint):
+        states, section, lengths, has_metadata, gate_weight, summary, normaliser, scores, seed = (
+            ctx.saved_tensors
+        )
+        batch = section.shape[0]
+        n_programs = triton.cdiv(batch, BACKWARD_TILE["ROWS"])
         d_states, d_section = torch.empty_like(states), torch.empty_like(section)
         d_weight = section.new_empty(n_programs, 2, 2 * WIDTH)
         d_bias = section.new_empty(n_programs, 2)
         _attention_backward[(n_programs,)](
-            d_states, d_section, d_weight, d_bias, d_joint.contiguous(), states, section, present, has_metadata,
-            gate_weight, summary, normaliser, scores, seed, batch, steps, **ctx.constants,
+            d_states, d_section, d_weight, d_bias, d_joint.contiguous(), states, section, lengths, has_metadata,
+            gate_weight, summary, normaliser, scores, seed, batch, **ctx.constants, **BACKWARD_TILE,
         )  # fmt: skip
         return d_states, d_section, None, None, d_weight.sum(dim=0), d_bias.sum(dim=0), None
 
 
 @triton.jit
-def _bounded(x):  # type: ignore[no-untyped-def]
+def _bounded(x):
     """tanh, exact in float32."""
     return 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
 
 
 @triton.jit
-def _attention_forward(  # type: ignore[no-untyped-def]
-    joint, summary, normaliser, scores, states, section, present, has_metadata, gate_weight, gate_bias,
-    seed_of_step, batch, steps, scale, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr,
+def _attention_forward(
+    joint, summary, normaliser, scores, states, section, lengths, has_metadata, gate_weight, gate_bias,
+    seed_of_step, batch, scale, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
-):  # fmt: skip # noqa: N803
+):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < batch
     column = tl.arange(0, WIDTH)
     tile = row[:, None] * WIDTH + column[None, :]
     metadata = tl.load(section + tile, mask=inside[:, None], other=0.0)
     asked = metadata * scale
+    length = tl.load(lengths + row, mask=inside, other=0)
+    longest = tl.load(lengths + tl.program_id(0) * ROWS)
     highest = tl.full((ROWS,), -1e30, tl.float32)
     weight_sum = tl.zeros((ROWS,), tl.float32)
     weighted = tl.zeros((ROWS, WIDTH), tl.float32)
-    for time in range(steps):
-        there = (tl.load(present + time * batch + row, mask=inside, other=0) != 0) & inside
+    for time in range(longest):
+        there = time < length
         state = tl.load(states + time * batch * WIDTH + tile, mask=there[:, None], other=0.0).to(tl.float32)
         score = tl.where(there, tl.sum(asked * state, axis=1), -1e30)
         higher = tl.maximum(highest, score)
@@ -137,11 +143,11 @@ def _attention_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _attention_backward(  # type: ignore[no-untyped-def]
-    d_states, d_section, d_weight, d_bias, d_joint, states, section, present, has_metadata, gate_weight, summary,
-    normaliser, scores, seed_of_step, batch, steps, scale, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+def _attention_backward(
+    d_states, d_section, d_weight, d_bias, d_joint, states, section, lengths, has_metadata, gate_weight, summary,
+    normaliser, scores, seed_of_step, batch, scale, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip # noqa: N803
+):  # fmt: skip
     program = tl.program_id(0)
     row = program * ROWS + tl.arange(0, ROWS)
     inside = row < batch
@@ -186,9 +192,11 @@ def _attention_backward(  # type: ignore[no-untyped-def]
     asked = metadata * scale
     d_mean_dot_mean = tl.sum(d_mean * mean, axis=1)
     log_sum = tl.load(normaliser + row, mask=inside, other=0.0)
+    length = tl.load(lengths + row, mask=inside, other=0)
+    longest = tl.load(lengths + program * ROWS)
     d_asked = tl.zeros((ROWS, WIDTH), tl.float32)
-    for time in range(steps):
-        there = (tl.load(present + time * batch + row, mask=inside, other=0) != 0) & inside
+    for time in range(longest):
+        there = time < length
         at_time = time * batch * WIDTH + tile
         state = tl.load(states + at_time, mask=there[:, None], other=0.0).to(tl.float32)
         score = tl.sum(asked * state, axis=1)
@@ -196,5 +204,5 @@ def _attention_backward(  # type: ignore[no-untyped-def]
         d_score = weight * (tl.sum(d_mean * state, axis=1) - d_mean_dot_mean)
         d_asked += d_score[:, None] * state
         d_state = weight[:, None] * d_mean + d_score[:, None] * asked
-        tl.store(d_states + at_time, d_state.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(d_states + at_time, d_state.to(tl.bfloat16), mask=there[:, None])
     tl.store(d_section + tile, d_metadata + d_asked * scale, mask=inside[:, None])

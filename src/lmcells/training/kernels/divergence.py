@@ -20,7 +20,7 @@ def divergence_and_query(posterior: Tensor, prior: Tensor, *, dim: int) -> tuple
 
 class _DivergenceAndQuery(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, posterior, prior, dim):  # type: ignore[no-untyped-def]
+    def forward(ctx, posterior, prior, dim):
         batch = posterior.shape[0]
         divergence = posterior.new_empty(batch)
         query = torch.empty_like(posterior)
@@ -32,7 +32,7 @@ class _DivergenceAndQuery(torch.autograd.Function):
         return divergence, query
 
     @staticmethod
-    def backward(ctx, d_divergence, d_query):  # type: ignore[no-untyped-def]
+    def backward(ctx, d_divergence, d_query):
         posterior, prior = ctx.saved_tensors
         batch = posterior.shape[0]
         d_posterior, d_prior = torch.empty_like(posterior), torch.empty_like(prior)
@@ -44,9 +44,9 @@ class _DivergenceAndQuery(torch.autograd.Function):
 
 
 @triton.jit
-def _divergence_forward(  # type: ignore[no-untyped-def]
+def _divergence_forward(
     divergence, query, posterior, prior, batch, DIM: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
-):  # noqa: N803
+):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < batch
     column = tl.arange(0, WIDTH)
@@ -68,10 +68,10 @@ def _divergence_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _divergence_backward(  # type: ignore[no-untyped-def]
+def _divergence_backward(
     d_posterior, d_prior, d_divergence, d_query, posterior, prior, batch,
     DIM: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
-):  # fmt: skip # noqa: N803
+):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < batch
     column = tl.arange(0, WIDTH)

@@ -15,7 +15,7 @@ def drop_threshold(rate: float) -> int:
 
 
 @triton.jit
-def kept(index, seed, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
+def kept(index, seed, THRESHOLD: tl.constexpr):
     """Dropout that is nowhere stored: a hash of the element's index and the step's seed, redone in backward.
 
     The mixer is Wellons' lowbias32; dropout asks for no more than that neighbours look independent.
@@ -28,7 +28,7 @@ def kept(index, seed, THRESHOLD: tl.constexpr):  # type: ignore[no-untyped-def] 
 
 
 @triton.jit
-def tanh(x, INTERPRETED: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
+def tanh(x, INTERPRETED: tl.constexpr):
     """One instruction, exact to 2^-11: better than the bf16 around it."""
     if INTERPRETED:
         result = 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
@@ -40,5 +40,5 @@ def tanh(x, INTERPRETED: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: 
 
 
 @triton.jit
-def sigmoid(x, INTERPRETED: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: N803
+def sigmoid(x, INTERPRETED: tl.constexpr):
     return 0.5 * tanh(0.5 * x, INTERPRETED) + 0.5

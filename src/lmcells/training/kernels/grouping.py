@@ -99,7 +99,7 @@ def sum_rows(
 
 
 @triton.jit
-def _sum_places(  # type: ignore[no-untyped-def]
+def _sum_places(
     total, start, end, rows, stride, order, coefficient, seed, columns,
     HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
     PADDED: tl.constexpr, BLOCK: tl.constexpr,
@@ -125,7 +125,7 @@ def _sum_places(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sum_whole_chunks(  # type: ignore[no-untyped-def]
+def _sum_whole_chunks(
     partial, rows, stride, ids, order, coefficient, seed_of_step, n_places, n_groups, columns,
     HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
     PADDED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,
@@ -145,7 +145,7 @@ def _sum_whole_chunks(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sum_runs(  # type: ignore[no-untyped-def]
+def _sum_runs(
     out, partial, rows, stride, offsets, order, coefficient, seed_of_step, minus, columns, width,
     HAS_MINUS: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, PADDED: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr,

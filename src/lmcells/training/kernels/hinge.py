@@ -22,35 +22,37 @@ def hinge(
     *,
     context: Tensor,
     negatives: Tensor,
-    present: Tensor,
+    lengths: Tensor,
     context_grouping: Grouping,
     negative_grouping: Grouping,
     margin: float,
     columns: int,
 ) -> Tensor:
-    """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)) over present j: (B, 128), (V, 128), (T, B) -> (B,).
+    """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)) over the words of a row: (B, 128), (V, 128), (T, B) -> (B,).
+
+    `lengths` says how many words each row has, descending.
 
     `context_grouping` may hold further places after those of the context; they are given no weight.
     Only the first `columns` of a row are read.
     """
     reconstruction: Tensor = _Hinge.apply(
-        query, table, context, negatives, present, context_grouping, negative_grouping, margin, columns
+        query, table, context, negatives, lengths, context_grouping, negative_grouping, margin, columns
     )
     return reconstruction
 
 
 class _Hinge(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[no-untyped-def]
-        ctx, query, table, context, negatives, present, context_grouping, negative_grouping, margin, columns
+    def forward(
+        ctx, query, table, context, negatives, lengths, context_grouping, negative_grouping, margin, columns
     ):
-        steps, batch = context.shape
+        batch = context.shape[1]
         query = query.contiguous()
         reconstruction = query.new_empty(batch)
         d_query = torch.empty_like(query)
-        active = torch.empty_like(present)
+        active = torch.zeros_like(context, dtype=torch.bool)
         _hinge_forward[(triton.cdiv(batch, ROWS),)](
-            reconstruction, d_query, active, query, table, context, negatives, present, margin, batch, steps,
+            reconstruction, d_query, active, query, table, context, negatives, lengths, margin, batch,
             columns, ROWS=ROWS, WIDTH=WIDTH, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
@@ -58,7 +60,7 @@ class _Hinge(torch.autograd.Function):
         return reconstruction
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+    def backward(ctx, gradient):
         query, d_query, active = ctx.saved_tensors
         n_places = ctx.context_grouping.ids.shape[0]
         coefficient = query.new_zeros(n_places)
@@ -68,14 +70,19 @@ class _Hinge(torch.autograd.Function):
             query, ctx.negative_grouping, width=WIDTH, coefficient=coefficient, repeats=True
         )
         d_table = sum_rows(
-            query, ctx.context_grouping, width=WIDTH, coefficient=coefficient, repeats=True, minus=of_negatives
+            query,
+            ctx.context_grouping,
+            width=WIDTH,
+            coefficient=coefficient,
+            repeats=True,
+            minus=of_negatives,
         )
         return (d_query * gradient.unsqueeze(-1), d_table, *[None] * 7)
 
 
 @triton.jit
-def _hinge_forward(  # type: ignore[no-untyped-def]
-    reconstruction, d_query, active, query, table, context, negatives, present, margin, batch, steps, columns,
+def _hinge_forward(
+    reconstruction, d_query, active, query, table, context, negatives, lengths, margin, batch, columns,
     ROWS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
@@ -86,9 +93,10 @@ def _hinge_forward(  # type: ignore[no-untyped-def]
     asked = tl.load(query + tile, mask=inside[:, None], other=0.0)
     loss = tl.zeros((ROWS,), tl.float32)
     d_asked = tl.zeros((ROWS, WIDTH), tl.float32)
-    for time in range(steps):
+    length = tl.load(lengths + row, mask=inside, other=0)
+    for time in range(tl.load(lengths + tl.program_id(0) * ROWS)):
         place = time * batch + row
-        there = (tl.load(present + place, mask=inside, other=0) != 0) & inside
+        there = time < length
         word = tl.load(context + place, mask=there, other=0)
         negative = tl.load(negatives + place, mask=there, other=0)
         mask = there[:, None] & used

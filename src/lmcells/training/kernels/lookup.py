@@ -28,7 +28,7 @@ def look_up(
 
 class _Lookup(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, table, ids, grouping, dtype, present, dropout):  # type: ignore[no-untyped-def]
+    def forward(ctx, table, ids, grouping, dtype, present, dropout):
         rows = table.new_empty(*ids.shape, PADDED, dtype=dtype)
         n_rows, block = ids.numel(), 32
         _look_up[(triton.cdiv(n_rows, block),)](
@@ -41,13 +41,20 @@ class _Lookup(torch.autograd.Function):
         return rows
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+    def backward(ctx, gradient):
         flat = gradient.contiguous().view(-1, PADDED)
-        return sum_rows(flat, ctx.grouping, width=ctx.width, dropout=ctx.dropout), None, None, None, None, None
+        return (
+            sum_rows(flat, ctx.grouping, width=ctx.width, dropout=ctx.dropout),
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
 
 
 @triton.jit
-def _look_up(  # type: ignore[no-untyped-def]
+def _look_up(
     out, table, ids, present, seed_of_step, n_rows, width, HAS_ABSENT: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip

@@ -15,7 +15,7 @@ from lmcells.training.kernels.divergence import divergence_and_query
 from lmcells.training.kernels.grouping import PADDED, Dropout, group_places
 from lmcells.training.kernels.hinge import hinge
 from lmcells.training.kernels.lookup import look_up
-from lmcells.training.kernels.lstm import HIDDEN, run_lstm
+from lmcells.training.kernels.lstm import HIDDEN, MAX_INPUT, run_lstm
 from lmcells.training.kernels.moment_table import moment_table
 from lmcells.training.kernels.projection import project
 from lmcells.training.kernels.time_major import TimeMajor
@@ -30,8 +30,23 @@ class FusedLoss:
     """
 
     def __init__(self, model: LatentMeaningCells) -> None:
-        refuse_other_sizes(model)
+        if not self.fits(model):
+            config = model.config
+            raise ConfigError(
+                f"hidden_dim is {config.hidden_dim}, embedding_dim {config.embedding_dim} and cell_dim "
+                f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {MAX_INPUT} and at most {PADDED - 2}."
+            )
         self.model = model
+
+    @staticmethod
+    def fits(model: LatentMeaningCells) -> bool:
+        """Whether the model has the sizes the kernels are written for: 64 units, rows of 112 or 128 columns."""
+        config = model.config
+        return (
+            config.hidden_dim == HIDDEN
+            and config.embedding_dim <= MAX_INPUT
+            and config.cell_dim <= PADDED - 2
+        )
 
     def __call__(self, batch: Batch, draws: SectionDraws) -> Loss:
         """Both parts of the objective for each center; `draws` must be of the whole vocabulary."""
@@ -44,28 +59,28 @@ class FusedLoss:
             prior_divergence, query = divergence_and_query(
                 self._posterior(windows, dropouts), self._prior(windows, dropouts), dim=config.cell_dim
             )
-            negatives = batch.negatives.T.to(torch.int32).contiguous()  # (B, T) -> (T, B)
             reconstruction = hinge(
                 query,
                 self._table(draws.sections),
                 context=windows.context,
-                negatives=negatives,
-                present=windows.context_present,
+                negatives=windows.negatives,
+                lengths=windows.lengths,
                 context_grouping=windows.words_grouping,
                 negative_grouping=group_places(
-                    negatives, n_groups=config.n_words, present=windows.context_present
+                    windows.negatives, n_groups=config.n_words, present=windows.context_present
                 ),
                 margin=config.margin,
                 columns=config.cell_dim + 2,
             )
-            return Loss(reconstruction, prior_divergence)
+            return Loss(windows.in_given_order(reconstruction), windows.in_given_order(prior_divergence))
 
     def posterior(self, windows: Windows) -> Gaussian:
         """q(z | w, m, c) alone, as the agreement term needs it."""
         dim = self.model.config.cell_dim
         with torch.autocast(windows.center.device.type, enabled=False):
             dropouts = _Dropouts.draw(self.model, device=windows.center.device)
-            rows = self._posterior(TimeMajor.of_windows(windows, config=self.model.config), dropouts)
+            sorted_windows = TimeMajor.of_windows(windows, config=self.model.config)
+            rows = sorted_windows.in_given_order(self._posterior(sorted_windows, dropouts))
             return Gaussian(rows[:, :dim], rows[:, dim])
 
     def _posterior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
@@ -81,7 +96,7 @@ class FusedLoss:
         joint = attend_and_mix(
             self._states(windows, dropouts),
             section,
-            present=windows.context_present,
+            lengths=windows.lengths,
             has_metadata=windows.has_metadata,
             gate=(network.gate.weight, network.gate.bias),
             dropout=dropouts.of_gate,
@@ -89,7 +104,7 @@ class FusedLoss:
         return _gaussian_rows(network.heads, joint)
 
     def _states(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
-        """States of the bi-LSTM, carried through absent positions: (T, B, 128)."""
+        """States of the bi-LSTM: (T, B, 128)."""
         encoder = self.model.variational.context
         rows = look_up(
             encoder.words.weight,
@@ -103,7 +118,7 @@ class FusedLoss:
         weight, center_weight = lstm.input.flatten(0, 1).chunk(2, dim=1)  # (512, E) each
         return run_lstm(
             rows,
-            windows.context_present,
+            windows.lengths,
             weight=_widened(weight).to(torch.bfloat16),
             center_weight=_widened(center_weight).to(torch.bfloat16),
             bias=(lstm.input_bias + lstm.hidden_bias).flatten().to(torch.bfloat16),
@@ -164,16 +179,6 @@ class _Dropouts:
             return cls(None, None, None, None)
         seeds = torch.randint(-(2**31), 2**31 - 1, (4,), dtype=torch.int32, device=device)
         return cls(*(Dropout(rate, seed) for seed in seeds.split(1)))
-
-
-def refuse_other_sizes(model: LatentMeaningCells) -> None:
-    """The kernels are written for the paper's sizes: tiles of 64 units, rows of at most 128 columns."""
-    config = model.config
-    if config.hidden_dim != HIDDEN or config.embedding_dim > PADDED or config.cell_dim > PADDED - 2:
-        raise ConfigError(
-            f"hidden_dim is {config.hidden_dim}, embedding_dim {config.embedding_dim} and cell_dim "
-            f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {PADDED} and at most {PADDED - 2}."
-        )
 
 
 def _gaussian_rows(heads: GaussianHeads, hidden: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
 """The bidirectional LSTM over windows with holes: both directions in one launch, all steps in one program.
 
-A program takes a tile of rows through time in one direction, its weights in shared memory and its states in
-registers. Everything is time-major, so that a step of a tile is one block of memory. An absent position
-carries both states through; the caller gives such positions no weight, so they need not be zeroed.
+A program takes a tile of rows through time in one direction, its weights in shared memory, its states and what
+the center adds to the gates in registers; of 32 rows two programs fit on a multiprocessor. Everything is
+time-major, so that a step of a tile is one block of memory. Rows come longest first and without gaps: a tile
+runs as long as its first row, and the states of the others stay as they are before and after their words.
 
-Backward reads the gates that forward saved and overwrites them with their gradients, which two large matrix
+Backward reads the gates that forward saved and overwrites them with their gradients, which large matrix
 products then turn into the gradients of inputs and weights.
 """
 
@@ -18,48 +19,50 @@ from lmcells.training.kernels.projection import product_over_rows
 
 HIDDEN = 64
 INPUT = 128  # columns of an input row, zero-padded
+MAX_INPUT = 112  # columns that are read: 64 + 32 + 16, a tile's sides being powers of two
 FORWARD_TILE = {"ROWS": 32, "num_warps": 4, "num_stages": 2}
 BACKWARD_TILE = {"ROWS": 64, "num_warps": 4, "num_stages": 2}
 
 
 def run_lstm(
-    rows: Tensor, present: Tensor, *, weight: Tensor, center_weight: Tensor, bias: Tensor, hidden: Tensor
+    rows: Tensor, lengths: Tensor, *, weight: Tensor, center_weight: Tensor, bias: Tensor, hidden: Tensor
 ) -> Tensor:
-    """States carried through every position: (T + 1, B, 128), (T, B) -> (T, B, 128), all bf16.
+    """States at each position: (T + 1, B, 128), (B,) int32 -> (T, B, 128), all bf16.
 
     The last of `rows` are the centers, which the gates get at every step. `weight` and `center_weight` are
     (512, 128), `bias` is (512,) and `hidden` (2, 256, 64), columns of gates being (direction, gate, unit).
     """
-    states: Tensor = _Lstm.apply(rows, present, weight, center_weight, bias, hidden)
+    states: Tensor = _Lstm.apply(rows, lengths, weight, center_weight, bias, hidden)
     return states
 
 
 class _Lstm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, present, weight, center_weight, bias, hidden):  # type: ignore[no-untyped-def]
-        steps, batch = present.shape
+    def forward(ctx, rows, lengths, weight, center_weight, bias, hidden):
+        steps, batch = rows.shape[0] - 1, rows.shape[1]
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)
         gates = rows.new_empty(steps, batch, 8 * HIDDEN)
         constant = torch.addmm(bias, rows[steps], center_weight.T)  # (B, 512)
         grid = (triton.cdiv(batch, FORWARD_TILE["ROWS"]), 2)
         _lstm_forward[grid](
-            states, cells, gates, rows, constant, present, weight, hidden, batch, steps,
+            states, cells, gates, rows, constant, lengths, weight, hidden, batch, steps,
             INTERPRETED=INTERPRETED, **FORWARD_TILE,
         )  # fmt: skip
-        ctx.save_for_backward(rows, present, weight, center_weight, hidden, states, cells, gates)
+        ctx.save_for_backward(rows, lengths, weight, center_weight, hidden, states, cells, gates)
         return states
 
     @staticmethod
-    def backward(ctx, d_states):  # type: ignore[no-untyped-def]
-        rows, present, weight, center_weight, hidden, states, cells, gates = ctx.saved_tensors
-        steps, batch = present.shape
+    def backward(ctx, d_states):
+        rows, lengths, weight, center_weight, hidden, states, cells, gates = ctx.saved_tensors
+        steps, batch, _ = states.shape
         grid = (triton.cdiv(batch, BACKWARD_TILE["ROWS"]), 2)
         _lstm_backward[grid](
-            gates, cells, d_states.contiguous(), present, hidden, batch, steps,
+            gates, cells, d_states.contiguous(), lengths, hidden, batch,
             INTERPRETED=INTERPRETED, **BACKWARD_TILE,
         )  # fmt: skip
-        d_constant = gates.sum(dim=0)  # (B, 512)
+        d_constant = rows.new_empty(batch, 8 * HIDDEN)
+        _sum_over_time[(triton.cdiv(batch, 4),)](d_constant, gates, lengths, batch, ROWS=4, num_warps=4)
         d_rows = torch.empty_like(rows)
         torch.mm(gates.view(-1, 8 * HIDDEN), weight, out=d_rows[:steps].view(-1, INPUT))
         torch.mm(d_constant, center_weight, out=d_rows[steps])
@@ -81,8 +84,8 @@ class _Lstm(torch.autograd.Function):
 
 
 @triton.jit
-def _lstm_forward(  # type: ignore[no-untyped-def]
-    states, cells, gates, inputs, constant, present, weight, hidden_weight, batch, steps,
+def _lstm_forward(
+    states, cells, gates, inputs, constant, lengths, weight, hidden_weight, batch, steps,
     INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     direction = tl.program_id(1)
@@ -116,10 +119,12 @@ def _lstm_forward(  # type: ignore[no-untyped-def]
 
     hidden = tl.zeros((ROWS, 64), tl.bfloat16)
     cell = tl.zeros((ROWS, 64), tl.float32)
-    for step in range(steps):
-        time = tl.where(direction == 0, step, steps - 1 - step)
+    length = tl.load(lengths + row, mask=inside, other=0)
+    longest = tl.load(lengths + tl.program_id(0) * ROWS)
+    for step in range(longest):
+        time = tl.where(direction == 0, step, longest - 1 - step)
         place = time * batch + row  # (ROWS,)
-        there = tl.load(present + place, mask=inside, other=0) != 0
+        there = time < length
         of_place = inputs + place[:, None] * 128
         x_wide = tl.load(of_place + wide[None, :], mask=inside[:, None], other=0.0)
         x_narrow = tl.load(of_place + narrow[None, :], mask=inside[:, None], other=0.0)
@@ -155,11 +160,23 @@ def _lstm_forward(  # type: ignore[no-untyped-def]
         tl.store(to_gates + 64, gate_f.to(tl.bfloat16), mask=inside[:, None])
         tl.store(to_gates + 128, gate_g.to(tl.bfloat16), mask=inside[:, None])
         tl.store(to_gates + 192, gate_o.to(tl.bfloat16), mask=inside[:, None])
+    # The products over all places read what lies beyond the longest row too: it must be zero.
+    nothing = tl.zeros((ROWS, 64), tl.bfloat16)
+    for time in range(longest, steps):
+        place = time * batch + row
+        tl.store(
+            states + place[:, None] * 128 + direction * 64 + unit[None, :], nothing, mask=inside[:, None]
+        )
+        to_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        tl.store(to_gates, nothing, mask=inside[:, None])
+        tl.store(to_gates + 64, nothing, mask=inside[:, None])
+        tl.store(to_gates + 128, nothing, mask=inside[:, None])
+        tl.store(to_gates + 192, nothing, mask=inside[:, None])
 
 
 @triton.jit
-def _lstm_backward(  # type: ignore[no-untyped-def]
-    gates, cells, d_states, present, hidden_weight, batch, steps,
+def _lstm_backward(
+    gates, cells, d_states, lengths, hidden_weight, batch,
     INTERPRETED: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     direction = tl.program_id(1)
@@ -175,17 +192,19 @@ def _lstm_backward(  # type: ignore[no-untyped-def]
 
     d_hidden = tl.zeros((ROWS, 64), tl.float32)
     d_cell = tl.zeros((ROWS, 64), tl.float32)
-    for back in range(steps):
-        step = steps - 1 - back
-        time = tl.where(direction == 0, step, steps - 1 - step)
+    length = tl.load(lengths + row, mask=inside, other=0)
+    longest = tl.load(lengths + tl.program_id(0) * ROWS)
+    for back in range(longest):
+        time = tl.where(direction == 0, longest - 1 - back, back)
         before = tl.where(direction == 0, time - 1, time + 1)
         place = time * batch + row
-        there = (tl.load(present + place, mask=inside, other=0) != 0)[:, None]
+        there = (time < length)[:, None]
+        began = ((before >= 0) & (before < length))[:, None]
         at = place[:, None] * 128 + direction * 64 + unit[None, :]
         at_before = (before * batch + row)[:, None] * 128 + direction * 64 + unit[None, :]
-        squashed = tanh(tl.load(cells + at, mask=mask, other=0.0).to(tl.float32), INTERPRETED)
-        cell_before = tl.load(cells + at_before, mask=mask & (step > 0), other=0.0).to(tl.float32)
-        d_hidden += tl.load(d_states + at, mask=mask, other=0.0).to(tl.float32)
+        squashed = tanh(tl.load(cells + at, mask=there, other=0.0).to(tl.float32), INTERPRETED)
+        cell_before = tl.load(cells + at_before, mask=began, other=0.0).to(tl.float32)
+        d_hidden += tl.load(d_states + at, mask=there, other=0.0).to(tl.float32)
         at_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
         gate_i = tl.load(at_gates, mask=mask, other=0.0).to(tl.float32)
         gate_f = tl.load(at_gates + 64, mask=mask, other=0.0).to(tl.float32)
@@ -207,3 +226,17 @@ def _lstm_backward(  # type: ignore[no-untyped-def]
         d_before = tl.dot(d_g, hidden_g, d_before)
         d_before = tl.dot(d_o, hidden_o, d_before)
         d_hidden = tl.where(there, d_before, d_hidden)
+
+
+@triton.jit
+def _sum_over_time(total, gates, lengths, batch, ROWS: tl.constexpr):
+    """What the centers get back: (T, B, 512) -> (B, 512), no further than each tile's words go."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = (row < batch)[:, None]
+    at = row[:, None].to(tl.int64) * 512 + tl.arange(0, 512)[None, :]
+    added = tl.zeros((ROWS, 512), tl.float32)
+    step = gates + at
+    for _ in range(tl.load(lengths + tl.program_id(0) * ROWS)):
+        added += tl.load(step, mask=inside, other=0.0).to(tl.float32)
+        step += batch * 512
+    tl.store(total + at, added.to(tl.bfloat16), mask=inside)

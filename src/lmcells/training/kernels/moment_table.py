@@ -21,8 +21,8 @@ from lmcells.training.kernels.projection import product_over_rows
 HIDDEN = 64
 WIDTH = 128  # of a row: d + 2, padded
 FORWARD_WORDS = 64  # of a tile
-BACKWARD_WORDS = 32
-N_PROGRAMS = 528  # of backward, each with its own partial sums
+BACKWARD_WORDS = 64
+N_PROGRAMS = 132  # of backward, each with its own partial sums
 
 
 def moment_table(
@@ -47,7 +47,7 @@ def moment_table(
 
 class _MomentTable(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, from_words, from_metadata, sections, grouping, weight, bias, v_weight, v_bias, floor):  # type: ignore[no-untyped-def]
+    def forward(ctx, from_words, from_metadata, sections, grouping, weight, bias, v_weight, v_bias, floor):
         n_words, dim = from_words.shape[0], weight.shape[0]
         padded = weight.new_zeros(WIDTH, HIDDEN)
         padded[:dim] = weight
@@ -65,7 +65,7 @@ class _MomentTable(torch.autograd.Function):
         return table
 
     @staticmethod
-    def backward(ctx, d_table):  # type: ignore[no-untyped-def]
+    def backward(ctx, d_table):
         from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias = ctx.saved_tensors
         n_words, n_draws = sections.shape
         n_programs = min(triton.cdiv(n_words, BACKWARD_WORDS), N_PROGRAMS)
@@ -81,7 +81,7 @@ class _MomentTable(torch.autograd.Function):
             d_words, d_hidden, weighted, products, sums, d_table.contiguous(), from_words, from_metadata,
             sections, padded, padded_bias, square, from_bias, bias_square, v_weight, v_bias, ctx.log_floor,
             n_words, n_programs, DIM=ctx.dim, DRAWS=n_draws, WORDS=BACKWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN,
-            num_warps=4,
+            num_warps=8,
         )  # fmt: skip
         product, (of_hidden, of_ones, d_v_weight, d_v_bias) = products.sum(dim=0), sums.sum(dim=0)
         linear = product_over_rows(d_table.to(torch.bfloat16), weighted) / n_draws  # (WIDTH, WIDTH)
@@ -101,13 +101,13 @@ class _MomentTable(torch.autograd.Function):
 
 
 @triton.jit
-def _raised(log_variance, log_floor):  # type: ignore[no-untyped-def]
+def _raised(log_variance, log_floor):
     """log(v + floor)."""
     return tl.maximum(log_variance, log_floor) + tl.log(1.0 + tl.exp(-tl.abs(log_variance - log_floor)))
 
 
 @triton.jit
-def _moments_forward(  # type: ignore[no-untyped-def]
+def _moments_forward(
     table, from_words, from_metadata, sections, weight, bias, v_weight, v_bias, log_floor, n_words,
     DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
 ):  # fmt: skip
@@ -139,11 +139,11 @@ def _moments_forward(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _moments_backward(  # type: ignore[no-untyped-def]
+def _moments_backward(
     d_words, d_hiddens, weighted, products, sums, d_table, from_words, from_metadata, sections, weight, bias,
     square, from_bias, bias_square, v_weight, v_bias, log_floor, n_words, n_programs,
     DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
-):  # fmt: skip # noqa: N803
+):  # fmt: skip
     program = tl.program_id(0)
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)

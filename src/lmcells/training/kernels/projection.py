@@ -20,13 +20,13 @@ def project(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 class _Projection(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, weight, bias):  # type: ignore[no-untyped-def]
+    def forward(ctx, rows, weight, bias):
         narrow = weight.to(torch.bfloat16)
         ctx.save_for_backward(rows, narrow)
         return _product(rows, narrow.T).add_(bias)
 
     @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+    def backward(ctx, gradient):
         rows, narrow = ctx.saved_tensors
         narrow_gradient = gradient.to(torch.bfloat16)
         return (

@@ -1,0 +1,5 @@
+"""Results as a folder to read and to cite: one page, tables in CSV and LaTeX, figures as vectors."""
+
+from lmcells.evaluation.report.write import require_matplotlib, write_report
+
+__all__ = ["require_matplotlib", "write_report"]

@@ -1,0 +1,204 @@
+"""The figures, for a paper and for the page: vectors, colours that the colour-blind can tell apart.
+
+Imports matplotlib, so nothing imports this file before a report is written. Every line also has a marker and a style of
+its own: no figure depends on colour alone.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lmcells.evaluation.report.findings import Findings
+from lmcells.evaluation.report.tables import NAMES
+
+INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
+# Okabe and Ito (2008), darkest first; their black is the ink, and their yellow is not seen on white.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+_MARKERS = "osD^vPX<>*hd"
+_LINES = ("-", "--", "-.", ":")
+_STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.facecolor": "none",
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+    "svg.hashsalt": "lmcells",  # the same results give the same file
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+_WIDTH = 7.0  # inches: a page's text
+
+
+def draw_all(findings: Findings) -> dict[str, Figure]:
+    """Every figure there is something to show in, by its name."""
+    drawings: dict[str, Callable[[Findings], Figure]] = {
+        "intervals": intervals,
+        "accuracy_at_k": accuracy_at_k,
+        "number_of_candidates": number_of_candidates,
+        "calibration": calibration,
+    }
+    if findings.curves:
+        drawings["training_time"] = training_time
+    with _style():
+        return {name: draw(findings) for name, draw in drawings.items()}
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write `stem.svg` and `stem.pdf`; without dates, so that nothing changes when nothing changed."""
+    with _style():
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def intervals(findings: Findings) -> Figure:
+    """Each model's metrics with both intervals: bootstrap over notes, and the paper's samples."""
+    n = len(findings.models)
+    figure = Figure(figsize=(_WIDTH, 1.0 + 0.27 * n), layout="constrained")
+    panels = figure.subplots(1, len(NAMES), sharey=True, squeeze=False)[0]
+    for axes, (metric, title) in zip(panels, NAMES.items(), strict=True):
+        for row, model in enumerate(findings.models):
+            colour = COLOURS[row % len(COLOURS)]
+            value, paper = getattr(model.result.metrics, metric), model.paper[metric]
+            if (whole := model.result.intervals.get(metric)) is not None:
+                axes.plot([whole.low, whole.high], [row, row], color=colour, linewidth=1.2)
+            axes.plot([paper.low, paper.high], [row, row], color=colour, linewidth=4.5, alpha=0.45)
+            axes.plot([value], [row], "o", color=colour, markersize=4.5)
+        axes.set_title(title + (" (lower is better)" if metric == "nll" else ""))
+        axes.grid(visible=False, axis="y")
+        axes.locator_params(axis="x", nbins=4)
+        axes.tick_params(axis="y", length=0)
+    panels[0].set_yticks(range(n), [_label(model.name) for model in findings.models])
+    panels[0].set_ylim(n - 0.5, -0.5)  # the first on top
+    return figure
+
+
+def accuracy_at_k(findings: Findings) -> Figure:
+    """Share of examples whose true long form is among the first k."""
+    figure, axes = _one_panel()
+    for number, model in enumerate(findings.models):
+        at_k = model.result.metrics.accuracy_at_k
+        _line(axes, number, model.name, list(at_k), list(at_k.values()))
+    ks = sorted({k for model in findings.models for k in model.result.metrics.accuracy_at_k})
+    axes.set_xticks(ks)
+    axes.set(xlabel="K", ylabel="Accuracy@K")
+    axes.set_ylim(top=1.02)
+    _legend(figure, axes)
+    return figure
+
+
+def number_of_candidates(findings: Findings) -> Figure:
+    """How F1 falls as there is more to choose from."""
+    figure, panels = _two_panels(sharey=True)
+    for axes, (metric, title) in zip(
+        panels, {"macro_f1": "Macro F1", "weighted_f1": "Weighted F1"}.items(), strict=True
+    ):
+        for number, model in enumerate(findings.models):
+            rows = model.by_candidates
+            xs = [row.n_candidates for row in rows]
+            _line(axes, number, model.name, xs, [getattr(row, metric) for row in rows])
+        axes.set(xlabel="Candidate long forms", title=title, ylim=(0, 1.02))
+        axes.set_xticks(
+            sorted({row.n_candidates for model in findings.models for row in model.by_candidates})
+        )
+    _legend(figure, panels[0])
+    return figure
+
+
+def calibration(findings: Findings) -> Figure:
+    """Reliability diagram, and accuracy when only the surest answers are given."""
+    figure, (reliability, coverage) = _two_panels()
+    reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
+    for number, model in enumerate(findings.models):
+        points, curve = model.calibration.reliability, model.calibration.curve
+        _line(reliability, number, model.name, [p.confidence for p in points], [p.accuracy for p in points])
+        step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
+        shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
+        xs, ys = [float(curve.coverage[i]) for i in shown], [float(curve.accuracy[i]) for i in shown]
+        _line(coverage, number, model.name, xs, ys, marker="")
+    reliability.set(
+        xlabel="Confidence", ylabel="Accuracy", title="Reliability", xlim=(0, 1.02), ylim=(0, 1.02)
+    )
+    coverage.set(xlabel="Share answered, surest first", ylabel="Accuracy of those", title="Coverage")
+    coverage.set(xlim=(0, 1.02))
+    coverage.set_ylim(top=1.02)
+    _legend(figure, reliability)
+    return figure
+
+
+def training_time(findings: Findings) -> Figure:
+    """Accuracy at successive checkpoints of pre-training."""
+    figure, axes = _one_panel()
+    order = [model.name for model in findings.models]
+    order += [name for name in findings.curves if name not in order]
+    for name, curve in findings.curves.items():
+        _line(axes, order.index(name), name, [hours for hours, _ in curve], [right for _, right in curve])
+    axes.set(xlabel="Hours of pre-training", ylabel="Accuracy")
+    axes.set_xlim(left=0)
+    _legend(figure, axes)
+    return figure
+
+
+def _one_panel() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(_WIDTH * 0.75, 3.1), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _two_panels(*, sharey: bool = False) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
+    return figure, list(figure.subplots(1, 2, sharey=sharey))
+
+
+def _line(
+    axes: Axes, number: int, name: str, xs: Sequence[float], ys: Sequence[float], *, marker: str | None = None
+) -> None:
+    axes.plot(
+        xs,
+        ys,
+        color=COLOURS[number % len(COLOURS)],
+        linestyle=_LINES[number // len(COLOURS) % len(_LINES)],
+        marker=_MARKERS[number % len(_MARKERS)] if marker is None else marker,
+        label=_label(name),
+    )
+
+
+def _legend(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center")
+
+
+def _label(name: str) -> str:
+    """A name as a label; matplotlib leaves out those that begin with an underscore."""
+    printable = "".join(character if character.isprintable() else " " for character in name)
+    shown = printable if len(printable) <= 28 else printable[:13] + "…" + printable[-14:]
+    return " " + shown if shown.startswith("_") else shown
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Our style, and no word about letters that the font lacks: they are names from the user's data."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        yield

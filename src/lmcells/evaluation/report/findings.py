@@ -1,0 +1,157 @@
+"""Everything a report says, computed once: tables, figures and the page only show it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmcells.errors import InputError
+from lmcells.evaluation.bootstrap import paper_intervals
+from lmcells.evaluation.breakdown import (
+    AcronymRow,
+    CandidateCountRow,
+    ConfusionMatrix,
+    SeedSummary,
+    acronym_table,
+    by_number_of_candidates,
+    confusion_matrix,
+    summarise_seeds,
+)
+from lmcells.evaluation.calibration_error import (
+    CoverageCurve,
+    ReliabilityPoint,
+    auroc,
+    coverage_at_precision,
+    coverage_curve,
+    expected_calibration_error,
+    reliability_points,
+)
+from lmcells.evaluation.intervals import Interval
+from lmcells.evaluation.leakage import Leakage
+from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.predictions import Predictions
+from lmcells.evaluation.results import ModelResult
+from lmcells.evaluation.significance import Comparison, compare_all
+
+Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
+
+N_CONFUSIONS = 6
+PRECISION = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Whether one model's probabilities mean what they say."""
+
+    error: float  # expected calibration error
+    auroc: float | None  # of confidence, for being right
+    coverage: float  # answered at a precision of at least PRECISION
+    reliability: list[ReliabilityPoint]
+    curve: CoverageCurve
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFindings:
+    """One model, looked at from all sides."""
+
+    result: ModelResult
+    paper: dict[str, Interval]  # the paper's 100 samples of 80 %
+    acronyms: list[AcronymRow]
+    by_candidates: list[CandidateCountRow]
+    confusions: list[ConfusionMatrix]  # of the worst short forms, worst first
+    calibration: Calibration
+    leakage: Leakage | None
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.result.model
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """All models on one dataset."""
+
+    dataset_name: str
+    models: tuple[ModelFindings, ...]
+    comparisons: list[Comparison]
+    why_not_compared: str  # empty when they were
+    seeds: dict[str, dict[str, SeedSummary]]  # model -> metric -> worst, mean, best
+    curves: dict[str, Curve]
+    ablation: dict[str, tuple[Metrics, Metrics]]  # model -> with and without the test notes in pre-training
+
+    @property
+    def leader_first(self) -> list[ModelFindings]:
+        """The leader, then the others in their order."""
+        return sorted(self.models, key=lambda model: model is not self.leader)
+
+    @property
+    def leader(self) -> ModelFindings:
+        """The model with the best macro F1; of equals, the first."""
+        return max(self.models, key=lambda model: model.result.metrics.macro_f1)
+
+
+def find(
+    results: Sequence[ModelResult],
+    *,
+    dataset_name: str,
+    seeds: Mapping[str, Sequence[Metrics]],
+    training_curves: Mapping[str, Curve],
+    leakage: Leakage | None,
+    ablation: Mapping[str, tuple[Metrics, Metrics]],
+    n_rounds: int,
+    n_resamples: int,
+) -> Findings:
+    """Compute what the report shows; models that cannot be compared are reported one by one all the same."""
+    comparisons: list[Comparison] = []
+    why_not = "There is one model only."
+    if len(results) > 1:
+        try:
+            everyone = [result.predictions for result in results]
+            comparisons = compare_all(everyone, n_rounds=n_rounds, n_resamples=n_resamples)
+            why_not = ""
+        except InputError as error:
+            why_not = str(error)
+    is_checked = any(result.leakage is not None for result in results)
+    return Findings(
+        dataset_name=dataset_name,
+        models=tuple(look_at(result, leakage=None if is_checked else leakage) for result in results),
+        comparisons=comparisons,
+        why_not_compared=why_not,
+        seeds={model: summarise_seeds(runs) for model, runs in seeds.items() if runs},
+        curves={model: curve for model, curve in training_curves.items() if curve},
+        ablation=dict(ablation),
+    )
+
+
+def look_at(result: ModelResult, *, leakage: Leakage | None) -> ModelFindings:
+    """Break one model's predictions down; `leakage` is of results that carry none."""
+    predictions = result.predictions
+    rows = acronym_table(predictions)
+    worst = sorted((row for row in rows if row.accuracy < 1), key=lambda row: (row.macro_f1, row.short_form))
+    return ModelFindings(
+        result=result,
+        paper=paper_intervals(predictions),
+        acronyms=rows,
+        by_candidates=by_number_of_candidates(predictions),
+        confusions=[confusion_matrix(predictions, row.short_form) for row in worst[:N_CONFUSIONS]],
+        calibration=calibrate(predictions),
+        leakage=result.leakage or leakage,
+    )
+
+
+def calibrate(predictions: Predictions) -> Calibration:
+    """Compare confidence with being right."""
+    confidence, is_right = predictions.confidence, predictions.is_right
+    return Calibration(
+        error=expected_calibration_error(confidence, is_right),
+        auroc=auroc(confidence, is_right),
+        coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
+        reliability=reliability_points(confidence, is_right),
+        curve=coverage_curve(confidence, is_right),
+    )
+
+
+def means_over_short_forms(rows: Sequence[AcronymRow], columns: Sequence[str]) -> dict[str, float]:
+    """The paper's last line of the acronym table."""
+    return {column: float(np.mean([getattr(row, column) for row in rows])) for column in columns}

@@ -1,0 +1,167 @@
+"""One training run in one process: what it is made of, where it stands, and the steps it takes."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError
+from lmcells.model import ModelConfig, create_model
+from lmcells.training.agreement import paired_windows
+from lmcells.training.chunks import divide
+from lmcells.training.clock import Clock
+from lmcells.training.device_corpus import DeviceTables
+from lmcells.training.distributed import World
+from lmcells.training.optimizer import clip_gradients, create_optimizer
+from lmcells.training.run_identity import run_identity
+from lmcells.training.sampler import Sampler
+from lmcells.training.seeds import DRAWS, DROPOUT, INITIALISATION, derived_seed, generator_for
+from lmcells.training.settings import TrainingSettings
+from lmcells.training.shard_reader import Centers, ShardReader
+from lmcells.training.step import StepLoss, StepSample, fused_loss
+from lmcells.training.step_graph import StepGraph
+from lmcells.training.totals import Totals
+
+
+class Run:
+    """Model, optimiser, readers and samplers of this process' shards, and the position in the corpus.
+
+    `epoch` and `step_in_epoch` say where the next step begins, from 0; `step` and `centers` what was done.
+    """
+
+    def __init__(
+        self, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, world: World, output: Path
+    ) -> None:
+        self.settings, self.world, self.output = settings, world, output
+        device = world.device
+        self.n_shards = _number_of_shards(settings, world)
+        self.identity = run_identity(
+            corpus, config=config, settings=settings, n_shards=self.n_shards, device=device
+        )
+        self.autocast = _uses_bf16(settings, device)
+
+        torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
+        self.model = create_model(config).to(device)
+        torch.manual_seed(derived_seed(settings.seed, DROPOUT, world.rank))
+        self.optimizer = create_optimizer(self.model, learning_rate=settings.learning_rate)
+        own_kernels = settings.compile == "auto" and self.autocast
+        fused = fused_loss(self.model, device) if own_kernels else None
+        loss: nn.Module = StepLoss(self.model, temperature=settings.agreement_temperature, fused=fused)
+        if settings.compile == "on":
+            loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
+        self.loss = DistributedDataParallel(loss) if world.size > 1 else loss
+
+        tables = DeviceTables.of_corpus(corpus, config=config, settings=settings, device=device)
+        division = divide(corpus, n_shards=self.n_shards, chunk_tokens=settings.chunk_tokens)
+        mine = range(world.rank, self.n_shards, world.size)
+        self.readers = [
+            ShardReader(
+                corpus,
+                division.shards[shard],
+                shard=shard,
+                batch_size=settings.batch_size // self.n_shards,
+                settings=settings,
+                device=device,
+            )
+            for shard in mine
+        ]
+        self.samplers = [
+            Sampler(tables, config, generator_for(device, settings.seed, DRAWS, shard)) for shard in mine
+        ]
+        n_steps = torch.tensor(max(len(reader.rows_of(0)) for reader in self.readers))
+        self.steps_per_epoch = int(world.largest(n_steps))
+        centers = torch.tensor(sum(sum(reader.lengths) for reader in self.readers))
+        self.centers_per_epoch = int(world.add_up(centers))
+
+        self.step, self.epoch, self.step_in_epoch, self.centers = 0, 0, 0, 0
+        self.clock = Clock()
+        self.totals = Totals(device)
+        self._weight = torch.ones((), device=device)  # of a row in this step's loss
+        self._graph = None
+        if device.type == "cuda" and settings.compile == "auto" and len(mine) == world.size == 1:
+            self._graph = StepGraph(self._move, generators=[sampler.generator for sampler in self.samplers])
+
+    def steps(self) -> Iterator[None]:
+        """Train one step at a time, from where the run stands to the end of the last epoch."""
+        while self.epoch < self.settings.epochs:
+            yield from self._steps_of_epoch()
+
+    def _steps_of_epoch(self) -> Iterator[None]:
+        rows = torch.zeros(self.steps_per_epoch, dtype=torch.int64)
+        for reader in self.readers:
+            own = torch.from_numpy(reader.rows_of(self.epoch))
+            rows[: own.shape[0]] += own
+        rows_of_step = self.world.add_up(rows).tolist()
+        epochs = [reader.epoch(self.epoch, first_step=self.step_in_epoch) for reader in self.readers]
+        for step in range(self.step_in_epoch, self.steps_per_epoch):
+            self._descend([next(centers) for centers in epochs], n_rows=rows_of_step[step])
+            self.step += 1
+            self.centers += rows_of_step[step]
+            self.step_in_epoch += 1
+            if self.step_in_epoch == self.steps_per_epoch:
+                self.epoch, self.step_in_epoch = self.epoch + 1, 0
+            yield
+
+    def _descend(self, centers: list[Centers], *, n_rows: int) -> None:
+        """One step: the mean loss over the rows of all shards of all processes, and one move of Adam."""
+        # Processes' gradients are averaged, so each counts its share `world.size` times.
+        self._weight.fill_(self.world.size / n_rows)
+        if self._graph is None:
+            self._move(centers)
+        else:
+            self._graph.step(centers[0])
+        self.totals.count_step(n_rows=n_rows)
+
+    def _move(self, centers: list[Centers]) -> None:
+        """All of a step that happens on the device; it never waits for it."""
+        settings, world = self.settings, self.world
+        self.optimizer.zero_grad(set_to_none=True)
+        for turn, (sampler, of_shard) in enumerate(zip(self.samplers, centers, strict=True)):
+            sample = self._sample(sampler, of_shard)
+            with self._gradient_exchange(last=turn + 1 == len(centers)):
+                with torch.autocast(world.device.type, torch.bfloat16, enabled=self.autocast):
+                    parts: Tensor = self.loss(sample)  # (3,)
+                of_rows = parts[:2].sum() * self._weight
+                of_pairs = parts[2] * (settings.agreement_weight * world.size / self.n_shards)
+                (of_rows + of_pairs).backward()  # type: ignore[no-untyped-call]
+            self.totals.add(parts.detach())
+        norm = clip_gradients(self.model.parameters(), max_norm=settings.gradient_clip)
+        self.totals.add_norm(norm)
+        self.optimizer.step()
+
+    def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
+        chunk, word_places = centers.source.chunk, centers.source.word_places
+        batch = sampler.batch(chunk, centers.places, present=centers.present)
+        pairs = None
+        if word_places is not None and word_places.counts.shape[0] > 1:
+            n_words = max(2, self.settings.n_agreement_words // self.n_shards)
+            pairs = paired_windows(sampler, chunk, word_places.draw_pairs(n_words, sampler.generator))
+        return StepSample(batch, sampler.section_draws(batch), centers.present, pairs)
+
+    def _gradient_exchange(self, *, last: bool) -> AbstractContextManager[None]:
+        """Exchange gradients only with a step's last shard; the others' add up in place."""
+        if last or not isinstance(self.loss, DistributedDataParallel):
+            return nullcontext()
+        without: AbstractContextManager[None] = self.loss.no_sync()
+        return without
+
+
+def _number_of_shards(settings: TrainingSettings, world: World) -> int:
+    n_shards = settings.shards or world.size
+    if n_shards % world.size:
+        raise ConfigError(f"shards is {n_shards}; allowed with {world.size} processes: a multiple of that.")
+    if settings.batch_size % n_shards:
+        raise ConfigError(
+            f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
+        )
+    return n_shards
+
+
+def _uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
+    if settings.precision == "bf16" and device.type == "cpu":
+        raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
+    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")

@@ -1,0 +1,118 @@
+"""What MODEL stands for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from expansion.clinic import INVENTORY, THERAPY, clinic_corpus, mention, random_model
+from lmcells.corpus import Corpus
+from lmcells.errors import InputError
+from lmcells.evaluation.dataset import Example, write_dataset
+from lmcells.evaluation.rankers import SectionMappingRanker, make_ranker, window_words
+from lmcells.evaluation.section_mapping import SectionMapper
+from lmcells.expansion.context import Mention
+from lmcells.model.parameters import count_parameters
+from lmcells.pretrained import PretrainedModel
+
+EXAMPLE = Example("e", "gait PT stairs", 5, 7, "PT", "PLAN", THERAPY.long_form, "clinic/0")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return clinic_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedModel]:
+    folder = tmp_path_factory.mktemp("models")
+    return {kind: random_model(folder / kind, corpus, kind) for kind in ("lmc", "bsg", "mbsge")}
+
+
+@pytest.mark.parametrize("name", ["random", "dominant", "section-mle"])
+def test_a_baseline_is_found_by_its_name(corpus: Corpus, name: str) -> None:
+    named = make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=corpus)
+    assert named.name == name
+    assert named.n_parameters is None
+    assert named.ranker.scores([mention("gait PT", section="PLAN")])[0].shape == (2,)
+
+
+@pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+def test_a_folder_is_a_model_and_its_parameters_are_counted_without_embeddings(
+    models: dict[str, PretrainedModel], corpus: Corpus, kind: str
+) -> None:
+    named = make_ranker(str(models[kind].folder), INVENTORY, examples=[EXAMPLE])
+    assert named.n_parameters == count_parameters(models[kind].to_torch())
+    assert named.corpus_fingerprint == corpus.manifest.fingerprint
+    assert np.isfinite(named.ranker.scores([mention("gait PT", section="PLAN")])[0]).all()
+    assert (named.sections is None) == (kind == "bsg")
+
+
+def test_the_corpus_supplies_the_counts_of_long_forms(
+    models: dict[str, PretrainedModel], corpus: Corpus
+) -> None:
+    mentions = [mention("valve MS", "MS", section="PLAN")]
+    name = str(models["lmc"].folder)
+    with_corpus, without = (
+        make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=each).ranker.scores(mentions)[0]
+        for each in (corpus, None)
+    )
+    assert not np.allclose(with_corpus, without)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("default", "no default model ships"),
+        ("randon", "Nearest: 'random'"),
+        ("bert:", "bert:FOLDER"),
+        ("no/such/folder", "a model folder, random, dominant, section-mle"),
+        ("section-mle", "--corpus CORPUS"),
+        ("bert:/no/such/folder", "is not a folder"),
+    ],
+)
+def test_a_name_that_stands_for_nothing_is_refused_with_the_choices(name: str, message: str) -> None:
+    if name.startswith("bert:/"):
+        pytest.importorskip("transformers")
+    with pytest.raises(InputError) as error:
+        make_ranker(name, INVENTORY, examples=[EXAMPLE])
+    assert message in str(error.value)
+
+
+def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
+    write_dataset(tmp_path / "train.jsonl", [EXAMPLE])
+    named = make_ranker(f"section-mle:{tmp_path / 'train.jsonl'}", INVENTORY, examples=[])
+    scores = named.ranker.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
+    assert scores[0].argmax() == 0
+    assert np.ptp(scores[1]) < 1e-6
+    assert named.sections is not None
+    assert named.sections.counts == {"exact": 1, "unmapped": 1}
+
+
+def test_foreign_headers_are_mapped_and_unmapped_ones_left_alone() -> None:
+    seen: list[str | None] = []
+
+    class Spy:
+        def scores(self, mentions: list[Mention]) -> list[np.ndarray]:
+            seen.extend(each.section for each in mentions)
+            return []
+
+    mapper = SectionMapper(["PLAN", "LABS"], manual={"Bloods": "LABS", "Nonsense": None})
+    sections = ["plan:", "Bloods", "Nonsense", "zzzz", None]
+    SectionMappingRanker(Spy(), mapper).scores([mention("PT", section=section) for section in sections])
+    assert seen == ["PLAN", "LABS", None, "zzzz", None]
+
+
+def test_all_models_share_the_words_of_a_window(models: dict[str, PretrainedModel], corpus: Corpus) -> None:
+    folder = str(models["lmc"].folder)
+    assert window_words(["random", "bert:x"]) is None
+    assert window_words(["random", "bert:x", folder]) == frozenset(corpus.words)
+    assert window_words(["random"], corpus=corpus) == frozenset(corpus.words)
+
+
+def test_rankers_are_imported_without_torch() -> None:
+    code = "import sys, lmcells.evaluation.run_model; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["False", "False"]

@@ -1,0 +1,367 @@
+import csv
+import re
+import sys
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from evaluation.prediction_samples import predictions_from_answers, random_predictions
+from lmcells.errors import InputError, MissingExtra
+from lmcells.evaluation.bootstrap import bootstrap_intervals
+from lmcells.evaluation.breakdown import acronym_table, confusion_matrix, summarise_seeds
+from lmcells.evaluation.dataset import Example
+from lmcells.evaluation.leakage import Leakage
+from lmcells.evaluation.metrics import measure
+from lmcells.evaluation.predictions import Exclusion, Predictions
+from lmcells.evaluation.report import write_report
+from lmcells.evaluation.report.latex import escape
+from lmcells.evaluation.report.markup import Markup, element
+from lmcells.evaluation.report.mistakes import commonest_mistakes, window_around
+from lmcells.evaluation.report.svg import inline_svg
+from lmcells.evaluation.results import ModelResult
+
+HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+EXCLUDED = Exclusion("S1", "S1-<b>1</b>", "no known word", 3, kept=True)
+
+
+class Page(HTMLParser):
+    """A strict reading of the page: every element is closed, in order."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.text = ""
+        self.feed(source)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value) for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def result_of(predictions: Predictions, *, leakage: Leakage | None = None) -> ModelResult:
+    contexts = {
+        id_: Example(
+            id_, f"before {HOSTILE} S0 after", 7 + len(HOSTILE) + 1, 10 + len(HOSTILE), "S0", "PLAN", "x", "n"
+        )
+        for id_ in predictions.ids
+    }
+    return ModelResult(
+        model=predictions.model,
+        predictions=predictions,
+        metrics=measure(predictions),
+        intervals=bootstrap_intervals(predictions, n_resamples=50),
+        n_parameters=169_000,
+        hours_to_peak=None,
+        seconds=1.5,
+        contexts=contexts,
+        leakage=leakage,
+        section_mapping={"exact": 50, "nearest": 10},
+    )
+
+
+def results() -> list[ModelResult]:
+    skills = {"LMC": 2.0, "_odd $x_1$ <b>": 0.5, "ELMo": 1.0}
+    made = [
+        random_predictions(seed, skill=skill, n_notes=20, test_set=1, model=name)
+        for seed, (name, skill) in enumerate(skills.items())
+    ]
+    made[1] = replace(made[1], excluded=(EXCLUDED,))
+    found = Leakage(("n3",), 20, 2, 0, 900)
+    return [result_of(predictions, leakage=found if not i else None) for i, predictions in enumerate(made)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reports") / "report"
+    everyone = results()
+    runs = {result.model: [result.metrics, everyone[0].metrics] for result in everyone}
+    write_report(
+        folder,
+        everyone,
+        dataset_name="reverse_dev <i>",
+        seeds=runs,
+        training_curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
+        ablation={"LMC": (everyone[0].metrics, everyone[1].metrics)},
+        n_rounds=50,
+        n_resamples=50,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_page_is_well_formed_and_has_every_section(source: str) -> None:
+    page = Page(source)
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    links = [value for tag, name, value in page.attributes if tag == "a" and name == "href" and value]
+    assert len(links) == 12
+    assert {link.removeprefix("#") for link in links} <= set(ids)
+    assert page.tags["svg"] == 5
+
+
+def test_page_is_self_contained(source: str) -> None:
+    page = Page(source)
+    assert not page.tags.keys() & {"img", "link", "iframe", "object", "embed", "base", "form", "image"}
+    assert all(
+        (value or "").startswith("#") for _, name, value in page.attributes if name in ("href", "xlink:href")
+    )
+    assert not any(name in ("src", "style") or name.startswith("on") for _, name, _ in page.attributes)
+    assert "@import" not in source
+    assert all(match.startswith("#") for match in re.findall(r"url\(([^)]*)\)", source))
+
+
+def test_policy_allows_only_the_page_s_own_style_and_script(source: str) -> None:
+    policy = next(value for _, name, value in Page(source).attributes if name == "content" and value)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert source.count("<style") == source.count("<script") == 1
+
+
+def test_references_within_figures_lead_somewhere(source: str) -> None:
+    ids = {value for _, name, value in Page(source).attributes if name == "id"}
+    used = re.findall(r'url\(#([^)]+)\)|<use[^>]* href="#([^"]+)"', source)
+    assert used
+    assert {one or other for one, other in used} <= ids
+
+
+def test_hostile_text_is_shown_and_not_run(source: str) -> None:
+    page = Page(source)
+    assert page.tags["script"] == 1
+    assert HOSTILE in page.text
+    assert "S1-<b>1</b>" in page.text
+    assert not page.tags.keys() & {"b", "i"}
+    assert page.tags["mark"] > 0
+
+
+def test_page_shows_numbers_leakage_and_exclusions(source: str) -> None:
+    text = Page(source).text
+    metrics = results()[0].metrics
+    for value in (metrics.nll, metrics.accuracy, metrics.weighted_f1, metrics.macro_f1):
+        assert f"{value:.3f}" in text
+    assert "Best macro F1: LMC" in text
+    assert "Leaked: n3." in text
+    assert "ranked last, counts" in text
+    assert "169,000" in text
+
+
+def test_headline_csv_holds_the_metrics_unrounded(folder: Path) -> None:
+    for row, result in zip(rows_of(folder, "headline"), results(), strict=True):
+        assert row["model"] == result.model
+        for name in ("nll", "accuracy", "weighted_f1", "macro_f1", "mean_accuracy"):
+            assert float(row[name]) == getattr(result.metrics, name)
+            assert float(row[f"{name}_low"]) == result.intervals[name].low
+        assert row["hours_to_peak"] == ""
+
+
+def test_other_tables_hold_what_was_measured(folder: Path) -> None:
+    first = results()[0]
+    acronyms = [row for row in rows_of(folder, "acronyms") if row["model"] == "LMC"]
+    assert [float(row["macro_f1"]) for row in acronyms] == [
+        r.macro_f1 for r in acronym_table(first.predictions)
+    ]
+    seeds = {(row["model"], row["metric"]): row for row in rows_of(folder, "seeds")}
+    expected = summarise_seeds([results()[2].metrics, first.metrics])["nll"]
+    assert float(seeds["ELMo", "nll"]["worst"]) == expected.worst
+    cells = [
+        row for row in rows_of(folder, "confusion") if (row["model"], row["short_form"]) == ("LMC", "S0")
+    ]
+    assert (
+        sum(int(row["n_examples"]) for row in cells) == confusion_matrix(first.predictions, "S0").counts.sum()
+    )
+    errors = [row["id"] for row in rows_of(folder, "errors") if row["model"] == "LMC"]
+    assert len(errors) == (~first.predictions.is_right).sum()
+    assert len(rows_of(folder, "significance")) == 3 * 4
+    assert rows_of(folder, "leakage")[0]["n_leaked_notes"] == "1"
+
+
+def test_no_table_quotes_a_note(folder: Path) -> None:
+    assert not any("alert" in path.read_text(encoding="utf-8") for path in (folder / "tables").iterdir())
+
+
+@pytest.mark.parametrize("name", ["main", "seeds", "acronyms"])
+def test_latex_is_balanced_and_every_row_has_all_columns(folder: Path, name: str) -> None:
+    text = (folder / "tables" / f"{name}.tex").read_text(encoding="utf-8")
+    unescaped = re.sub(r"\\[{}$&_%#]", "", text)
+    assert unescaped.count("{") == unescaped.count("}")
+    assert "$" not in unescaped
+    open_environments: list[str] = []
+    width = 0
+    for kind, environment, columns in re.findall(r"\\(begin|end)\{(\w+)\}(?:\{([lrc|]+)\})?", text):
+        width = len(columns.replace("|", "")) if columns else width
+        if kind == "begin":
+            open_environments.append(environment)
+        else:
+            assert open_environments.pop() == environment
+    assert not open_environments
+    rows = [
+        line
+        for line in text.splitlines()
+        if line.endswith(r"\\") and "multicolumn" not in line and "&" in line
+    ]
+    assert len(rows) >= 4
+    if name != "acronyms":
+        assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {width}
+    assert r"\textbf" in text
+
+
+def test_main_latex_table_has_means_over_runs_and_bold_best(folder: Path) -> None:
+    text = (folder / "tables" / "main.tex").read_text(encoding="utf-8")
+    assert "Mean across 2 pre-training runs." in text
+    assert r"Model & NLL & Acc & W F1 & M F1 \\" in text
+    mean = (results()[2].metrics.nll + results()[0].metrics.nll) / 2
+    assert f"ELMo & {mean:.2f} &" in text
+    assert re.search(r"LMC & \\textbf", text)
+
+
+def test_figures_are_vectors_with_the_models_names(folder: Path) -> None:
+    names = {"intervals", "accuracy_at_k", "number_of_candidates", "calibration", "training_time"}
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        f"{n}.{e}" for n in names for e in ("svg", "pdf")
+    }
+    for name in names:
+        drawing = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        text = "".join(ElementTree.fromstring(drawing).itertext())
+        assert "LMC" in text
+        assert ("_odd $x_1$ <b>" in text) == (name != "training_time")
+        assert "<image" not in drawing
+        assert (folder / "figures" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_same_results_give_the_same_files_and_old_ones_go(tmp_path: Path) -> None:
+    everyone = results()[:1]
+    runs = {"LMC": [everyone[0].metrics]}
+    write_report(
+        tmp_path / "a", everyone, dataset_name="d", seeds=runs, training_curves={"LMC": [(1.0, 0.5)]}
+    )
+    write_report(tmp_path / "a", everyone, dataset_name="d")
+    write_report(tmp_path / "b", everyone, dataset_name="d")
+    files = {path.relative_to(tmp_path / "a"): path.read_bytes() for path in (tmp_path / "a").rglob("*.*")}
+    assert files == {
+        path.relative_to(tmp_path / "b"): path.read_bytes() for path in (tmp_path / "b").rglob("*.*")
+    }
+
+
+def test_one_flawless_model_on_one_note(tmp_path: Path) -> None:
+    predictions = predictions_from_answers([("A", 0, 0), ("A", 1, 1)], {"A": 2}, notes=["n", "n"])
+    result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
+    write_report(tmp_path, [result], dataset_name="tiny")
+    text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
+    assert "m made no mistake." in text
+    assert "There is one model only." in text
+    assert "Not checked: there was no corpus" in text
+
+
+def test_models_on_different_examples_are_reported_without_comparison(tmp_path: Path) -> None:
+    pair = [
+        result_of(random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}")) for i in range(2)
+    ]
+    write_report(tmp_path, pair, dataset_name="two")
+    assert "were not evaluated on the same examples" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_many_models_with_names_in_any_script(tmp_path: Path) -> None:
+    names = ["模型", "a" * 60, "\udcff\x00", *(f"m{i}" for i in range(6))]
+    made = [random_predictions(i, n=30, n_notes=8, test_set=1, model=name) for i, name in enumerate(names)]
+    results = [ModelResult(p.model, p, measure(p), {}, None, None, 0.0, {}) for p in made]
+    write_report(tmp_path, results, dataset_name="many", n_rounds=10, n_resamples=10)
+    Page((tmp_path / "report.html").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("models", [[], ["m", "m"]])
+def test_models_must_be_named_apart(tmp_path: Path, models: list[str]) -> None:
+    made = [result_of(random_predictions(0, n_notes=9, model=model)) for model in models]
+    with pytest.raises(InputError, match="each with a name of its own"):
+        write_report(tmp_path, made, dataset_name="d")
+
+
+def test_without_matplotlib_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'lmcells\[report\]'"):
+        write_report(tmp_path / "r", results()[:1], dataset_name="d")
+    assert not (tmp_path / "r").exists()
+
+
+def test_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(tmp_path / "file" / "report", results()[:1], dataset_name="d")
+
+
+def test_mistakes_are_grouped_by_kind_commonest_first() -> None:
+    answers = [("A", 0, 1), ("A", 0, 1), ("A", 1, 0), ("A", 1, 1), ("B", 1, 0)]
+    predictions = predictions_from_answers(answers, {"A": 2, "B": 2})
+    result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
+    found = commonest_mistakes(result, limit=2)
+    assert [(m.long_form, m.taken_for, m.n) for m in found] == [("A-0", "A-1", 2), ("A-1", "A-0", 1)]
+    assert found[0].p_taken == pytest.approx(2 / 3)
+    assert found[0].window is None
+
+
+def test_window_keeps_whole_words_and_marks_what_was_cut_off() -> None:
+    text = "word " * 100 + "MS\n\n  noted" + " word" * 100
+    before, short_form, after = window_around(text, 500, 502)
+    assert short_form == "MS"
+    assert before.startswith("… word ")
+    assert after.startswith(" noted word")
+    assert after.endswith("word …")
+    assert window_around("MS", 0, 2) == ("", "MS", "")
+
+
+def test_markup_is_escaped_once() -> None:
+    assert element("p", "<b>", Markup("<i>"), None, class_='"') == '<p class="&quot;">&lt;b&gt;<i></p>'
+    assert element("details", open=True, id=None) == "<details open></details>"
+
+
+def test_latex_escapes_every_special_character() -> None:
+    assert escape("a_b & 5% {x} $y$ #1 \\ ~^\n") == (
+        r"a\_b \& 5\% \{x\} \$y\$ \#1 \textbackslash{} \textasciitilde{}\textasciicircum{} "
+    )
+
+
+def test_svg_styles_become_attributes() -> None:
+    drawn = inline_svg(
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt">'
+        '<style>*{}</style><defs><path id="m" style="stroke: #000"/></defs><g id="gone" '
+        'clip-path="url(#m)"><use xlink:href="#m"/>'
+        "<text style=\"font: 700 9px 'DejaVu Sans', sans-serif; text-anchor: middle\">&lt;x&gt;</text></g></svg>",
+        name="f",
+        description="a < b",
+    )
+    assert drawn == (
+        '<svg role="img" aria-label="a &lt; b"><defs><path stroke="#000" id="f-m" /></defs>'
+        '<g clip-path="url(#f-m)"><use href="#f-m" />'
+        '<text font-size="9px" font-weight="700" text-anchor="middle">&lt;x&gt;</text></g></svg>'
+    )

@@ -1,0 +1,128 @@
+"""Settings: refused where they are written, and read from presets, files and flags."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lmcells.errors import ConfigError
+from lmcells.language_model.config import LanguageModelConfig
+from lmcells.language_model.configuration import KEYS, PRESETS, load_language_model_configuration
+from lmcells.language_model.model import LanguageModel
+from lmcells.language_model.settings import LanguageModelSettings
+from lmcells.model import ModelConfig, count_parameters, create_model
+
+
+def n_parameters(config: LanguageModelConfig, *, embeddings: bool = False) -> int:
+    with torch.device("meta"):
+        return count_parameters(LanguageModel(config), embeddings=embeddings)
+
+
+@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+def test_it_has_at_least_ten_times_the_parameters_of_the_lmc(kind: Any) -> None:
+    with torch.device("meta"):
+        cells = count_parameters(create_model(ModelConfig(n_words=1000, n_metadata=100)))
+    assert n_parameters(LanguageModelConfig(n_words=1000, kind=kind)) >= 10 * cells
+
+
+def test_parameters_without_tables_do_not_depend_on_the_vocabulary() -> None:
+    assert n_parameters(LanguageModelConfig(n_words=10)) == n_parameters(LanguageModelConfig(n_words=9999))
+
+
+def test_the_papers_preset_has_the_papers_91_million_parameters() -> None:
+    preset = load_language_model_configuration(preset="paper")
+    config = LanguageModelConfig(**preset.language_model, n_words=70_000)
+    assert n_parameters(config, embeddings=True) == pytest.approx(91e6, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kind": "lstn"}, "kind is 'lstn'.*Nearest: 'lstm'"),
+        ({"layers": 0}, "layers is 0; allowed: an integer of at least 1"),
+        ({"layers": True}, "layers is True"),
+        ({"heads": 3}, "width is 256, heads is 3"),
+        ({"dropout": 1.0}, "dropout is 1.0.*below 1"),
+        ({"dropout": float("nan")}, "dropout is nan"),
+        ({"filters": []}, "filters is"),
+        ({"filters": [0, 0]}, "filters is"),
+        ({"filters": [1] * 25}, "at most 24 counts"),
+        ({"filters": "8"}, "filters is '8'"),
+        ({"max_characters": 2}, "max_characters is 2"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LanguageModelConfig(n_words=10, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; allowed: a finite number above 0"),
+        ({"held_out": 0.0}, "held_out is 0.0; allowed: a finite number above 0 and below 1"),
+        ({"held_out": 1}, "held_out is 1"),
+        ({"seed": 2**63}, "seed is"),
+        ({"precision": "bf15"}, "Nearest: 'bf16'"),
+    ],
+)
+def test_a_training_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LanguageModelSettings(**settings)
+
+
+def test_the_learning_rate_rises_to_its_height_and_then_falls() -> None:
+    settings = LanguageModelSettings(learning_rate=0.5, warmup_steps=10)
+    rates = [settings.learning_rate_at(step) for step in (1, 5, 10, 40)]
+    assert rates == pytest.approx([0.05, 0.25, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_names_every_setting(preset: str) -> None:
+    loaded = load_language_model_configuration(preset=preset)
+    assert set(loaded.language_model) == set(KEYS["language_model"])
+    assert set(loaded.training.to_dict()) == set(KEYS["training"])
+
+
+def test_the_default_preset_is_the_dataclasses_defaults() -> None:
+    loaded = load_language_model_configuration()
+    assert LanguageModelConfig(**loaded.language_model, n_words=5) == LanguageModelConfig(n_words=5)
+    assert loaded.training == LanguageModelSettings()
+
+
+def test_a_file_wins_over_the_preset_and_a_flag_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('preset = "paper"\n[language_model]\nlayers = 3\n[training]\nepochs = 7\n')
+    overrides = ["training.epochs=9", "training.batch_size=1e3", "language_model.filters=[4, 4]"]
+    loaded = load_language_model_configuration(file=file, overrides=overrides)
+    assert loaded.language_model["layers"] == 3
+    assert loaded.language_model["width"] == 512
+    assert loaded.language_model["filters"] == [4, 4]
+    assert (loaded.training.epochs, loaded.training.batch_size) == (9, 1000)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["language_model.layer=3"], "'language_model.layer' is not known.*Nearest: 'layers'"),
+        (["model.layers=3"], "'model' is no table of a language model"),
+        (["layers=3"], "allowed: TABLE.KEY=VALUE"),
+        (["language_model.n_words=3"], "n_words' is not known"),
+        (["training.epochs=none"], "--set: epochs is 'none'"),
+    ],
+)
+def test_an_override_that_means_nothing_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_language_model_configuration(overrides=overrides)
+
+
+def test_files_and_presets_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_language_model_configuration(file=tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match=r"preset is 'papers'.*Nearest: 'paper'"):
+        load_language_model_configuration(preset="papers")
+    (tmp_path / "bad.toml").write_text("[training\n")
+    with pytest.raises(ConfigError, match="cannot be read as TOML"):
+        load_language_model_configuration(file=tmp_path / "bad.toml")

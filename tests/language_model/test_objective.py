@@ -1,0 +1,106 @@
+"""The loss over a sample of the vocabulary against that over all of it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lmcells.language_model.objective import (
+    Negatives,
+    WordTable,
+    full_losses,
+    full_losses_in_parts,
+    sampled_losses,
+)
+
+N_WORDS, WIDTH = 300, 8
+
+
+@pytest.fixture
+def table() -> WordTable:
+    torch.manual_seed(0)
+    table = WordTable(N_WORDS, WIDTH)
+    torch.nn.init.normal_(table.vectors.weight)
+    torch.nn.init.normal_(table.biases.weight)
+    return table
+
+
+@pytest.fixture
+def negatives() -> Negatives:
+    counts = np.arange(N_WORDS, 0, -1)
+    return Negatives.of_counts(counts, exponent=0.75, device=torch.device("cpu"))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def states_and_words(n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
+    draw = generator(1)
+    return torch.randn(n, WIDTH, generator=draw), torch.randint(N_WORDS, (n,), generator=draw)
+
+
+def sampled(
+    table: WordTable, negatives: Negatives, n: int, *, seed: int, states: torch.Tensor, words: torch.Tensor
+) -> torch.Tensor:
+    drawn = negatives.draw(n, generator(seed))
+    return sampled_losses(table, states, words, drawn=drawn, log_chance=negatives.log_chance)
+
+
+def test_chances_add_to_one(negatives: Negatives) -> None:
+    assert float(negatives.log_chance.exp().sum()) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_a_large_sample_gives_the_loss_over_the_whole_vocabulary(
+    table: WordTable, negatives: Negatives
+) -> None:
+    states, words = states_and_words()
+    expected = full_losses(table, states, words)
+    found = sampled(table, negatives, 200_000, seed=2, states=states, words=words)
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+
+
+def test_the_estimate_of_the_denominator_has_no_bias(table: WordTable, negatives: Negatives) -> None:
+    states, words = states_and_words(10)
+    right = table.logits_of(states, words)
+    estimates = [
+        (sampled(table, negatives, 50, seed=seed, states=states, words=words) + right).exp()
+        for seed in range(800)
+    ]
+    mean = torch.stack(estimates).mean(dim=0)
+    torch.testing.assert_close(mean, table.logits(states).exp().sum(dim=1), rtol=0.15, atol=0.0)
+
+
+def test_gradients_are_those_of_the_whole_vocabulary(table: WordTable, negatives: Negatives) -> None:
+    states, words = states_and_words()
+    full_losses(table, states, words).mean().backward()
+    expected = table.vectors.weight.grad
+    assert expected is not None
+    table.vectors.weight.grad = None
+    sampled(table, negatives, 100_000, seed=3, states=states, words=words).mean().backward()
+    found = table.vectors.weight.grad
+    assert found is not None
+    assert float((found - expected).norm() / expected.norm()) < 0.05
+
+
+def test_a_sample_of_the_right_word_alone_leaves_no_loss_and_a_finite_gradient(table: WordTable) -> None:
+    states, _ = states_and_words(3)
+    words = torch.full((3,), 7)
+    losses = sampled_losses(table, states, words, drawn=torch.full((5,), 7), log_chance=torch.zeros(N_WORDS))
+    losses.sum().backward()
+    assert losses.tolist() == [0.0, 0.0, 0.0]
+    assert table.vectors.weight.grad is not None
+    assert table.vectors.weight.grad.isfinite().all()
+
+
+def test_measuring_in_parts_changes_nothing(table: WordTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    states, words = states_and_words()
+    monkeypatch.setattr("lmcells.language_model.objective._LOGITS_AT_ONCE", 7 * N_WORDS)
+    torch.testing.assert_close(full_losses_in_parts(table, states, words), full_losses(table, states, words))
+
+
+def test_a_table_that_knows_nothing_has_the_loss_of_even_chances() -> None:
+    table = WordTable(N_WORDS, WIDTH)
+    losses = full_losses(table, torch.zeros(4, WIDTH), torch.arange(4))
+    assert losses.tolist() == pytest.approx([math.log(N_WORDS)] * 4)

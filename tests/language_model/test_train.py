@@ -1,0 +1,179 @@
+"""Training: it learns what was planted, stops when there is nothing more to learn, and goes on after a stop."""
+
+import json
+import math
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from language_model.small_models import (
+    FILLERS,
+    PLANTED,
+    planted_corpus,
+    small_config,
+    small_settings,
+    texts_of,
+)
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError
+from lmcells.language_model.train import (
+    LanguageModelProgress,
+    LanguageModelResult,
+    train_language_model,
+)
+from lmcells.training import TrainingDiverged, TrainingStopped
+
+KINDS = pytest.mark.parametrize("kind", ["transformer", "lstm"])
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return planted_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def run(
+    corpus: Corpus, output: Path, *, resume: bool = False, on_progress: Any = None, **settings: Any
+) -> LanguageModelResult:
+    kind = settings.pop("kind", "transformer")
+    return train_language_model(
+        corpus,
+        config=small_config(len(corpus.words), kind=kind),
+        settings=small_settings(**settings),
+        output=output,
+        device="cpu",
+        resume=resume,
+        on_progress=on_progress,
+    )
+
+
+def unigram_entropy(corpus: Corpus) -> float:
+    counts = Counter(corpus.tokens.tolist())
+    return -sum(n / corpus.tokens.size * math.log(n / corpus.tokens.size) for n in counts.values())
+
+
+def metrics(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+
+
+def next_words(result: LanguageModelResult, corpus: Corpus, row: list[str]) -> tuple[dict[str, float], ...]:
+    """How likely each word is after a row of words, and before it."""
+    with torch.no_grad():
+        readings = result.model(texts_of([row]))
+        states = torch.stack([readings.forward[0, -1], readings.backward[0, -1]])
+        chances = result.model.vocabulary.logits(states).softmax(dim=-1).tolist()
+    return tuple(dict(zip(corpus.words, each, strict=True)) for each in chances)
+
+
+@KINDS
+@pytest.mark.parametrize("full_softmax", [8192, 0], ids=["exact", "sampled"])
+def test_it_learns_which_word_goes_before_which(
+    corpus: Corpus, tmp_path: Path, kind: str, full_softmax: int
+) -> None:
+    result = run(corpus, tmp_path, kind=kind, epochs=8, full_softmax=full_softmax, negatives=64)
+    losses = [line["held_out_loss"] for line in metrics(tmp_path) if "held_out_loss" in line]
+    assert losses[-1] < losses[0]
+    assert result.held_out_loss == min(losses)
+    assert result.held_out_loss < unigram_entropy(corpus) - 0.3
+    after, _ = next_words(result, corpus, [FILLERS[0], PLANTED[0]])
+    _, before = next_words(result, corpus, [PLANTED[1], FILLERS[1]])
+    assert after[PLANTED[1]] > 0.9
+    assert before[PLANTED[0]] > 0.9
+    filler_after, _ = next_words(result, corpus, [FILLERS[0]])
+    assert filler_after[PLANTED[1]] < 0.1
+
+
+def test_it_stops_when_the_held_out_loss_is_flat(corpus: Corpus, tmp_path: Path) -> None:
+    result = run(corpus, tmp_path, epochs=50, improvement=0.05, patience=2)
+    assert result.is_flat
+    losses = [line["held_out_loss"] for line in metrics(tmp_path) if "held_out_loss" in line]
+    assert 3 <= len(losses) < 50
+    assert result.held_out_loss == min(losses)
+    again = run(corpus, tmp_path, epochs=50, improvement=0.05, patience=2, resume=True)
+    assert again.last is None
+    assert again.n_steps == result.n_steps
+
+
+def test_the_model_is_that_of_the_lowest_held_out_loss(corpus: Corpus, tmp_path: Path) -> None:
+    """A learning rate that ruins the model after the first measurements."""
+    seen: list[LanguageModelProgress] = []
+    result = run(
+        corpus, tmp_path, epochs=3, evaluate_steps=3, patience=100, learning_rate=0.3, warmup_steps=60,
+        gradient_clip=0.0, on_progress=seen.append,
+    )  # fmt: skip
+    measured = [each.held_out_loss for each in seen if each.held_out_loss is not None]
+    assert measured[-1] > min(measured)
+    assert result.held_out_loss == min(measured)
+    assert seen[-1].best_held_out_loss == min(measured)
+
+
+@KINDS
+def test_a_run_that_was_stopped_ends_as_if_it_never_was(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+    settings = {"kind": kind, "epochs": 3, "full_softmax": 0, "negatives": 8, "report_steps": 1}
+    expected = run(corpus, tmp_path / "whole", **settings)
+
+    def stop_at_12(progress: LanguageModelProgress) -> None:
+        if progress.step == 12:  # in the middle of an epoch
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TrainingStopped, match="stopped by SIGTERM at step 13"):
+        run(corpus, tmp_path / "parts", on_progress=stop_at_12, **settings)
+    found = run(corpus, tmp_path / "parts", resume=True, **settings)
+    assert (found.n_steps, found.n_words) == (expected.n_steps, expected.n_words)
+    assert found.held_out_loss == expected.held_out_loss
+    weights = found.model.state_dict()
+    for name, value in expected.model.state_dict().items():
+        assert torch.equal(weights[name], value), name
+    steps = [line["step"] for line in metrics(tmp_path / "parts")]
+    assert steps == list(range(1, expected.n_steps + 1))
+
+
+def test_a_finished_run_goes_on_for_more_epochs(corpus: Corpus, tmp_path: Path) -> None:
+    expected = run(corpus, tmp_path / "whole", epochs=2)
+    run(corpus, tmp_path / "parts", epochs=1)
+    found = run(corpus, tmp_path / "parts", epochs=2, resume=True)
+    assert found.held_out_loss == expected.held_out_loss
+
+
+def test_the_seed_decides_everything_and_the_global_one_is_left_alone(corpus: Corpus, tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    untouched = torch.rand(3)
+    torch.manual_seed(5)
+    first = run(corpus, tmp_path / "a", epochs=1, seed=1)
+    assert torch.equal(torch.rand(3), untouched)
+    again = run(corpus, tmp_path / "b", epochs=1, seed=1)
+    other = run(corpus, tmp_path / "c", epochs=1, seed=2)
+    assert first.held_out_loss == again.held_out_loss != other.held_out_loss
+
+
+def test_every_word_that_is_not_held_out_is_read_once_an_epoch(corpus: Corpus, tmp_path: Path) -> None:
+    result = run(corpus, tmp_path, epochs=1)
+    assert 0.85 * corpus.tokens.size < result.n_words < 0.95 * corpus.tokens.size
+    assert not result.model.training
+
+
+def test_runs_that_make_no_sense_are_refused(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(corpus, tmp_path / "taken", epochs=1)
+    with pytest.raises(ConfigError, match="holds a run already"):
+        run(corpus, tmp_path / "taken", epochs=1)
+    with pytest.raises(ConfigError, match=r"training.learning_rate = 0.01, now it is 0.5"):
+        run(corpus, tmp_path / "taken", epochs=1, learning_rate=0.5, resume=True)
+    with pytest.raises(ConfigError, match="precision is 'bf16'"):
+        run(corpus, tmp_path / "new", precision="bf16")
+    with pytest.raises(ConfigError, match="n_words is 3"):
+        train_language_model(
+            corpus, config=small_config(3), settings=small_settings(), output=tmp_path / "new", device="cpu"
+        )
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="without torchrun"):
+        run(corpus, tmp_path / "new")
+
+
+def test_a_loss_that_is_no_number_ends_the_run(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(TrainingDiverged, match="no longer finite after step"):
+        run(corpus, tmp_path, learning_rate=1e30, warmup_steps=1, gradient_clip=0.0, report_steps=1)

@@ -1,0 +1,93 @@
+"""metrics.jsonl and TensorBoard: both parts of the loss under their names, and no step twice."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from lmcells.corpus import Corpus
+from lmcells.training import train
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog
+from training.small_runs import planted_corpus, tiny_config, tiny_settings
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=60)
+
+
+def run(corpus: Corpus, output: Path, *, resume: bool = False, **settings: Any) -> None:
+    train(
+        corpus,
+        model_config=tiny_config(corpus),
+        settings=tiny_settings(**settings),
+        output=output,
+        device="cpu",
+        resume=resume,
+        evaluate=lambda _model, _hours: {"casi": {"accuracy": 0.5}},
+    )
+
+
+def lines_of(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / METRICS).read_text().splitlines()]
+
+
+def scalars_of(output: Path, name: str) -> dict[int, float]:
+    """What TensorBoard shows: step -> value."""
+    events = EventAccumulator(str(output / TENSORBOARD))
+    events.Reload()
+    return {event.step: event.value for event in events.Scalars(name)}
+
+
+def test_tensorboard_shows_both_losses_under_their_names(corpus: Corpus, tmp_path: Path) -> None:
+    run(corpus, tmp_path, report_steps=2)
+    reports = [line for line in lines_of(tmp_path) if "evaluation" not in line]
+    assert len(reports) > 2
+    for name in ("reconstruction", "prior_divergence"):
+        expected = {line["step"]: pytest.approx(line[name], rel=1e-6) for line in reports}
+        assert scalars_of(tmp_path, name) == expected
+    assert list(scalars_of(tmp_path, "evaluation/casi/accuracy").values()) == [0.5]
+
+
+def test_after_a_resume_tensorboard_has_forgotten_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    with MetricsLog(tmp_path, from_step=0) as log:
+        for step in (1, 2, 3):
+            log.write({"step": step, "reconstruction": 10.0})
+    with MetricsLog(tmp_path, from_step=1) as log:
+        log.write({"step": 2, "reconstruction": 20.0})
+    assert scalars_of(tmp_path, "reconstruction") == {1: 10.0, 2: 20.0}
+    assert [(line["step"], line["reconstruction"]) for line in lines_of(tmp_path)] == [(1, 10.0), (2, 20.0)]
+
+
+def test_without_tensorboard_training_writes_its_metrics_all_the_same(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "tensorboard", None)  # importing it raises ImportError
+    run(corpus, tmp_path)
+    assert not (tmp_path / TENSORBOARD).exists()
+    assert lines_of(tmp_path)[-2]["prior_divergence"] > 0
+
+
+def test_steps_rise_across_a_resume(corpus: Corpus, tmp_path: Path) -> None:
+    run(corpus, tmp_path, epochs=1, report_steps=3)
+    before = lines_of(tmp_path)
+    run(corpus, tmp_path, epochs=2, report_steps=3, resume=True)
+    lines = lines_of(tmp_path)
+    assert lines[: len(before)] == before
+    reports = [line for line in lines if "evaluation" not in line]
+    for name in ("step", "centers", "seconds"):
+        values = [line[name] for line in reports]
+        assert values == sorted(set(values)), name
+    assert reports[-1]["centers"] == 2 * corpus.tokens.size
+
+
+def test_a_half_written_last_line_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / METRICS).write_text('{"step": 1}\n{"step": 2}\n{"st')
+    with MetricsLog(tmp_path, from_step=2) as log:
+        log.write({"step": 3})
+    assert [line["step"] for line in lines_of(tmp_path)] == [1, 2, 3]
