@@ -100,6 +100,12 @@ def test_measuring_in_parts_changes_nothing(table: WordTable, monkeypatch: pytes
     torch.testing.assert_close(full_losses_in_parts(table, states, words), full_losses(table, states, words))
 
 
+def test_a_table_begins_with_the_words_frequencies() -> None:
+    table = WordTable(3, WIDTH)
+    table.start_from(np.array([6, 3, 1]))
+    assert table.logits(torch.zeros(1, WIDTH)).softmax(dim=-1)[0].tolist() == pytest.approx([0.6, 0.3, 0.1])
+
+
 def test_a_table_that_knows_nothing_has_the_loss_of_even_chances() -> None:
     table = WordTable(N_WORDS, WIDTH)
     losses = full_losses(table, torch.zeros(4, WIDTH), torch.arange(4))

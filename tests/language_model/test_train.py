@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -26,6 +27,7 @@ from lmcells.language_model.train import (
     train_language_model,
 )
 from lmcells.training import TrainingDiverged, TrainingStopped
+from lmcells.training.checkpoint import load_newest
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "lstm"])
 
@@ -101,13 +103,19 @@ def test_the_model_is_that_of_the_lowest_held_out_loss(corpus: Corpus, tmp_path:
     """A learning rate that ruins the model after the first measurements."""
     seen: list[LanguageModelProgress] = []
     result = run(
-        corpus, tmp_path, epochs=3, evaluate_steps=3, patience=100, learning_rate=0.3, warmup_steps=60,
+        corpus, tmp_path, epochs=3, evaluate_steps=3, patience=100, learning_rate=5.0, warmup_steps=60,
         gradient_clip=0.0, on_progress=seen.append,
     )  # fmt: skip
     measured = [each.held_out_loss for each in seen if each.held_out_loss is not None]
     assert measured[-1] > min(measured)
     assert result.held_out_loss == min(measured)
     assert seen[-1].best_held_out_loss == min(measured)
+    newest = load_newest(tmp_path)
+    assert newest is not None
+    for name, value in result.model.state_dict().items():
+        assert np.array_equal(newest.tensors[f"best.{name}"], value.numpy()), name
+    biases = result.model.vocabulary.biases.weight.detach().numpy()
+    assert not np.array_equal(newest.tensors["model.vocabulary.biases.weight"], biases)
 
 
 @KINDS

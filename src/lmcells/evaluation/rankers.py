@@ -16,6 +16,7 @@ from lmcells.evaluation.baselines import (
     count_sections_of_examples,
 )
 from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.elmo_ranker import ElmoRanker
 from lmcells.evaluation.evaluate import Ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.evaluation.section_mapping import SectionMapper
@@ -25,6 +26,7 @@ from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
 from lmcells.expansion.long_forms import words_section_weights
 from lmcells.expansion.ranking import CellRanker
+from lmcells.language_model.layout import is_language_model
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
@@ -105,6 +107,8 @@ def make_ranker(
         return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
     if name == DEFAULT:
         raise InputError(f"{DEFAULT!r}: no default model ships with this lmcells yet. Allowed: {CHOICES}.")
+    if is_language_model(Path(name)):
+        return _elmo_ranker(name, inventory)
     if Path(name).is_dir():
         return _cell_ranker(name, inventory, corpus=corpus, section_map=section_map)
     raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
@@ -115,9 +119,19 @@ def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> froze
     if corpus is not None:
         return frozenset(corpus.words)
     for name in names:
-        if ":" not in name and name not in (DEFAULT, *NAMES) and Path(name).is_dir():
+        is_folder = ":" not in name and name not in (DEFAULT, *NAMES) and Path(name).is_dir()
+        if is_folder and not is_language_model(Path(name)):
             return frozenset(PretrainedModel.from_pretrained(name).words)
     return None
+
+
+def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
+    from lmcells.language_model.folder import load_language_model
+
+    pretrained = load_language_model(Path(name))
+    return NamedRanker(
+        name, ElmoRanker(pretrained, inventory), n_parameters=pretrained.training.get("parameters")
+    )
 
 
 def _cell_ranker(

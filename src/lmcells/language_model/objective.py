@@ -23,8 +23,16 @@ class WordTable(nn.Module):
         super().__init__()
         self.vectors = nn.Embedding(n_words, width)
         self.biases = nn.Embedding(n_words, 1)
-        nn.init.normal_(self.vectors.weight, std=width**-0.5)
+        nn.init.normal_(
+            self.vectors.weight, std=0.02
+        )  # larger ones are noise to unlearn: 0.1 nats after 150 steps
         nn.init.zeros_(self.biases.weight)
+
+    def start_from(self, counts: npt.NDArray[np.integer]) -> None:
+        """Begin with the words' frequencies, which would take a hundred steps to learn."""
+        chances = np.asarray(counts, np.float64) / np.sum(counts)
+        with torch.no_grad():
+            self.biases.weight.copy_(torch.from_numpy(np.log(chances)).unsqueeze(1))
 
     def logits(self, states: Tensor) -> Tensor:
         """(N, width) -> (N, n_words)."""

@@ -136,6 +136,7 @@ class _Run:
         }
         torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
         self.model = LanguageModel(config).to(device)
+        self.model.vocabulary.start_from(corpus.word_counts)
         torch.manual_seed(derived_seed(settings.seed, DROPOUT))
         self.optimizer = create_optimizer(self.model, learning_rate=settings.learning_rate)
         self.reader = WindowReader(corpus, max_characters=config.max_characters, device=device)

@@ -25,9 +25,9 @@ class ContextEncoder(nn.Module):
         n_rows, n_steps = windows.context.shape
         ids = torch.cat([windows.context.flatten(), windows.center])  # one lookup: one gradient of the table
         vectors: Tensor = self.dropout(self.words(ids))
-        context, center = vectors.split([n_rows * n_steps, n_rows])  # (B * 2S, E), (B, E)
+        context, center = vectors.split_with_sizes([n_rows * n_steps, n_rows])  # (B * 2S, E), (B, E)
         if windows.center_mask is not None:
             center = torch.where(windows.center_mask.unsqueeze(-1), center, 0.0)
-        context = context.view(n_rows, n_steps, -1)
+        context = context.view(n_rows, n_steps, self.words.embedding_dim)
         states: Tensor = self.lstm(context, windows.context_mask, constant=center)
         return states  # (B, 2S, 2H)

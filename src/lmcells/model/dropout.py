@@ -7,7 +7,7 @@ _VALUES = 1 << 16  # of two random bytes
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, but on the CPU two random bytes decide about a value: torch's draw takes a third of a step.
+    """`nn.Dropout`, but on the CPU two random bytes decide about a value: torch's draw took an eighth of a step.
 
     The rate is then the nearest multiple of 2^-16, and what is kept is scaled for just that.
     """

@@ -78,7 +78,7 @@ class _PackedLstm(torch.autograd.Function):
     """Inputs (B * T, I), to whose gates each row's `shared` (2, B, 4H) is added -> states (B * T * 2, H)."""
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917 - autograd passes by position
         ctx: Any, inputs: Tensor, shared: Tensor, of_input: Tensor, of_hidden: Tensor, packing: Packing
     ) -> Tensor:
         dim, n_slots = of_hidden.shape[-1], len(packing.positions)

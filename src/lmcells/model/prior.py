@@ -11,7 +11,7 @@ from lmcells.model.dropout import Dropout
 from lmcells.model.gaussian import Gaussian
 from lmcells.model.heads import GaussianHeads
 from lmcells.model.metadata import embed_metadata, or_null
-from lmcells.model.moments import Moments, mixture_moments
+from lmcells.model.moments import Moments, linear_mixture_moments, mixture_moments
 
 
 class ModelNetwork(nn.Module):
@@ -47,21 +47,22 @@ class ModelNetwork(nn.Module):
         for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
         from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)  # (U, H)
         from_metadata = functional.linear(self.dropout(self.metadata.weight), for_metadata)  # (M, H)
-        heads = self.heads
-        if from_words.device.type == "cpu" and not torch.compiler.is_compiling():
+        if draws.sections.device.type == "cpu" and not torch.compiler.is_compiling():
             return blocked_moments(
-                from_words,
-                from_metadata,
-                draws.sections,
-                log_variance_weight=heads.log_variance.weight[0],
-                log_variance_bias=heads.log_variance.bias[0],
-                weight=heads.mean.weight,
-                bias=heads.mean.bias,
-                variance_floor=variance_floor,
+                from_words, from_metadata, draws.sections, heads=self.heads, variance_floor=variance_floor
             )
-        # Tensor cores make the (U, n, d) means cheap, and moments of rounded means still cancel.
         hidden = from_words.unsqueeze(1) + functional.embedding(draws.sections, from_metadata)  # (U, n, H)
-        return mixture_moments(heads(hidden.relu()), variance_floor=variance_floor)
+        hidden = hidden.relu()
+        if hidden.device.type != "cpu":
+            # Tensor cores make the (U, n, d) means cheap, and moments of rounded means still cancel.
+            return mixture_moments(self.heads(hidden), variance_floor=variance_floor)
+        return linear_mixture_moments(
+            hidden,
+            self.heads.log_variance(hidden).squeeze(-1),
+            weight=self.heads.mean.weight,
+            bias=self.heads.mean.bias,
+            variance_floor=variance_floor,
+        )
 
 
 class WordPrior(nn.Module):
