@@ -20,12 +20,21 @@ def beside_examples(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("language", "code"), RUN, ids=[f"{language}-{i}" for i, (language, _) in enumerate(RUN)])
+@pytest.mark.parametrize(
+    ("language", "code"), RUN, ids=[f"{language}-{i}" for i, (language, _) in enumerate(RUN)]
+)
 def test_block_runs(language: str, code: str, beside_examples: Path) -> None:
-    command = [sys.executable, "-c", code] if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+    command = (
+        [sys.executable, "-c", code] if language == "python" else ["bash", "-euo", "pipefail", "-c", code]
+    )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        command, cwd=beside_examples, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+        command,
+        cwd=beside_examples,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     expected = _output_after(code)

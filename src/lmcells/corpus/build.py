@@ -60,7 +60,8 @@ def build_corpus(
     _open_work_folder(work, _plan(source, settings), resume=resume)
     reading = _Reading(source)
     task = ShardTask(settings.sections, source.header_rules, settings.metadata_kinds)
-    shards = scan_notes(reading.notes(), work, task=task, workers=workers, on_progress=progress.on_notes)
+    with collection_paused():
+        shards = scan_notes(reading.notes(), work, task=task, workers=workers, on_progress=progress.on_notes)
     report = reading.finish()
 
     corpus = work / "corpus"

@@ -58,8 +58,7 @@ class Shard:
     @cached_property
     def spellings(self) -> list[str]:
         """The words, in the order of `hashes`."""
-        spellings: list[str] = read_json(self._folder / "spellings.json")
-        return spellings
+        return (self._folder / "spellings.txt").read_text(encoding="utf-8").split("\n")
 
     @cached_property
     def hashes(self) -> npt.NDArray[np.uint64]:
@@ -131,8 +130,8 @@ def build_shard(
         np.save(temporary / "segments.npy", segments)
         np.save(temporary / "tokens.npy", words.astype(np.uint32))
         np.save(temporary / "hashes.npy", hashes[first])
+        (temporary / "spellings.txt").write_text("\n".join(pieces.spellings(first)), encoding="utf-8")
         lists = {
-            "spellings": pieces.spellings(first),
             "headers": [(upper_name(header), name) for header, name in known_headers if header is not None],
             "document_ids": [note.id for note in notes],
             "document_metadata": {

@@ -52,6 +52,8 @@ def find_tokens(text: str) -> TokenArrays:
     """Find the tokens of a text: the same ones, in the same order, as `iterate_tokens`."""
     marks = _find_marks(text)
     classes, lowered, not_ascii = _classify(text)
+    if marks:
+        classes = classes.copy()
     for start, end, _ in marks:
         classes[2 + start : 2 + end] = 0
     inside, dots = _join(classes, lowered)
@@ -138,9 +140,10 @@ def _classify(text: str) -> tuple[Bytes, Bytes, Array]:
     else:
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
         encoded, not_ascii = np.minimum(codes, 255).astype(np.uint8).tobytes(), np.flatnonzero(codes > 127)
-    classes = np.frombuffer(bytearray(b"\0\0" + encoded + b"\0\0").translate(class_of_byte), np.uint8)
-    lowered = np.frombuffer(bytearray(encoded + bytes(_WORD_BYTES)).translate(lower_of_byte), np.uint8)
+    classes = np.frombuffer((b"\0\0" + encoded + b"\0\0").translate(class_of_byte), np.uint8)
+    lowered = np.frombuffer((encoded + bytes(_WORD_BYTES)).translate(lower_of_byte), np.uint8)
     if not_ascii.size:
+        classes, lowered = classes.copy(), lowered.copy()
         within_plane = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
         classes[2 + not_ascii] = _class_table()[within_plane]
         lowered[not_ascii[within_plane == ord("’")]] = ord("'")
