@@ -26,6 +26,8 @@ format: $(VENV)/.dev  ## rewrite the code in the project's format
 bench: $(VENV)/.dev  ## measure what the README reports
 	$(BIN)/python benchmarks/prepare_speed.py
 	$(BIN)/python benchmarks/section_detection.py
+	$(BIN)/python benchmarks/training_speed.py --device cpu
+	$(BIN)/python benchmarks/scoring_speed.py
 
 clean:
 	rm -rf $(VENV) build

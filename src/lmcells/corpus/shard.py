@@ -190,7 +190,13 @@ class _Pieces:
         for (text, found), end, chosen in zip(self._finished, ends, parts, strict=True):
             local = chosen - (end - found.hashes.size)
             spans = zip(found.starts[local].tolist(), found.ends[local].tolist(), strict=True)
-            spellings += [spell(text[first:last]) for first, last in spans]
+            lower = (
+                text.lower() if text.isascii() else text
+            )  # what is plain and in lower case is spelt as it stands
+            spellings += [
+                word if (word := lower[first:last]).isalpha() and word.islower() else spell(text[first:last])
+                for first, last in spans
+            ]
         return spellings
 
 

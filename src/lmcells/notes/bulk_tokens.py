@@ -22,7 +22,6 @@ Hashes = npt.NDArray[np.uint64]
 _LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
 _DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
 _WORD = _LETTER | _DIGIT
-_CONNECTOR = _DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN | _NUMERIC
 
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no two words of up to eight bytes have one hash
 _WORD_BYTES = 8  # a hash takes this many bytes at a time
@@ -56,13 +55,14 @@ def find_tokens(text: str) -> TokenArrays:
         classes = classes.copy()
     for start, end, _ in marks:
         classes[2 + start : 2 + end] = 0
-    inside, dots = _join(classes, lowered)
-    starts, ends = _runs(inside)
+    word = (classes & _WORD) != 0
+    starts, ends, joints = _join(classes, word, *_runs(word))
     starts, ends, numbers = _split_numbers(classes, starts, ends)
-    ends = _trim_possessives(classes, lowered, starts, ends)
+    _trim_possessives(lowered, joints, starts, ends)
     hashes = _hash(lowered, starts, ends)
     # What is not spelt as it stands, letter for letter: p.o. loses its dots, other alphabets need more bytes.
-    characters = np.concatenate([dots, not_ascii[inside[not_ascii]]])
+    dots = joints[lowered[joints] == ord(".")]
+    characters = np.concatenate([dots, not_ascii[word[2 + not_ascii]]])
     special = np.unique(np.searchsorted(starts, characters, "right") - 1)
     for token in special[ends[special] - starts[special] <= MAX_LENGTH].tolist():
         hashes[token] = _hash_written(text[starts[token] : ends[token]])
@@ -150,12 +150,18 @@ def _classify(text: str) -> tuple[Bytes, Bytes, Array]:
     return classes, lowered, not_ascii
 
 
-def _join(classes: Bytes, lowered: Bytes) -> tuple[npt.NDArray[np.bool_], Array]:
-    """Return which characters are part of a word or number, and which of these are dots, never spelt."""
-    word = (classes & _WORD) != 0
-    between = (classes & _CONNECTOR) != 0
-    between[1:-1] &= word[:-2] & word[2:]
-    at = np.flatnonzero(between)  # few, so the rules themselves look only here
+def _runs(word: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Return where runs of letters and digits begin and end."""
+    edges = np.flatnonzero(word[1:-2] != word[2:-1])
+    return edges[::2], edges[1::2]
+
+
+def _join(
+    classes: Bytes, word: npt.NDArray[np.bool_], starts: Array, ends: Array
+) -> tuple[Array, Array, Array]:
+    """Join runs that only a connector parts, where a rule says so; return the runs, and where they are joined."""
+    parted = np.flatnonzero(starts[1:] - ends[:-1] == 1)
+    at = ends[parted] + 2  # few, so the rules themselves look only here
     here, left, right = classes[at], classes[at - 1], classes[at + 1]
     left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
     left_single = left_letter & ~word[at - 2]
@@ -167,17 +173,8 @@ def _join(classes: Bytes, lowered: Bytes) -> tuple[npt.NDArray[np.bool_], Array]
         | (((here & _HYPHEN) != 0) & bare_single & right_letter)
         | (((here & _NUMERIC) != 0) & ((left & _DIGIT) != 0) & ((right & _DIGIT) != 0))
     )
-    inside = word
-    inside[at[joins]] = True
-    joined = at[joins] - 2
-    return inside[2:-2], joined[lowered[joined] == ord(".")]
-
-
-def _runs(inside: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
-    padded = np.zeros(inside.size + 2, np.bool_)
-    padded[1:-1] = inside
-    edges = np.flatnonzero(padded[1:] != padded[:-1])
-    return edges[::2], edges[1::2]
+    joined = parted[joins]
+    return np.delete(starts, joined + 1), np.delete(ends, joined), at[joins] - 2
 
 
 def _split_numbers(classes: Bytes, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
@@ -192,14 +189,11 @@ def _split_numbers(classes: Bytes, starts: Array, ends: Array) -> tuple[Array, A
     return np.insert(starts, after + 1, places), np.insert(ends, after, places), numbers + n_before
 
 
-def _trim_possessives(classes: Bytes, lowered: Bytes, starts: Array, ends: Array) -> Array:
-    """Leave out the 's of a possessive, but not the &S of H&S."""
-    candidates = np.flatnonzero((classes[ends] == _AMPERSAND_APOSTROPHE) & (lowered[ends - 1] == ord("s")))
-    last = ends[candidates]
-    possessive = (lowered[last - 2] == ord("'")) & (last - starts[candidates] > 2)
-    trimmed = ends.copy()
-    trimmed[candidates[possessive]] -= 2
-    return trimmed
+def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
+    """Leave out the 's of a possessive, in place."""
+    possessive = joints[(lowered[joints] == ord("'")) & (lowered[joints + 1] == ord("s"))]
+    tokens = np.searchsorted(starts, possessive, "right") - 1
+    ends[tokens[ends[tokens] == possessive + 2]] -= 2
 
 
 @cache

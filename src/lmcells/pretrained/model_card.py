@@ -44,7 +44,7 @@ through them before you pass a model of private notes on.
 
 Seed: {config.seed}. Weights stored as {config.dtype}. Training:
 
-{_table(config.training)}
+{_table(_flat(config.training))}
 
 ## Intended use and limits
 
@@ -56,6 +56,14 @@ repeats what is common in them, biases included; rare meanings are the ones it g
 
 To be filled in by whoever publishes this model: it depends on the notes that the weights were trained on.
 """
+
+
+def _flat(settings: dict[str, object]) -> dict[str, object]:
+    """Put settings that are given as a group in the place of the group."""
+    flat: dict[str, object] = {}
+    for name, value in settings.items():
+        flat |= value if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _table(settings: dict[str, object]) -> str:
