@@ -14,6 +14,7 @@ import csv
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -123,8 +124,8 @@ def timed(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def measure_speed(texts: list[str], folder: Path, repeats: int) -> None:
-    """Print notes per second of both ways, interleaved, and the best of a few runs each."""
+def measure_speed(texts: list[str], folder: Path, repeats: int) -> float:
+    """Print notes per second of both ways, interleaved, the best of a few runs each; return the rival's."""
     notes, output = folder / "NOTEEVENTS.csv", folder / "corpus"
     n_notes = write_noteevents(notes, iter(texts), n_notes=len(texts))
     megabytes = notes.stat().st_size / 1e6
@@ -142,14 +143,26 @@ def measure_speed(texts: list[str], folder: Path, repeats: int) -> None:
     rival = next(iter(seconds.values()))
     for name, best in seconds.items():
         print(f"{name:28}{best:9.2f}{n_notes / best:10,.0f}{megabytes / best:8.1f}{rival / best:7.1f}x")
+    return n_notes / rival
 
 
-def measure_scaling(texts: list[str], folder: Path, copies: int) -> None:
-    """Print the time with one and two workers on a larger file."""
-    notes, output = folder / "large.csv", folder / "corpus"
+def measure_command(texts: list[str], folder: Path, *, copies: int, rival: float) -> None:
+    """Print notes per second of the command itself, start-up included, on a file of some size."""
+    notes = folder / "large.csv"
     n_notes = write_noteevents(notes, cycle(texts), n_notes=copies * len(texts))
-    one, two = (timed(lambda n=n: prepare(notes, output, sections="rules", workers=n)) for n in (1, 2))  # type: ignore[misc]
-    print(f"\n{n_notes:,} notes: 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f}x")
+
+    def command(sections: str, workers: int) -> None:
+        options = ["--sections", sections, "--workers", str(workers), "--overwrite"]
+        arguments = [str(notes), "--output", str(folder / "large"), *options]
+        subprocess.run(
+            [sys.executable, "-m", "lmcells", "prepare", *arguments], check=True, capture_output=True
+        )
+
+    print(f"\nthe command, {n_notes:,} notes ({copies} copies of these), best of 2")
+    for sections, workers in (("paper", 1), ("rules", 1), ("rules", 2)):
+        best = min(timed(lambda s=sections, n=workers: command(s, n)) for _ in range(2))  # type: ignore[misc]
+        name = f"--sections {sections} --workers {workers}"
+        print(f"{name:28}{best:9.2f}{n_notes / best:10,.0f}{'':8}{n_notes / best / rival:7.1f}x")
 
 
 def anonymous_memory(process: psutil.Process) -> int:
@@ -217,8 +230,8 @@ def main() -> None:
         if options.memory:
             measure_memory(texts, Path(folder))
         else:
-            measure_speed(texts, Path(folder), options.repeats)
-            measure_scaling(texts, Path(folder), copies=40)
+            rival = measure_speed(texts, Path(folder), options.repeats)
+            measure_command(texts, Path(folder), copies=40, rival=rival)
 
 
 if __name__ == "__main__":

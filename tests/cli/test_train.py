@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from corpora import corpus_of
 from lmcells.cli.main import main
 from lmcells.cli.train import progress_message
 from lmcells.corpus import Corpus
@@ -164,3 +165,46 @@ def test_it_runs_with_torch_and_numpy_alone_and_stops_when_asked(corpus: Corpus,
     )
     assert finished.returncode == 0, finished.stderr
     assert (tmp_path / "model" / "config.json").is_file()
+
+
+def test_datasets_are_scored_while_training(tmp_path: Path) -> None:
+    corpus = corpus_of(
+        tmp_path, [f"PLAN: PT with physical therapy exercises for pain {i}" for i in range(60)]
+    )
+    example = {
+        "id": "e/1",
+        "text": "PT with exercises",
+        "start": 0,
+        "end": 2,
+        "short_form": "PT",
+        "section": "PLAN",
+    }
+    (tmp_path / "dev.jsonl").write_text(
+        json.dumps({**example, "long_form": "physical therapy", "note_id": "x/1"})
+    )
+    senses = [
+        {"short_form": "PT", "long_form": name, "forms": [name]}
+        for name in ("physical therapy", "pain therapy")
+    ]
+    (tmp_path / "senses.json").write_text(json.dumps(senses))
+    common = [
+        "train",
+        str(corpus.folder),
+        "--output",
+        str(tmp_path / "model"),
+        "--preset",
+        "paper",
+        "--epochs",
+        "2",
+    ]
+    assert main([*common, "--evaluate", str(tmp_path / "dev.jsonl")]) == 2
+    assert (
+        main(
+            [*common, "--evaluate", str(tmp_path / "dev.jsonl"), "--inventory", str(tmp_path / "senses.json")]
+        )
+        == 0
+    )
+    lines = (tmp_path / "model.training" / "metrics.jsonl").read_text().splitlines()
+    scored = [line["evaluation"] for line in map(json.loads, lines) if "evaluation" in line]
+    assert len(scored) == 2
+    assert set(scored[0]["dev"]) == {"accuracy", "macro_f1", "nll"}

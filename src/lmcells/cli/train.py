@@ -17,6 +17,7 @@ from lmcells.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:  # torch takes seconds to import; the command line starts without it
     from lmcells.training import Configuration, Progress, TrainingResult
+    from lmcells.training.reporting import Evaluation
 
 SUMMARY = "train a model on a corpus"
 DESCRIPTION = """\
@@ -30,6 +31,7 @@ examples:
   lmcells train corpus --output model --config mine.toml --set model.window=5 --set training.gradient_clip=10
   lmcells train corpus --output model --kind elmo --set language_model.layers=4 --set training.patience=3
   lmcells train corpus --output model --resume
+  lmcells train corpus --output model --evaluate dev.jsonl --inventory senses.json
   torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
 
 _ELMO = "elmo"
@@ -76,6 +78,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     running = parser.add_argument_group("running")
     running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
     running.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
+    running.add_argument(
+        "--evaluate",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DATASET",
+        help="score this dataset after each epoch (or training.evaluate_minutes); may be repeated",
+    )
+    running.add_argument("--inventory", type=Path, metavar="FILE", help="senses for --evaluate")
     running.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -108,11 +119,24 @@ def run(options: argparse.Namespace) -> None:
             device=options.device,
             resume=options.resume,
             on_progress=lambda progress: line.update(progress_message(progress)),
+            evaluate=_hook(options, corpus=corpus, metadata_kind=configuration.training.metadata),
         )
     if int(os.environ.get("RANK", "0")) != 0:
         return
     save(result, corpus=corpus, configuration=configuration, output=options.output)
     _print_summary(summary(result, output=options.output), options)
+
+
+def _hook(options: argparse.Namespace, *, corpus: Corpus, metadata_kind: str) -> "Evaluation | None":
+    if bool(options.evaluate) != bool(options.inventory):
+        raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
+    if not options.evaluate:
+        return None
+    from lmcells.evaluation.while_training import evaluation_hook
+
+    return evaluation_hook(
+        options.evaluate, inventory=options.inventory, corpus=corpus, metadata_kind=metadata_kind
+    )
 
 
 def save(result: "TrainingResult", *, corpus: Corpus, configuration: "Configuration", output: Path) -> None:

@@ -31,5 +31,4 @@ def write_occurrences(
         )  # from the place in the sorted block to the place in the file
         positions[np.arange(block.size) + shift] = start + stable_order(block)
         cursor += n_here
-    positions.flush()
     return offsets

@@ -78,8 +78,8 @@ def name_words(counts: HashCounts, *, min_count: int, shards: Callable[[], Itera
             spellings[index] = shard.spellings[local]
         missing[at[found]] = False
     words = [spelling for spelling in spellings if spelling is not None]
-    by_frequency = (-frequencies).tolist()
-    order = sorted(range(len(words)), key=lambda index: (by_frequency[index], words[index]))
+    by_spelling = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
+    order = by_spelling[np.argsort(-frequencies[by_spelling], kind="stable")]
     id_of_sorted = np.zeros(hashes.size, np.int32)
     id_of_sorted[order] = np.arange(len(order), dtype=np.int32)
-    return Vocabulary([words[index] for index in order], frequencies[order], hashes, id_of_sorted)
+    return Vocabulary([words[index] for index in order.tolist()], frequencies[order], hashes, id_of_sorted)
