@@ -239,3 +239,13 @@ def test_preparing_needs_numpy_alone(tmp_path: Path) -> None:
     )
     arguments = [tmp_path / "n.jsonl", "--output", tmp_path / "c"]
     subprocess.run([sys.executable, "-c", program, *arguments], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["prepare", "x"], ["prepare", "x", "--output", "y", "--format", "z"], ["nothing"], []]
+)
+def test_wrong_arguments_get_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -6,6 +6,7 @@ argparse rather than typer: commands must start where there is only torch and nu
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import lmcells
 from lmcells.cli import dataset, evaluate, info, pack, prepare, train, unpack
@@ -16,9 +17,16 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, as every other error here."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(BAD_INPUT, f"{self.prog}: {message}. Run: {self.prog} --help\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="lmcells",
         description="Zero-shot clinical acronym expansion by Latent Meaning Cells.",
         epilog="`lmcells COMMAND --help` explains a command, with an example.",
