@@ -24,9 +24,13 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     known = (candidate >= 0) & (hashes[candidate] == hashes)
     rest = np.flatnonzero(~known)
     rest_first, rest_group = _group(hashes[rest])
-    first_with_same = candidate.astype(np.int64)
-    first_with_same[rest] = rest[rest_first][rest_group]
-    return _numbered(first_with_same)
+    in_sample = first[places[slot_of_first] == first]  # the others lost their slot, and are in the rest
+    firsts = np.sort(np.concatenate([in_sample, rest[rest_first]]))
+    number = np.empty(hashes.size, np.int32)  # read and written at the firsts alone
+    number[firsts] = np.arange(firsts.size)
+    groups = number[candidate].astype(np.int64)
+    groups[rest] = number[rest[rest_first]][rest_group]
+    return firsts, groups
 
 
 def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -50,17 +54,13 @@ def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.N
         first_with_same[waiting[same]] = holder[same]
         waiting = waiting[~same]
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
-    return _numbered(first_with_same)
+    is_first = first_with_same == np.arange(hashes.size)
+    return np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[first_with_same]
 
 
 def _slots(hashes: npt.NDArray[np.uint64], multiplier: int, bits: int) -> npt.NDArray[np.uint64]:
     slots: npt.NDArray[np.uint64] = (hashes * np.uint64(multiplier)) >> np.uint64(64 - bits)
     return slots
-
-
-def _numbered(first_with_same: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    is_first = first_with_same == np.arange(first_with_same.size)
-    return np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[first_with_same]
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
