@@ -37,6 +37,7 @@ from lmcells.training.optimizer import (
     restore_optimizer,
 )
 from lmcells.training.progress import peak_memory
+from lmcells.training.randomness import own_randomness
 from lmcells.training.run_identity import require_same_run
 from lmcells.training.seeds import CHUNKS, DRAWS, DROPOUT, INITIALISATION, ORDER, derived_seed, generator_for
 from lmcells.training.settings import MAY_CHANGE
@@ -105,7 +106,7 @@ def train_language_model(
     if not resume and has_checkpoints(output):
         raise ConfigError(f"{output} holds a run already. Go on with --resume, or write to another folder.")
     place = choose_device(device)
-    with _own_randomness(place), StopRequest() as stop:
+    with own_randomness(place), StopRequest() as stop:
         output.mkdir(parents=True, exist_ok=True)
         run = _Run(corpus, config=config, settings=settings, device=place, output=output)
         if resume:
@@ -350,11 +351,6 @@ def _uses_bf16(settings: LanguageModelSettings, device: torch.device) -> bool:
 
 def _is_multiple(step: int, of: int) -> bool:
     return of > 0 and step % of == 0
-
-
-def _own_randomness(device: torch.device) -> AbstractContextManager[None]:
-    """Put torch's global random states back at the end."""
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
