@@ -17,7 +17,7 @@ nasty_text = st.one_of(
         st.sampled_from(
             [
                 *"s/p C&S p.o. 500mg L4-5 don't OR or The THE patient's [**1-2**] ___ x-ray _%#NAME#%_ 10,000 A&Ox3 "
-                "b.i.d. - . / é ’s [** **] HIV's a I".split(),
+                "b.i.d. - . / é ’s [** **] HIV's a I V71.09 T37.7C 1.5 5mg2 N\u212a".split(),
                 " ",
                 "\n",
             ]
@@ -52,6 +52,8 @@ def words(text: str) -> list[str]:
         ),
         ("admitted ___ by Dr. ___", ["admitted", "<deid>", "dr", "<deid>"]),
         ("_%#MM2002#%_ _%#CITY#%_", ["<date>", "<place>"]),
+        ("code V71.09, temp T37.7C", ["code", "v7109", "temp", "t377c"]),
+        ("5mg2 1.5ml 3c-b", ["<digit>", "mg2", "<digit>", "ml", "<digit>", "c", "b"]),
         ("", []),
     ],
 )
@@ -87,6 +89,11 @@ def test_stop_words_are_dropped_unless_in_capitals() -> None:
         assert words(f"{word.capitalize()} pain") == ["pain"]
         if len(word) > 1 and "'" not in word:
             assert words(f"{word.upper()} pain") == [word, "pain"]
+
+
+def test_no_stop_word_can_be_written_with_letters_beyond_ascii() -> None:
+    assert not any("k" in word for word in STOP_WORDS)  # the Kelvin sign is a "k"; the bulk path counts on it
+    assert all(word.isascii() for word in STOP_WORDS)
 
 
 def test_words_longer_than_sixty_four_characters_are_dropped() -> None:

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,8 +11,8 @@ import numpy as np
 from lmcells.corpus import layout
 from lmcells.corpus.arrays import ArrayWriter, map_array
 from lmcells.corpus.occurrences import write_occurrences
-from lmcells.corpus.resolve import resolve
-from lmcells.corpus.sections import HeaderCounts, SectionTable
+from lmcells.corpus.resolve import ResolvedShard, count_in_segments, load_resolved, resolve
+from lmcells.corpus.sections import HeaderCounts
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard
 from lmcells.corpus.vocabulary import HashCounts, Vocabulary, name_words
@@ -29,6 +29,8 @@ def assemble(
     def shards() -> Iterator[Shard]:
         return map(Shard, paths)
 
+    resolved_paths = [path.with_name(f"resolved-{path.name}.npy") for path in paths]
+
     on_step("counting headers and words")
     headers = HeaderCounts()
     values: dict[str, Counter[str]] = {kind: Counter() for kind in settings.metadata_kinds}
@@ -41,12 +43,16 @@ def assemble(
         kind: sorted(counter, key=lambda value: (-counter[value], value)) for kind, counter in values.items()
     }
     counts = HashCounts()
-    for shard in shards():
-        counts.add(shard.hashes, np.bincount(resolve(shard, sections).tokens, minlength=shard.hashes.size))
+    for shard, path in zip(shards(), resolved_paths, strict=True):
+        resolved = resolve(shard, sections)
+        resolved.save(path)
+        counts.add(shard.hashes, np.bincount(resolved.tokens, minlength=shard.hashes.size))
     vocabulary = name_words(counts, min_count=settings.min_count, shards=shards)
 
     on_step("writing tokens")
-    n_segments, n_documents = _write_tokens(shards(), folder, sections, vocabulary, value_names)
+    n_segments, n_documents = _write_tokens(
+        zip(shards(), map(load_resolved, resolved_paths), strict=True), folder, vocabulary, value_names
+    )
     write_json(folder / layout.VOCABULARY, vocabulary.words)
     np.save(folder / layout.WORD_COUNTS, vocabulary.counts)
     write_json(folder / layout.metadata_names("section"), sections.names)
@@ -70,9 +76,8 @@ def assemble(
 
 
 def _write_tokens(
-    shards: Iterator[Shard],
+    shards: Iterable[tuple[Shard, ResolvedShard]],
     folder: Path,
-    sections: SectionTable,
     vocabulary: Vocabulary,
     value_names: dict[str, list[str]],
 ) -> tuple[int, int]:
@@ -89,15 +94,15 @@ def _write_tokens(
             (folder / layout.metadata_names("document")).open("w", encoding="utf-8")
         )
         document_names.write("[")
-        for shard in shards:
-            resolved = resolve(shard, sections)
-            tokens = vocabulary.ids_of(shard)[resolved.tokens]
-            known = tokens >= 0
+        for shard, resolved in shards:
+            tokens = np.take(vocabulary.ids_of(shard), resolved.tokens)
+            unknown = np.flatnonzero(tokens < 0)
             # Segments that are left without a word are dropped, the others numbered on.
-            n_words_in = np.bincount(resolved.token_segment[known], minlength=resolved.segment_section.size)
+            n_words_in = resolved.segment_tokens - count_in_segments(unknown, resolved.segment_tokens)
             used = np.flatnonzero(n_words_in)
-            token_file.append(tokens[known])
-            segment_file.append(np.repeat(np.arange(n_segments, n_segments + used.size), n_words_in[used]))
+            token_file.append(np.delete(tokens, unknown))
+            segments = np.arange(n_segments, n_segments + used.size, dtype=np.int32)
+            segment_file.append(np.repeat(segments, n_words_in[used]))
             documents = resolved.segment_document[used]
             metadata_files["section"].append(resolved.segment_section[used])
             metadata_files["document"].append(n_documents + documents)

@@ -7,6 +7,7 @@ shard keeps every word, and the tokens of each header beside those of its body.
 import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from lmcells.notes.tokens import spell
 
 _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
 NO_HEADER = -1
+_NO_HEADER = (None, "")  # written and name of the text under no header
 
 
 class Shard:
@@ -107,27 +109,28 @@ def build_shard(
     metadata_kinds: Sequence[str],
 ) -> Shard:
     """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
-    known_headers: dict[tuple[str | None, str], int] = {(None, ""): NO_HEADER}
-    segment_document: list[int] = []
-    segment_header: list[int] = []
+    found: list[list[Header]] = []
     pieces = _Pieces()
-    for document, note in enumerate(notes):
-        headers = with_opening(find_headers(note), text_length=len(note.text))
-        pieces.add(note.text, headers)
-        segment_document += [document] * len(headers)
-        segment_header += [
-            known_headers.setdefault((header, name), len(known_headers) - 1) for _, _, header, name in headers
-        ]
+    for note in notes:
+        found.append(with_opening(find_headers(note), text_length=len(note.text)))
+        pieces.add(note.text)
     pieces.finish()
+    starts, body_starts, written, names = zip(*chain.from_iterable(found), strict=True)
+    headers = list(zip(written, names, strict=True))
+    known_headers = [header for header in dict.fromkeys(headers) if header != _NO_HEADER]
+    number = {_NO_HEADER: NO_HEADER} | {header: index for index, header in enumerate(known_headers)}
+    document = np.repeat(np.arange(len(notes)), [len(headers) for headers in found])
+    first_tokens = pieces.find_first_tokens(document, np.array([starts, body_starts], np.int64))
     hashes = pieces.hashes()
-    starts, body_starts = pieces.first_tokens()
     first, words = distinct(hashes)
-    n_tokens = np.diff(starts, append=hashes.size)
     with atomic_folder(folder) as temporary:
-        segments = np.stack([segment_document, segment_header, body_starts - starts, n_tokens]).astype(
-            np.int32
-        )
-        np.save(temporary / "segments.npy", segments)
+        segments = [
+            document,
+            [number[header] for header in headers],
+            first_tokens[1] - first_tokens[0],
+            np.diff(first_tokens[0], append=hashes.size),
+        ]
+        np.save(temporary / "segments.npy", np.stack(segments).astype(np.int32))
         np.save(temporary / "tokens.npy", words.astype(np.uint32))
         np.save(temporary / "hashes.npy", hashes[first])
         (temporary / "spellings.txt").write_text("\n".join(pieces.spellings(first)), encoding="utf-8")
@@ -144,57 +147,57 @@ def build_shard(
 
 
 class _Pieces:
-    """Notes joined into pieces of text for the tokenizer, and where sections begin among the tokens found."""
+    """Notes joined into pieces of text for the tokenizer, and the tokens found in each."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._length = 0
-        self._bounds: list[tuple[int, int]] = []
-        self._finished: list[tuple[str, TokenArrays]] = []
-        self._token_bounds = [np.zeros((0, 2), np.int64)]
-        self._n_tokens = 0
+        self._offsets: list[int] = []  # of each note in its piece
+        self._n_notes: list[int] = []  # up to the end of each piece
+        self._found: list[tuple[str, TokenArrays]] = []
 
-    def add(self, text: str, headers: Sequence[Header]) -> None:
-        """Take a note and its headers."""
+    def add(self, text: str) -> None:
+        """Take a note."""
         if self._length + len(text) > _PIECE:
             self.finish()
-        offset = self._length
-        self._bounds += [(offset + start, offset + body_start) for start, body_start, _, _ in headers]
+        self._offsets.append(self._length)
         self._texts.append(text)
         self._length += len(text) + 1
 
     def finish(self) -> None:
         """Find the tokens of the current piece, and begin the next."""
         text = "\n".join(self._texts)
-        found = find_tokens(text)
-        bounds = np.array(self._bounds, np.int64).reshape(-1, 2)
-        self._token_bounds.append(self._n_tokens + np.searchsorted(found.starts, bounds))
-        self._finished.append((text, found))
-        self._n_tokens += found.hashes.size
-        self._texts, self._length, self._bounds = [], 0, []
+        self._found.append((text, find_tokens(text)))
+        self._n_notes.append(len(self._offsets))
+        self._texts, self._length = [], 0
 
-    def first_tokens(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the first token of each section, and of its body."""
-        bounds = np.concatenate(self._token_bounds)
-        return bounds[:, 0], bounds[:, 1]
+    def find_first_tokens(
+        self, notes: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Return the number of the first token at or after each place in a note; the notes are in order."""
+        places = places + np.array(self._offsets, np.int64)[notes]
+        n_tokens = 0
+        parts = np.split(places, np.searchsorted(notes, self._n_notes[:-1]), axis=1)
+        for part, (_, found) in zip(parts, self._found, strict=True):
+            part[:] = n_tokens + np.searchsorted(found.starts, part)
+            n_tokens += found.hashes.size
+        return places
 
     def hashes(self) -> npt.NDArray[np.uint64]:
         """Return the hashes of all tokens."""
-        return np.concatenate([found.hashes for _, found in self._finished])
+        return np.concatenate([found.hashes for _, found in self._found])
 
     def spellings(self, tokens: npt.NDArray[np.int64]) -> list[str]:
         """Spell some of the tokens, given in order."""
-        ends = np.cumsum([found.hashes.size for _, found in self._finished])
+        ends = np.cumsum([found.hashes.size for _, found in self._found])
         parts = np.split(tokens, np.searchsorted(tokens, ends[:-1]))
         spellings: list[str] = []
-        for (text, found), end, chosen in zip(self._finished, ends, parts, strict=True):
+        for (text, found), end, chosen in zip(self._found, ends, parts, strict=True):
             local = chosen - (end - found.hashes.size)
             spans = zip(found.starts[local].tolist(), found.ends[local].tolist(), strict=True)
-            lower = (
-                text.lower() if text.isascii() else text
-            )  # what is plain and in lower case is spelt as it stands
+            # Nearly all words are plain, and quicker spelt without asking for anything else.
             spellings += [
-                word if (word := lower[first:last]).isalpha() and word.islower() else spell(text[first:last])
+                word.lower() if (word := text[first:last]).isascii() and word.isalpha() else spell(word)
                 for first, last in spans
             ]
         return spellings

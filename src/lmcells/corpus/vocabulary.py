@@ -36,7 +36,7 @@ class HashCounts:
     def _merge(self) -> None:
         hashes = np.concatenate([self._hashes, *(hashes for hashes, _ in self._pending)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._pending)])
-        order = np.argsort(hashes, kind="stable")
+        order = np.argsort(hashes)
         hashes, counts = hashes[order], counts[order]
         first = (
             np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.notes.placeholders import MARK, NUMBER, placeholder
+from lmcells.notes.placeholders import MARK, NUMBER
 from lmcells.notes.stop_words import STOP_WORDS
 from lmcells.notes.tokens import MAX_LENGTH, spell
 
@@ -21,11 +21,13 @@ Hashes = npt.NDArray[np.uint64]
 
 _LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
 _DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
-_WORD = _LETTER | _DIGIT
 
+# One byte stands for each character: ASCII for itself, and one of these for all others.
+_NO_LETTER, _OTHER_LETTER, _LOWERCASE_LETTER = 128, 254, 255
 _MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no two words of up to eight bytes have one hash
 _WORD_BYTES = 8  # a hash takes this many bytes at a time
-_MARK_OPENINGS = ("[**", "_%#", "___")
+_STOP_WORD_BITS = 12  # the table stays in the processor's cache
+_MARK_OPENINGS = (b"[**", b"_%#", b"___")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +49,43 @@ def hash_word(word: str) -> int:
     return value
 
 
+def slots_of(hashes: Hashes, multiplier: int, bits: int) -> Array:
+    """Return a slot of a table of 2**bits for each hash, signed: numpy takes unsigned indices only by a copy."""
+    slots: Hashes = (hashes * np.uint64(multiplier)) >> np.uint64(64 - bits)
+    return slots.view(np.int64)
+
+
 def find_tokens(text: str) -> TokenArrays:
     """Find the tokens of a text: the same ones, in the same order, as `iterate_tokens`."""
-    marks = _find_marks(text)
-    classes, lowered, not_ascii = _classify(text)
-    if marks:
-        classes = classes.copy()
-    for start, end, _ in marks:
-        classes[2 + start : 2 + end] = 0
-    word = (classes & _WORD) != 0
-    starts, ends, joints = _join(classes, word, *_runs(word))
-    starts, ends, numbers = _split_numbers(classes, starts, ends)
+    characters, not_ascii = _characters(text)
+    marks = _find_marks(text, characters)
+    for start, end in marks:
+        characters[1 + start : 1 + end] = 0
+    capital, digit = _within(characters, "A", 26), _within(characters, "0", 10)
+    lowered = characters | (capital.view(np.uint8) * np.uint8(32))
+    word = _within(lowered, "a", 26) | digit
+    if not_ascii.size:
+        word |= characters >= _OTHER_LETTER
+    joints = _find_joints(characters, word)
+    starts, ends = _find_spans(word, digit, joints, marks)
     _trim_possessives(lowered, joints, starts, ends)
-    hashes = _hash(lowered, starts, ends)
+    lengths = ends - starts
+    hashes = _hash(lowered, starts, lengths)
     # What is not spelt as it stands, letter for letter: p.o. loses its dots, other alphabets need more bytes.
-    dots = joints[lowered[joints] == ord(".")]
-    characters = np.concatenate([dots, not_ascii[word[2 + not_ascii]]])
-    special = np.unique(np.searchsorted(starts, characters, "right") - 1)
-    for token in special[ends[special] - starts[special] <= MAX_LENGTH].tolist():
+    number = digit[1 + starts]
+    dots = joints[characters[1 + joints] == ord(".")]
+    odd = np.concatenate([dots, not_ascii[word[1 + not_ascii]]])
+    special = np.unique(np.searchsorted(starts, odd, "right") - 1)
+    for token in special[~number[special] & (lengths[special] <= MAX_LENGTH)].tolist():
         hashes[token] = _hash_written(text[starts[token] : ends[token]])
-    hashes[numbers] = hash_word(NUMBER)
-    kept = np.flatnonzero((ends - starts <= MAX_LENGTH) & ~_dropped(classes, starts, ends, hashes))
-    tokens = TokenArrays(starts[kept], ends[kept], hashes[kept])
-    return _insert_marks(tokens, marks) if marks else tokens
+    hashes[np.flatnonzero(number)] = hash_word(NUMBER)
+    dropped = _is_stop_word(capital, starts, lengths, hashes) | (lengths > MAX_LENGTH)
+    if marks:
+        is_mark = np.flatnonzero(characters[1 + starts] == 0)
+        hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
+        dropped[is_mark] = False
+    kept = np.flatnonzero(~dropped)
+    return TokenArrays(starts[kept], ends[kept], hashes[kept])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -77,31 +93,27 @@ def _hash_written(written: str) -> int:
     return hash_word(spell(written))
 
 
-def _find_marks(text: str) -> list[tuple[int, int, str]]:
-    marks: list[tuple[int, int, str]] = []
-    openings = {
-        opening: at for opening in _MARK_OPENINGS if opening[0] in text and (at := text.find(opening)) >= 0
-    }
-    while openings:
-        at = min(openings.values())
-        match = MARK.match(text, at)
-        position = match.end() if match else at + 1
+def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
+    """Return where de-identification marks begin and end."""
+    at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
+    marks: list[tuple[int, int]] = []
+    position = 0
+    for start in at[_opens_mark(characters, at)].tolist():
+        match = MARK.match(text, start) if start >= position else None
         if match:
-            marks.append((at, position, placeholder(match[0])))
-        for opening in [opening for opening, found in openings.items() if found < position]:
-            openings[opening] = text.find(opening, position)
-            if openings[opening] < 0:
-                del openings[opening]
+            position = match.end()
+            marks.append((start, position))
     return marks
 
 
-def _insert_marks(tokens: TokenArrays, marks: list[tuple[int, int, str]]) -> TokenArrays:
-    mark_starts, mark_ends, words = zip(*marks, strict=True)
-    starts = np.concatenate([tokens.starts, np.array(mark_starts, np.int64)])
-    order = np.argsort(starts, kind="stable")
-    ends = np.concatenate([tokens.ends, np.array(mark_ends, np.int64)])
-    hashes = np.concatenate([tokens.hashes, np.array([hash_word(word) for word in words], np.uint64)])
-    return TokenArrays(starts[order], ends[order], hashes[order])
+def _opens_mark(characters: Bytes, at: Array) -> npt.NDArray[np.bool_]:
+    opens = np.zeros(at.size, np.bool_)
+    for opening in _MARK_OPENINGS:
+        here = characters[1 + at] == opening[0]
+        for distance in (1, 2):
+            here &= characters[1 + distance + at] == opening[distance]
+        opens |= here
+    return opens
 
 
 def _character_class(character: str) -> int:
@@ -123,10 +135,11 @@ def _class_table() -> Bytes:
 
 
 @cache
-def _byte_tables() -> tuple[bytes, bytes]:
-    """The class of each byte of ASCII, and its lower case; what is above never counts."""
-    classes = _class_table()[:128].tobytes() + bytes(128)
-    return classes, bytes(range(256)).lower()
+def _class_of_byte() -> Bytes:
+    classes = np.zeros(256, np.uint8)
+    classes[:128] = _class_table()[:128]
+    classes[_OTHER_LETTER], classes[_LOWERCASE_LETTER] = _LETTER, _LETTER | _LOWERCASE
+    return classes
 
 
 def _code_points(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
@@ -137,69 +150,70 @@ def _code_points(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
-def _classify(text: str) -> tuple[Bytes, Bytes, Array]:
-    """Return the class of each character, two empty ones at either end; its lower case; and where ASCII ends.
-
-    The lower case is padded for `_hash`, and only right for ASCII; "’" counts as an apostrophe there.
-    """
-    class_of_byte, lower_of_byte = _byte_tables()
+def _characters(text: str) -> tuple[Bytes, Array]:
+    """Return a byte for each character, an empty one before them and eight behind; and where ASCII ends."""
+    characters = np.zeros(1 + len(text) + _WORD_BYTES, np.uint8)
     if text.isascii():
-        encoded, not_ascii = text.encode("ascii"), np.zeros(0, np.int64)
-    else:
-        codes = _code_points(text)
-        encoded, not_ascii = np.minimum(codes, 255).astype(np.uint8).tobytes(), np.flatnonzero(codes > 127)
-    classes = np.frombuffer((b"\0\0" + encoded + b"\0\0").translate(class_of_byte), np.uint8)
-    lowered = np.frombuffer((encoded + bytes(_WORD_BYTES)).translate(lower_of_byte), np.uint8)
-    if not_ascii.size:
-        classes, lowered = classes.copy(), lowered.copy()
-        within_plane = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
-        classes[2 + not_ascii] = _class_table()[within_plane]
-        lowered[not_ascii[within_plane == ord("’")]] = ord("'")
-    return classes, lowered, not_ascii
+        characters[1 : 1 + len(text)] = np.frombuffer(text.encode("ascii"), np.uint8)
+        return characters, np.zeros(0, np.int64)
+    codes = _code_points(text)
+    characters[1 : 1 + len(text)] = np.minimum(codes, _NO_LETTER)
+    not_ascii = np.flatnonzero(characters[1:] == _NO_LETTER)
+    others = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
+    classes = _class_table()[others]
+    stand_in = np.where(classes & _LOWERCASE, _LOWERCASE_LETTER, _OTHER_LETTER)
+    stand_in[(classes & _LETTER) == 0] = _NO_LETTER
+    stand_in[others == ord("’")] = ord("'")
+    characters[1 + not_ascii] = stand_in
+    return characters, not_ascii
 
 
-def _runs(word: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Return where runs of letters and digits begin and end."""
-    edges = np.flatnonzero(word[1:-2] != word[2:-1])
-    return edges[::2], edges[1::2]
+def _within(characters: Bytes, first: str, size: int) -> npt.NDArray[np.bool_]:
+    """Tell which characters are among the `size` ones from `first` on; those before it wrap around to above."""
+    return characters - np.uint8(ord(first)) < size
 
 
-def _join(
-    classes: Bytes, word: npt.NDArray[np.bool_], starts: Array, ends: Array
-) -> tuple[Array, Array, Array]:
-    """Join runs that only a connector parts, where a rule says so; return the runs, and where they are joined."""
-    parted = np.flatnonzero(starts[1:] - ends[:-1] == 1)
-    at = ends[parted] + 2  # few, so the rules themselves look only here
-    here, left, right = classes[at], classes[at - 1], classes[at + 1]
+def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
+    """Return where a single connector joins what stands on its two sides."""
+    connector = _within(characters, "&", 10) | (characters == ord(":"))  # and a few more: &'()*+,-./
+    at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules look only here
+    classes = _class_of_byte()
+    here, left, right = classes[characters[at]], classes[characters[at - 1]], classes[characters[at + 1]]
     left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
     left_single = left_letter & ~word[at - 2]
     right_single = right_letter & ~word[at + 2]
-    bare_single = left_single & ((classes[at - 2] & (_DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN)) == 0)
+    connectors = _DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN
+    bare_single = left_single & ((classes[characters[at - 2]] & connectors) == 0)
     joins = (
         (((here & _DOT_SLASH) != 0) & left_single & right_single)
         | (((here & _AMPERSAND_APOSTROPHE) != 0) & left_letter & right_letter)
         | (((here & _HYPHEN) != 0) & bare_single & right_letter)
         | (((here & _NUMERIC) != 0) & ((left & _DIGIT) != 0) & ((right & _DIGIT) != 0))
     )
-    joined = parted[joins]
-    return np.delete(starts, joined + 1), np.delete(ends, joined), at[joins] - 2
+    joints: Array = at[joins] - 1
+    return joints
 
 
-def _split_numbers(classes: Bytes, starts: Array, ends: Array) -> tuple[Array, Array, Array]:
-    """Split a run that begins with a number where its first letter stands (`500mg`); return which are numbers."""
-    numbers = np.flatnonzero(classes[2 + starts] & _DIGIT)
-    digit, letter = (classes[2:-2] & _DIGIT) != 0, (classes[2:-2] & _LETTER) != 0
-    boundaries = np.append(np.flatnonzero(digit[:-1] & letter[1:]) + 1, np.iinfo(np.int64).max)
-    first_letter = boundaries[np.searchsorted(boundaries, starts[numbers])]
-    splits = first_letter < ends[numbers]
-    after, places = numbers[splits], first_letter[splits]
-    n_before: Array = np.cumsum(splits) - splits
-    return np.insert(starts, after + 1, places), np.insert(ends, after, places), numbers + n_before
+def _find_spans(
+    word: npt.NDArray[np.bool_], digit: npt.NDArray[np.bool_], joints: Array, marks: list[tuple[int, int]]
+) -> tuple[Array, Array]:
+    """Return where tokens begin and end: runs of joined letters and digits, cut behind a leading number, and marks."""
+    after_digit = np.flatnonzero(digit[:-1] & word[1:] & ~digit[1:])
+    joined = word.copy()
+    joined[1 + joints] = True
+    edges = np.flatnonzero(joined[1:] != joined[:-1])
+    run = np.searchsorted(edges, after_digit)
+    first_in_run = np.diff(run, prepend=-1) > 0
+    cuts = after_digit[first_in_run & digit[1 + edges[run - 1]]]  # at the `m` of `500mg`, not in `b12a`
+    # A cut ends one token and begins the next; a mark lies between runs.
+    more = np.concatenate([np.repeat(cuts, 2).reshape(-1, 2), np.array(marks, np.int64).reshape(-1, 2)])
+    edges = np.insert(edges, np.repeat(np.searchsorted(edges, more[:, 0], "right"), 2), more.ravel())
+    return edges[::2].copy(), edges[1::2].copy()
 
 
 def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
     """Leave out the 's of a possessive, in place."""
-    possessive = joints[(lowered[joints] == ord("'")) & (lowered[joints + 1] == ord("s"))]
+    possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
     tokens = np.searchsorted(starts, possessive, "right") - 1
     ends[tokens[ends[tokens] == possessive + 2]] -= 2
 
@@ -210,42 +224,45 @@ def _byte_masks() -> Hashes:
     return np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
 
 
-def _hash(lowered: Bytes, starts: Array, ends: Array) -> Hashes:
+def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
     """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
-    eight_at = np.ndarray(lowered.size - _WORD_BYTES + 1, np.dtype("<u8"), lowered, strides=(1,))
-    lengths = np.minimum(ends - starts, MAX_LENGTH)  # longer ones are dropped
+    eight_at = np.ndarray(lowered.size - _WORD_BYTES, np.dtype("<u8"), lowered, offset=1, strides=(1,))
+    lengths = np.minimum(lengths, MAX_LENGTH)  # longer ones are dropped
     values: Hashes = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
     values *= np.uint64(_MULTIPLIER)
     longer = np.flatnonzero(lengths > _WORD_BYTES)
     start = _WORD_BYTES
     while longer.size:
-        part = (
-            eight_at[starts[longer] + start] & _byte_masks()[np.minimum(lengths[longer] - start, _WORD_BYTES)]
-        )
+        left = lengths[longer] - start
+        part = eight_at[starts[longer] + start] & _byte_masks()[np.minimum(left, _WORD_BYTES)]
         value = values[longer]
         values[longer] = ((value ^ (value >> np.uint64(32))) + part) * np.uint64(_MULTIPLIER)
         start += _WORD_BYTES
-        longer = longer[lengths[longer] > start]
+        longer = longer[left > _WORD_BYTES]
     return values
 
 
 @cache
-def _stop_word_slots() -> tuple[np.uint64, Hashes]:
-    """Find a multiplier whose top 14 bits give every stop word a slot of its own, and fill the slots."""
+def _stop_word_slots() -> tuple[int, Hashes]:
+    """Find a multiplier whose top 12 bits give every stop word a slot of its own, and fill the slots."""
     hashes = np.array(sorted(hash_word(word) for word in STOP_WORDS), np.uint64)
     multiplier = _MULTIPLIER
-    while np.unique((hashes * np.uint64(multiplier)) >> np.uint64(50)).size < hashes.size:
+    while np.unique(slots_of(hashes, multiplier, _STOP_WORD_BITS)).size < hashes.size:
         multiplier = (multiplier * _MULTIPLIER) % (1 << 64)
-    slots = np.zeros(1 << 14, np.uint64)
-    slots[(hashes * np.uint64(multiplier)) >> np.uint64(50)] = hashes
-    return np.uint64(multiplier), slots
+    slots = np.zeros(1 << _STOP_WORD_BITS, np.uint64)
+    slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] = hashes
+    return multiplier, slots
 
 
-def _dropped(classes: Bytes, starts: Array, ends: Array, hashes: Hashes) -> npt.NDArray[np.bool_]:
+def _is_stop_word(
+    capital: npt.NDArray[np.bool_], starts: Array, lengths: Array, hashes: Hashes
+) -> npt.NDArray[np.bool_]:
+    """Tell which tokens are stop words not written in capitals."""
     multiplier, slots = _stop_word_slots()
-    dropped: npt.NDArray[np.bool_] = slots[(hashes * multiplier) >> np.uint64(50)] == hashes
+    dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
     stop_words = np.flatnonzero(dropped)
-    first, last = starts[stop_words], ends[stop_words] - 1
-    lower_case = ((classes[2 + first] | classes[2 + last]) & _LOWERCASE) != 0
-    dropped[stop_words] = lower_case | (first == last)
+    first, length = starts[stop_words], lengths[stop_words]
+    # Only "k" can be written with a letter that is not ASCII, the Kelvin sign, and it is in no stop word.
+    in_capitals = capital[1 + first] & capital[first + length]
+    dropped[stop_words] = ~in_capitals | (length == 1)
     return dropped

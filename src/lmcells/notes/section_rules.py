@@ -51,6 +51,7 @@ _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # unless i
 _REST_OF_LINE_IS_BLANK = re.compile(r"[ \t\r]*+(?:\n|\Z)")
 _TEXT_FOLLOWS = re.compile(r"\s*+\S")
 
+_BLANKS = " \t\r"
 _MOST_BLANKS = 12
 _MOST_BLANKS_IN_LOWER_CASE = 7
 _LENGTHS_ALONE = range(3, 65)  # of a header without a colon; the user's own may have any
@@ -123,15 +124,17 @@ class SectionRules:
             raw = header.rstrip()
             if raw[-1] in "*_":
                 raw = raw.rstrip("*_").rstrip()
-            label = labels.get(raw) or self._label(raw)
-            if label is None:
-                continue
-            labels[raw] = label
             start = match.start()
-            after_blank = padded[max(0, start - 40) : start].rstrip(" \t\r")[-1:] in ("", "\n")
+            after_blank = _is_after_blank(padded, start)
             numbering = numbering[0] if numbering else ""
             if numbering and numbering in "*_":
                 numbering, after_blank = "", True
+            # Most lines of text end here: one that is no alias, `_unknown_alone` would refuse.
+            needs_alias = colon is None and not after_blank
+            label = labels.get(raw) or self._label(raw, needs_alias=needs_alias)
+            if label is None:
+                continue
+            labels[raw] = label
             candidates.append(
                 _Candidate(start, match.end() - 1, raw, label, numbering, colon is not None, after_blank)
             )
@@ -139,7 +142,7 @@ class SectionRules:
             labels.clear()
         return candidates
 
-    def _label(self, raw: str) -> _Label | None:
+    def _label(self, raw: str, *, needs_alias: bool) -> _Label | None:
         capitals = raw.isupper()
         most_blanks = _MOST_BLANKS if capitals else _MOST_BLANKS_IN_LOWER_CASE
         prose = raw[-1] in ".,;=" or raw.count(" ") > most_blanks
@@ -148,7 +151,7 @@ class SectionRules:
         alias = find_alias(self._aliases, raw)
         if alias is not None and alias.kind is Kind.OWN:
             return _Label(alias.name, True, False, alias.within, capitals, False, stands_alone=True)
-        if prose or raw[0].islower() or (alias is not None and alias.kind is Kind.FIELD):
+        if prose or raw[0].islower() or (needs_alias if alias is None else alias.kind is Kind.FIELD):
             return None
         plain = _ASIDE.sub(" ", raw).strip() or raw
         capitals = capitals or plain.isupper()
@@ -161,6 +164,14 @@ class SectionRules:
             return None
         stands_alone = not measurable and not _SIGNATURE_OR_VALUE.search(raw)
         return _Label(upper_name(raw), False, False, frozenset(), capitals, measurable, stands_alone)
+
+
+def _is_after_blank(padded: str, start: int) -> bool:
+    """Tell whether the line before the line break at `start` is blank, or there is none."""
+    before = padded[start - 1 : start]
+    if before not in _BLANKS:  # most lines
+        return before == "\n"
+    return padded[max(0, start - 40) : start].rstrip(_BLANKS)[-1:] in ("", "\n")
 
 
 def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
