@@ -1,10 +1,12 @@
 """Language models and corpora that are small enough to train in a test."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from corpora import corpus_of
@@ -25,6 +27,16 @@ SMALL: dict[str, Any] = {
 }
 FILLERS = tuple(f"word{letter}" for letter in "abcdefghijkl")
 PLANTED = ("myocardial", "infarction")  # the one always before the other
+
+
+WITHOUT_ONEDNN = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Compute in bf16 on any CPU: oneDNN's is an illegal instruction on some virtual machines."""
+    with torch.backends.mkldnn.flags(enabled=False):
+        yield
 
 
 def small_config(n_words: int, **settings: Any) -> LanguageModelConfig:

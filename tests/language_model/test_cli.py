@@ -10,7 +10,8 @@ from lmcells.cli.main import main
 from lmcells.cli.train_elmo import elmo_progress_message
 from lmcells.corpus import Corpus
 from lmcells.language_model.folder import load_language_model
-from lmcells.language_model.train import LanguageModelProgress
+from lmcells.language_model.progress import LanguageModelProgress
+from refusals import assert_refused
 
 SMALL = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "filters": "[4, 4]"}
 QUICK = [part for name, value in SMALL.items() for part in ("--set", f"language_model.{name}={value}")]
@@ -59,11 +60,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    assert train(corpus, tmp_path / "model", *arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("lmcells train: ")
-    assert message in error
-    assert error.count("\n") == 1
+    assert_refused(train(corpus, tmp_path / "model", *arguments), capsys, command="train", message=message)
 
 
 def test_the_progress_line_says_what_is_what() -> None:

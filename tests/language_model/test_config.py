@@ -19,7 +19,7 @@ def n_parameters(config: LanguageModelConfig, *, embeddings: bool = False) -> in
         return count_parameters(LanguageModel(config), embeddings=embeddings)
 
 
-@pytest.mark.parametrize("kind", ["transformer", "lstm"])
+@pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 def test_it_has_at_least_ten_times_the_parameters_of_the_lmc(kind: Any) -> None:
     with torch.device("meta"):
         cells = count_parameters(create_model(ModelConfig(n_words=1000, n_metadata=100)))
@@ -39,7 +39,7 @@ def test_the_papers_preset_has_the_papers_91_million_parameters() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "lstn"}, "kind is 'lstn'.*Nearest: 'lstm'"),
+        ({"kind": "bilstn"}, "kind is 'bilstn'.*Nearest: 'bilstm'"),
         ({"layers": 0}, "layers is 0; allowed: an integer of at least 1"),
         ({"layers": True}, "layers is True"),
         ({"heads": 3}, "width is 256, heads is 3"),
@@ -66,6 +66,9 @@ def test_a_model_that_cannot_be_is_refused(settings: dict[str, Any], message: st
         ({"held_out": 1}, "held_out is 1"),
         ({"seed": 2**63}, "seed is"),
         ({"precision": "bf15"}, "Nearest: 'bf16'"),
+        ({"decay": "flatt"}, "Nearest: 'flat'"),
+        ({"flat_tolerance": 1.0}, "flat_tolerance is 1.0"),
+        ({"flat_patience": 0}, "flat_patience is 0"),
     ],
 )
 def test_a_training_that_cannot_be_is_refused(settings: dict[str, Any], message: str) -> None:
@@ -74,9 +77,15 @@ def test_a_training_that_cannot_be_is_refused(settings: dict[str, Any], message:
 
 
 def test_the_learning_rate_rises_to_its_height_and_then_falls() -> None:
-    settings = LanguageModelSettings(learning_rate=0.5, warmup_steps=10)
+    settings = LanguageModelSettings(learning_rate=0.5, warmup_steps=10, decay="root")
     rates = [settings.learning_rate_at(step) for step in (1, 5, 10, 40)]
     assert rates == pytest.approx([0.05, 0.25, 0.5, 0.25])
+
+
+def test_the_learning_rate_stays_until_a_check_brings_no_improvement() -> None:
+    settings = LanguageModelSettings(learning_rate=0.5, warmup_steps=10)
+    assert [settings.learning_rate_at(step) for step in (5, 10, 40)] == pytest.approx([0.25, 0.5, 0.5])
+    assert settings.learning_rate_at(40, n_unimproved=2) == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

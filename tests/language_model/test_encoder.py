@@ -7,11 +7,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from language_model.small_models import small_model, texts_of
+from language_model.small_models import WITHOUT_ONEDNN, small_model, texts_of, without_onednn
 from lmcells.language_model.characters import BEGINNING, END, PADDING, spell_out
 from lmcells.language_model.encoder import mirror
+from lmcells.language_model.objective import softmax_losses
 
-KINDS = pytest.mark.parametrize("kind", ["transformer", "lstm"])
+KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 ROW = ["chest", "pain", "and", "cough", "since", "monday"]
 
 
@@ -47,9 +48,10 @@ def test_padding_never_changes_a_result(kind: Any) -> None:
 def test_a_prediction_does_not_depend_on_the_predicted_word_or_those_after_it(kind: Any) -> None:
     model = small_model(kind=kind)
     ids = torch.arange(len(ROW)).unsqueeze(0)
-    states, words = model.predictions(texts_of([ROW]), ids)
+    states, words, present = model.predictions(texts_of([ROW]), ids)
+    assert present.all()
     assert words.tolist() == [0, 1, 2, 3, 4, 5, 5, 4, 3, 2, 1, 0]
-    changed, _ = model.predictions(texts_of([[*ROW[:3], "fever", *ROW[4:]]]), ids)
+    changed = model.predictions(texts_of([[*ROW[:3], "fever", *ROW[4:]]]), ids).states
     torch.testing.assert_close(states[:4], changed[:4])  # forward up to the changed word
     torch.testing.assert_close(states[6:9], changed[6:9])  # backward down to it
     assert not torch.allclose(states[4], changed[4])
@@ -94,3 +96,34 @@ def test_a_words_vector_does_not_depend_on_its_neighbours_in_the_batch() -> None
     alone = model.words(spell_out(["pt"], max_characters=24))
     among = model.words(spell_out(["laparoscopic", "pt", "a"], max_characters=24))
     torch.testing.assert_close(alone[0], among[1])
+
+
+def test_filters_are_convolutions_over_the_characters() -> None:
+    encoder = small_model().words
+    spelt = spell_out(["pt", "laparoscopic"], max_characters=24)
+    read = encoder.characters(spelt.int()).transpose(1, 2)
+    found = torch.cat([filters(read).amax(dim=-1) for filters in encoder.filters], dim=-1)
+    expected = encoder.projection(encoder.highways(torch.relu(found)))
+    torch.testing.assert_close(encoder(spelt), expected)
+
+
+@KINDS
+@WITHOUT_ONEDNN
+def test_bf16_changes_little_and_reaches_every_weight(kind: Any) -> None:
+    model = small_model(kind=kind)
+    texts, ids = texts_of([ROW, ROW[:3]]), torch.zeros(2, len(ROW), dtype=torch.int64)
+    expected = model.predictions(texts, ids).states.detach()
+    with without_onednn():
+        with torch.autocast("cpu", torch.bfloat16):
+            found = model.predictions(texts, ids)
+            losses = torch.where(
+                found.present, softmax_losses(model.vocabulary, found.states, found.words), 0.0
+            )
+        losses.sum().backward()
+    assert found.states.dtype == torch.float32
+    assert float((found.states.detach() - expected).norm() / expected.norm()) < 0.03
+    for name, weights in model.named_parameters():
+        assert weights.grad is not None, name
+        assert weights.grad.dtype == torch.float32
+        assert weights.grad.isfinite().all(), name
+        assert weights.grad.abs().sum() > 0, name

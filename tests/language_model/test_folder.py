@@ -23,7 +23,7 @@ from lmcells.pretrained import PretrainedModel
 from lmcells.tensor_files import write_tensors
 
 NOTES = ["HPI: chest pain and cough", "HPI: fever and chest pain"]
-KINDS = pytest.mark.parametrize("kind", ["transformer", "lstm"])
+KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from language_model.small_models import WITHOUT_ONEDNN, without_onednn
 from lmcells.language_model.objective import (
     Negatives,
     WordTable,
     full_losses,
     full_losses_in_parts,
     sampled_losses,
+    softmax_losses,
 )
 
 N_WORDS, WIDTH = 300, 8
@@ -92,6 +94,51 @@ def test_a_sample_of_the_right_word_alone_leaves_no_loss_and_a_finite_gradient(t
     assert losses.tolist() == [0.0, 0.0, 0.0]
     assert table.vectors.weight.grad is not None
     assert table.vectors.weight.grad.isfinite().all()
+
+
+def gradients_of(table: WordTable, states: torch.Tensor, losses: torch.Tensor) -> list[torch.Tensor]:
+    """Of a weighted sum of losses, in which a loss can have no weight at all."""
+    weights = torch.linspace(0, 1, losses.shape[0])
+    inputs = (states, table.vectors.weight, table.biases.weight)
+    return list(torch.autograd.grad((losses * weights).sum(), inputs))
+
+
+def test_the_losses_of_training_and_their_gradients_are_the_exact_ones(table: WordTable) -> None:
+    states, words = states_and_words()
+    states.requires_grad_()
+    exact, found = full_losses(table, states, words), softmax_losses(table, states, words)
+    torch.testing.assert_close(found, exact)
+    for one, other in zip(
+        gradients_of(table, states, found), gradients_of(table, states, exact), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@WITHOUT_ONEDNN
+def test_the_losses_of_training_are_nearly_the_same_in_bf16(table: WordTable) -> None:
+    states, words = states_and_words()
+    states.requires_grad_()
+    exact = full_losses(table, states, words)
+    with without_onednn():
+        with torch.autocast("cpu", torch.bfloat16):
+            found = softmax_losses(table, states, words)
+        gradients = gradients_of(table, states, found)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact, rtol=0.05, atol=0.05)
+    for one, other in zip(gradients, gradients_of(table, states, exact), strict=True):
+        assert one.dtype == torch.float32
+        assert float((one - other).norm() / other.norm()) < 0.02
+
+
+def test_a_word_that_seems_impossible_has_a_finite_loss(table: WordTable) -> None:
+    states = torch.zeros(1, WIDTH, requires_grad=True)
+    with torch.no_grad():
+        table.biases.weight[3] = -1e4
+    losses = softmax_losses(table, states, torch.tensor([3]))
+    losses.sum().backward()
+    assert float(losses.detach()) > 80
+    assert states.grad is not None
+    assert states.grad.isfinite().all()
 
 
 def test_measuring_in_parts_changes_nothing(table: WordTable, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from corpora import corpus_of
 from language_model.small_models import (
     FILLERS,
     PLANTED,
@@ -21,15 +23,15 @@ from language_model.small_models import (
 )
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.language_model.train import (
-    LanguageModelProgress,
-    LanguageModelResult,
-    train_language_model,
-)
+from lmcells.language_model.model import LanguageModel
+from lmcells.language_model.progress import LanguageModelProgress
+from lmcells.language_model.train import LanguageModelResult, train_language_model
+from lmcells.language_model.windows import cut_windows
 from lmcells.training import TrainingDiverged, TrainingStopped
 from lmcells.training.checkpoint import load_newest
+from lmcells.training.seeds import CHUNKS, derived_seed
 
-KINDS = pytest.mark.parametrize("kind", ["transformer", "lstm"])
+KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def run(
-    corpus: Corpus, output: Path, *, resume: bool = False, on_progress: Any = None, **settings: Any
+    corpus: Corpus,
+    output: Path,
+    *,
+    resume: bool = False,
+    on_progress: Any = None,
+    evaluate: Any = None,
+    **settings: Any,
 ) -> LanguageModelResult:
     kind = settings.pop("kind", "transformer")
     return train_language_model(
@@ -49,6 +57,7 @@ def run(
         device="cpu",
         resume=resume,
         on_progress=on_progress,
+        evaluate=evaluate,
     )
 
 
@@ -76,7 +85,7 @@ def test_it_learns_which_word_goes_before_which(
     corpus: Corpus, tmp_path: Path, kind: str, full_softmax: int
 ) -> None:
     result = run(corpus, tmp_path, kind=kind, epochs=8, full_softmax=full_softmax, negatives=64)
-    losses = [line["held_out_loss"] for line in metrics(tmp_path) if "held_out_loss" in line]
+    losses = held_out_losses(tmp_path)
     assert losses[-1] < losses[0]
     assert result.held_out_loss == min(losses)
     assert result.held_out_loss < unigram_entropy(corpus) - 0.3
@@ -88,23 +97,102 @@ def test_it_learns_which_word_goes_before_which(
     assert filler_after[PLANTED[1]] < 0.1
 
 
+def held_out_losses(output: Path) -> list[float]:
+    return [line["held_out_loss"] for line in metrics(output) if "held_out_loss" in line]
+
+
 def test_it_stops_when_the_held_out_loss_is_flat(corpus: Corpus, tmp_path: Path) -> None:
-    result = run(corpus, tmp_path, epochs=50, improvement=0.05, patience=2)
-    assert result.is_flat
-    losses = [line["held_out_loss"] for line in metrics(tmp_path) if "held_out_loss" in line]
+    flat = {"epochs": 50, "flat_tolerance": 0.02, "flat_patience": 2}
+    result = run(corpus, tmp_path, **flat)
+    assert result.ending == "flat"
+    losses = held_out_losses(tmp_path)
     assert 3 <= len(losses) < 50
+    assert min(losses[-2:]) > 0.97 * min(losses[:-2])
     assert result.held_out_loss == min(losses)
-    again = run(corpus, tmp_path, epochs=50, improvement=0.05, patience=2, resume=True)
+    again = run(corpus, tmp_path, **flat, resume=True)
     assert again.last is None
-    assert again.n_steps == result.n_steps
+    assert (again.ending, again.n_steps, again.peak) == ("flat", result.n_steps, result.peak)
+
+
+def test_it_says_that_the_epochs_were_over_before_the_loss_was_flat(corpus: Corpus, tmp_path: Path) -> None:
+    result = run(corpus, tmp_path, epochs=2)
+    assert result.ending == "epochs"
+    assert len(held_out_losses(tmp_path)) == 2
+
+
+def test_the_rate_halves_where_a_check_brings_no_improvement(corpus: Corpus, tmp_path: Path) -> None:
+    seen: list[LanguageModelProgress] = []
+    run(corpus, tmp_path, epochs=50, flat_tolerance=0.9, flat_patience=3, on_progress=seen.append)
+    after_checks = [each.learning_rate for each in seen if each.held_out_loss is not None]
+    assert after_checks == pytest.approx([1e-2, 5e-3, 2.5e-3, 1.25e-3])
+
+
+def test_without_scores_the_peak_is_the_lowest_held_out_loss(corpus: Corpus, tmp_path: Path) -> None:
+    result = run(corpus, tmp_path, epochs=3)
+    lines = [line for line in metrics(tmp_path) if "held_out_loss" in line]
+    best = min(lines, key=lambda line: line["held_out_loss"])
+    assert result.peak.metric == "held_out_loss"
+    assert (result.peak.score, result.peak.step) == (best["held_out_loss"], best["step"])
+    assert result.peak.hours == best["seconds"] / 3600
+    assert 0 < result.peak.hours <= result.seconds / 3600
+
+
+def test_with_scores_the_peak_is_the_best_of_them_over_all_resumptions(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    scores = iter([0.1, 0.6, 0.4, 0.6])
+
+    def evaluate(model: LanguageModel, hours: float) -> dict[str, Any]:
+        assert not model.training
+        assert hours > 0
+        return {"dev": {"macro_f1": next(scores), "accuracy": 0.9}}
+
+    run(corpus, tmp_path, epochs=2, evaluate=evaluate)
+    result = run(corpus, tmp_path, epochs=4, resume=True, evaluate=evaluate)
+    evaluations = [line for line in metrics(tmp_path) if "evaluation" in line]
+    assert len(evaluations) == 4
+    assert (result.peak.metric, result.peak.score) == ("macro_f1", 0.6)
+    assert (result.peak.step, result.peak.hours) == (evaluations[1]["step"], evaluations[1]["hours"])
+
+
+def test_what_evaluating_takes_is_no_time_of_training(corpus: Corpus, tmp_path: Path) -> None:
+    def evaluate(_model: LanguageModel, _hours: float) -> dict[str, Any]:
+        time.sleep(0.5)
+        return {}
+
+    began = time.monotonic()
+    result = run(corpus, tmp_path, epochs=2, evaluate=evaluate)
+    assert result.seconds < time.monotonic() - began - 1.0
+
+
+def test_the_held_out_documents_are_never_trained_on(tmp_path: Path) -> None:
+    """Each note has a word of its own: the gradient of the words that are only in held-out notes stays zero."""
+    notes = [f"HPI: own{number}x own{number}y pain and fever" for number in range(40)]
+    corpus = corpus_of(tmp_path / "notes", [note.replace("0", "zero") for note in notes])
+    result = run(corpus, tmp_path / "run", epochs=1, full_softmax=0, negatives=1, learning_rate=1e-2)
+    seed = derived_seed(0, CHUNKS)
+    training, held_out = cut_windows(corpus, window=16, held_out=0.1, seed=seed)
+    words = [
+        {int(token) for start, length in zip(each.starts, each.lengths, strict=True)
+         for token in corpus.tokens[start : start + length]}
+        for each in (training, held_out)
+    ]  # fmt: skip
+    only_held_out = sorted(words[1] - words[0])
+    assert len(only_held_out) >= 4
+    start = np.log(corpus.word_counts / corpus.word_counts.sum())
+    biases = result.model.vocabulary.biases.weight.detach()[:, 0].double().numpy()
+    moved = np.abs(biases - start) > 1e-4
+    trained = sorted(words[0] - words[1])
+    assert moved[trained].all()
+    assert moved[only_held_out].sum() <= 2  # those that were drawn as negatives, one a step
 
 
 def test_the_model_is_that_of_the_lowest_held_out_loss(corpus: Corpus, tmp_path: Path) -> None:
     """A learning rate that ruins the model after the first measurements."""
     seen: list[LanguageModelProgress] = []
     result = run(
-        corpus, tmp_path, epochs=3, evaluate_steps=3, patience=100, learning_rate=5.0, warmup_steps=60,
-        gradient_clip=0.0, on_progress=seen.append,
+        corpus, tmp_path, epochs=3, check_steps=3, flat_patience=100, learning_rate=5.0, warmup_steps=60,
+        gradient_clip=0.0, decay="root", on_progress=seen.append,
     )  # fmt: skip
     measured = [each.held_out_loss for each in seen if each.held_out_loss is not None]
     assert measured[-1] > min(measured)

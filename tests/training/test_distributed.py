@@ -17,7 +17,7 @@ from lmcells.training.checkpoint import load_newest
 from lmcells.training.distributed import choose_device
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
-SETTINGS: dict[str, Any] = {"epochs": 2, "shards": 2, "agreement_weight": 1.0, "agreement_words": 16}
+SETTINGS: dict[str, Any] = {"epochs": 2, "shards": 2, "agreement_weight": 1.0, "agreement_units": 16}
 
 SCRIPT = """
 import sys, torch

@@ -1,8 +1,8 @@
-"""Training end to end: it learns planted senses, clips, agrees, reports, and guards against NaN."""
+"""Training end to end: it learns planted senses, clips, reports, and guards against NaN."""
 
 import json
-import math
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -12,10 +12,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
-from lmcells.training.agreement import WordPlaces, agreement_loss, paired_windows
-from lmcells.training.device_corpus import Chunk, DeviceTables
 from lmcells.training.optimizer import clip_gradients
-from lmcells.training.sampler import Sampler
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 CPU = torch.device("cpu")
@@ -95,10 +92,11 @@ def test_planted_senses_separate(corpus: Corpus, trained: tuple[TrainingResult, 
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
 def test_the_relatives_can_agree_too(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     reports: list[Progress] = []
-    settings = tiny_settings(epochs=2, learning_rate=0.01, agreement_weight=5.0, agreement_words=16)
+    settings = tiny_settings(epochs=4, learning_rate=0.01, agreement_weight=5.0, agreement_units=16)
     run(corpus, tmp_path, settings, kind=kind, on_progress=reports.append)
     agreements = [report.agreement for report in reports if report.agreement is not None]
-    assert agreements[-1] < agreements[0]
+    early, late = agreements[: len(agreements) // 3], agreements[-len(agreements) // 3 :]
+    assert mean(late) < mean(early)
 
 
 def test_the_same_seed_gives_the_same_model_and_leaves_the_global_one_alone(
@@ -152,69 +150,6 @@ def test_clipping_reaches_the_step_that_is_taken(corpus: Corpus, tmp_path: Path)
     assert float(torch.cat(moments).norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
     assert result.last is not None
     assert result.last.gradient_norm > 0.01
-
-
-def test_agreement_raises_agreement(corpus: Corpus, tmp_path: Path) -> None:
-    def mean_agreement(model: CellModel) -> float:
-        chunk = Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=CPU)
-        tables = DeviceTables.of_corpus(corpus, config=model.config, settings=tiny_settings(), device=CPU)
-        sampler = Sampler(tables, model.config, torch.Generator().manual_seed(9))
-        places = WordPlaces.of_chunk(chunk, n_words=len(corpus.words), min_count=4, exponent=0.5)
-        values = []
-        for _ in range(40):
-            windows = paired_windows(sampler, chunk, places.draw_pairs(16, sampler.generator))
-            with torch.no_grad():
-                values.append(agreement_loss(model.posterior(windows).cell.mean, temperature=0.1))
-        return float(torch.stack(values).mean())
-
-    plain, agreeing = (
-        run(
-            corpus,
-            tmp_path / str(weight),
-            tiny_settings(epochs=3, learning_rate=0.01, agreement_weight=weight, agreement_words=16),
-        ).model
-        for weight in (0.0, 5.0)
-    )
-    assert mean_agreement(agreeing) < mean_agreement(plain) - 0.2
-
-
-def test_pairs_are_two_places_of_one_word_that_is_hidden_from_both_windows(corpus: Corpus) -> None:
-    chunk = Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=CPU)
-    config = tiny_config(corpus)
-    tables = DeviceTables.of_corpus(corpus, config=config, settings=tiny_settings(), device=CPU)
-    sampler = Sampler(tables, config, torch.Generator().manual_seed(0))
-    places = WordPlaces.of_chunk(chunk, n_words=len(corpus.words), min_count=4, exponent=0.5)
-    for _ in range(20):
-        pairs = places.draw_pairs(10, sampler.generator)
-        words = chunk.tokens[pairs]
-        assert torch.equal(words[0], words[1])
-        assert (pairs[0] != pairs[1]).all()
-        assert words[0].unique().shape == (10,)
-        windows = paired_windows(sampler, chunk, pairs)
-        assert windows.center_mask is not None
-        assert not windows.center_mask.any()
-        assert not (
-            windows.context[windows.context_mask.nonzero(as_tuple=True)]
-            == windows.center[windows.context_mask.nonzero(as_tuple=True)[0]]
-        ).any()
-
-
-def test_words_of_the_agreement_follow_the_root_of_their_counts() -> None:
-    counts = torch.tensor([1, 4, 16, 64, 3])
-    tokens = torch.arange(5, dtype=torch.int32).repeat_interleave(counts)
-    places = WordPlaces.of_chunk(Chunk(tokens, tokens), n_words=5, min_count=4, exponent=0.5)
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.stack([tokens[places.draw_pairs(1, generator)[0]] for _ in range(4000)]).flatten()
-    shares = torch.bincount(drawn, minlength=5) / 4000
-    torch.testing.assert_close(shares, torch.tensor([0.0, 2, 4, 8, 0]) / 14, atol=0.03, rtol=0.0)
-
-
-def test_agreement_is_least_when_partners_are_alike_and_log_n_when_all_are() -> None:
-    means = torch.randn(32, 20, generator=torch.Generator().manual_seed(0))
-    same = agreement_loss(torch.cat([means, means]), temperature=0.1)
-    shuffled = agreement_loss(torch.cat([means, means.roll(1, 0)]), temperature=0.1)
-    assert same < 0.1 < shuffled
-    assert float(agreement_loss(torch.ones(64, 20), temperature=0.1)) == pytest.approx(math.log(32))
 
 
 def test_metrics_have_both_losses_under_their_names_and_the_evaluations(

@@ -3,6 +3,7 @@
 import argparse
 
 from lmcells.cli import dataset_casi, dataset_reverse
+from lmcells.cli.arguments import Command, add_command
 from lmcells.errors import InputError
 
 SUMMARY = "make a dataset of labelled short forms"
@@ -14,21 +15,14 @@ examples:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl
   lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl"""
 
-KINDS = {"casi": dataset_casi, "reverse": dataset_reverse}
+KINDS: dict[str, Command] = {"casi": dataset_casi, "reverse": dataset_reverse}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the kinds of dataset, each with its options."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     for name, kind in KINDS.items():
-        subparser = kinds.add_parser(
-            name,
-            help=kind.SUMMARY,
-            description=kind.DESCRIPTION,
-            epilog=kind.EXAMPLE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        kind.add_arguments(subparser)
+        add_command(kinds, name, kind)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.arguments import add_dataset_output, add_json
+from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.canonical_forms import load_canonical_forms
 from lmcells.evaluation.casi import CasiDataset, build_casi_dataset
@@ -28,13 +29,7 @@ example:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("raw", type=Path, metavar="RAW", help="the CASI file")
-    parser.add_argument("--output", required=True, type=Path, metavar="DATASET", help="JSON lines to write")
-    parser.add_argument(
-        "--inventory-output",
-        type=Path,
-        metavar="FILE",
-        help="also write the senses that are left (JSON or CSV)",
-    )
+    add_dataset_output(parser, senses="are left")
     parser.add_argument(
         "--canonical-forms",
         type=Path,
@@ -53,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip", action="append", default=[], choices=OPTIONAL, help="leave a filter out; may be repeated"
     )
-    parser.add_argument("--json", action="store_true", help="print the table as JSON")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -115,14 +110,7 @@ def summarize(built: CasiDataset, report: ReadReport) -> dict[str, Any]:
 
 def print_summary(output: Path, built: CasiDataset, report: ReadReport) -> None:
     """Print the paper's table of filters, and what else is worth knowing."""
-    places = report.first_seen
-    print_table(
-        [
-            (why, f"{n:,} (first at {places[why]})")
-            for counts in (report.skipped, report.warnings)
-            for why, n in counts.items()
-        ]
-    )
+    print_table(account_rows(report.to_dict()))
     print_table(
         [
             ("rows", f"{'':>8} {built.n_rows:>8,}"),

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json, print_table
-from lmcells.corpus.settings import SECTION_STYLES
+from lmcells.cli.arguments import add_dataset_output, add_json, add_reading
+from lmcells.cli.progress import ProgressLine, notes_message
+from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import write_dataset
 from lmcells.evaluation.long_forms import LongFormFinder
@@ -16,7 +16,7 @@ from lmcells.evaluation.note_split import NoteSplit
 from lmcells.evaluation.reverse import ReversePart, ReverseSettings, build_reverse_dataset, used_inventory
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import FORMATS, Columns, ReadReport, read_notes
+from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
 SUMMARY = "from notes, by reverse substitution"
@@ -34,10 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
     parser.add_argument("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
-    parser.add_argument("--output", required=True, type=Path, metavar="DATASET", help="JSON lines to write")
-    parser.add_argument(
-        "--inventory-output", type=Path, metavar="FILE", help="also write the senses that occur (JSON or CSV)"
-    )
+    add_dataset_output(parser, senses="occur")
     drawing = parser.add_argument_group("what is drawn")
     drawing.add_argument(
         "--max-per-sense", type=int, default=500, metavar="N", help="examples of a sense at most (500)"
@@ -59,22 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only forms that spell the short form, letter by letter in order",
     )
-    reading = parser.add_argument_group("reading notes")
-    reading.add_argument(
-        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
-    )
-    reading.add_argument(
-        "--sections",
-        choices=SECTION_STYLES,
-        default="auto",
-        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules",
-    )
-    reading.add_argument(
-        "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
-    )
-    reading.add_argument("--text-column", metavar="NAME", help="where the text is")
-    reading.add_argument("--id-column", metavar="NAME", help="where the id is")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    add_reading(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -130,8 +113,7 @@ def _with_progress(notes: Iterator[Note], line: ProgressLine) -> Iterator[Note]:
         n_characters += len(note.text)
         yield note
         if n_notes % 100 == 0:
-            speed = n_characters / 1e6 / (time.monotonic() - started)
-            line.update(f"{n_notes:,} notes, {speed:,.1f} MB/s")
+            line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
 
 
 def summarize(
@@ -164,11 +146,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     print_table(
         [
             ("notes read", notes["n_read"]),
-            *(
-                (f"{kind}: {why}", f"{n:,} (first at {notes['first_seen'].get(why)})")
-                for kind, group in (("skipped", "skipped"), ("warning", "warnings"))
-                for why, n in notes[group].items()
-            ),
+            *account_rows(notes),
             *([("notes in no part of the split", outside)] if outside else []),
             ("forms looked for", summary["n_forms"]),
             *(

@@ -2,20 +2,21 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.info_language_model import describe_language_model, summarize_language_model
+from lmcells.cli.rendering import flat_rows, print_json, print_table
 from lmcells.corpus import layout as corpus_layout
 from lmcells.corpus.corpus import Corpus
 from lmcells.errors import InputError
+from lmcells.language_model.layout import is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained import layout as model_layout
 
 SUMMARY = "describe a corpus or a model"
 DESCRIPTION = """Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent
-words and sections) or a model (kind, sizes, settings, what it was trained on and how)."""
+words and sections) or a model (kind, sizes, settings, what it was trained on and how), elmo included."""
 EXAMPLE = "example:\n  lmcells info corpus --verify\n  lmcells info model --json"
 
 _SHOWN = 10
@@ -32,6 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Print the description."""
+    if is_language_model(options.path):
+        saved = read_folder(options.path)
+        if options.json:
+            print_json(summarize_language_model(saved))
+        else:
+            describe_language_model(saved)
+        return
     if _is_model(options.path):
         model = PretrainedModel.from_pretrained(options.path, verify=options.verify)
         if options.json:
@@ -92,21 +100,13 @@ def describe_model(model: PretrainedModel) -> None:
         title=str(model.folder),
     )
     for title in ("model", "training", "corpus"):
-        print_table(_flat(getattr(config, title)), title="settings" if title == "model" else title)
+        print_table(flat_rows(getattr(config, title)), title="settings" if title == "model" else title)
     words = zip(model.words[:_SHOWN], model.word_counts[:_SHOWN].tolist(), strict=True)
     print_table(list(words), title="most frequent words")
 
 
 def _n_parameters(model: PretrainedModel) -> int:
     return sum(array.size for array in model.arrays.values())
-
-
-def _flat(settings: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Rows of a table; the settings inside a setting are rows too."""
-    rows: list[tuple[str, Any]] = []
-    for name, value in settings.items():
-        rows += _flat(value) if isinstance(value, dict) else [(name, str(value))]
-    return rows
 
 
 def describe_corpus(corpus: Corpus) -> None:

@@ -5,15 +5,16 @@ import os
 import time
 from pathlib import Path
 
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.arguments import add_reading, add_running
+from lmcells.cli.progress import ProgressLine, notes_message
+from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.corpus import layout
 from lmcells.corpus.build import BuildProgress, NoteSource, build_corpus
 from lmcells.corpus.scan import Scanned
-from lmcells.corpus.settings import SECTION_STYLES, CorpusSettings
+from lmcells.corpus.settings import CorpusSettings
 from lmcells.errors import ConfigError
 from lmcells.files import sha256
-from lmcells.notes.readers import FORMATS, Columns
+from lmcells.notes.readers import Columns
 
 SUMMARY = "turn notes into a corpus for training"
 DESCRIPTION = """\
@@ -30,50 +31,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
     parser.add_argument("--output", required=True, type=Path, metavar="CORPUS", help="folder to write")
-    parser.add_argument(
-        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
-    )
-    sections = parser.add_argument_group("sections and words")
-    sections.add_argument(
-        "--sections",
-        choices=SECTION_STYLES,
-        default="auto",
-        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules",
-    )
-    sections.add_argument(
-        "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
-    )
-    sections.add_argument(
-        "--min-count", type=int, default=10, metavar="N", help="keep words seen more than N times (10)"
-    )
-    sections.add_argument(
-        "--min-header-count",
-        type=int,
-        default=10,
-        metavar="N",
-        help="headers seen at least N times get an id (10)",
-    )
-    columns = parser.add_argument_group("columns of CSV, TSV, JSON lines and Parquet")
-    columns.add_argument("--text-column", metavar="NAME", help="where the text is")
-    columns.add_argument("--id-column", metavar="NAME", help="where the id is")
-    columns.add_argument("--category-column", metavar="NAME", help="where the note type is")
-    columns.add_argument(
+    reading = add_reading(parser)
+    reading.add_argument("--category-column", metavar="NAME", help="where the note type is")
+    reading.add_argument(
         "--metadata-column",
         action="append",
         default=[],
         metavar="NAME",
         help="further metadata; may be repeated",
     )
-    running = parser.add_argument_group("running")
-    running.add_argument(
+    kept = parser.add_argument_group("what is kept")
+    kept.add_argument(
+        "--min-count", type=int, default=10, metavar="N", help="keep words seen more than N times (10)"
+    )
+    kept.add_argument(
+        "--min-header-count",
+        type=int,
+        default=10,
+        metavar="N",
+        help="headers seen at least N times get an id (10)",
+    )
+    kept.add_argument(
         "--exclude-ids", type=Path, metavar="FILE", help="ids, or a dataset, whose notes are left out"
     )
+    running = add_running(parser, resumes="a build")
+    running.add_argument("--overwrite", action="store_true", help="replace an existing corpus")
     running.add_argument(
         "--workers", type=int, default=_available_cores(), metavar="N", help="processes (all cores)"
     )
-    running.add_argument("--resume", action="store_true", help="go on with a build that was stopped")
-    running.add_argument("--overwrite", action="store_true", help="replace an existing corpus")
-    running.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -106,10 +91,7 @@ def run(options: argparse.Namespace) -> None:
 
         def on_notes(scanned: Scanned) -> None:
             seconds = time.monotonic() - started
-            line.update(
-                f"{scanned.n_notes:,} notes, {scanned.n_notes / seconds:,.0f} notes/s, "
-                f"{scanned.n_characters / seconds / 1e6:,.1f} MB/s"
-            )
+            line.update(notes_message(scanned.n_notes, scanned.n_characters, seconds=seconds))
 
         manifest = build_corpus(
             source,
@@ -131,8 +113,7 @@ def print_summary(output: Path, manifest: layout.Manifest) -> None:
     report = manifest.report
     rows = [
         ("notes read", report["n_read"]),
-        *((f"skipped: {reason}", _with_place(report, reason)) for reason in report["skipped"]),
-        *((f"warning: {reason}", _with_place(report, reason, "warnings")) for reason in report["warnings"]),
+        *account_rows(report),
     ]
     optional = {
         "notes excluded": report["n_excluded"],
@@ -148,14 +129,6 @@ def print_summary(output: Path, manifest: layout.Manifest) -> None:
         ("bytes on disk", sum(file["bytes"] for file in manifest.files.values())),
     ]
     print_table(rows, title=f"{output}")
-
-
-def _with_place(report: dict[str, object], reason: str, group: str = "skipped") -> str:
-    counts, first_seen = report[group], report["first_seen"]
-    assert isinstance(counts, dict)
-    assert isinstance(first_seen, dict)
-    place = first_seen.get(reason)
-    return f"{counts[reason]:,}" + (f" (first at {place})" if place else "")
 
 
 def _available_cores() -> int:

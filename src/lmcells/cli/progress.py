@@ -6,7 +6,6 @@ Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
 import shutil
 import sys
 import time
-from types import TracebackType
 from typing import Self
 
 _LIVE_INTERVAL = 0.1
@@ -36,8 +35,12 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def notes_message(n_notes: int, n_characters: int, *, seconds: float) -> str:
+    """How far the reading of notes has come, and how fast it goes."""
+    seconds = max(seconds, 1e-9)
+    return f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"

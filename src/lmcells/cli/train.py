@@ -1,23 +1,19 @@
 """`lmcells train`: a corpus -> a model."""
 
 import argparse
-import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lmcells.cli.arguments import add_running
 from lmcells.cli.progress import ProgressLine
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra
-
-if TYPE_CHECKING:  # torch takes seconds to import; the command line starts without it
-    from lmcells.training import Configuration, Progress, TrainingResult
-    from lmcells.training.reporting import Evaluation
 
 SUMMARY = "train a model on a corpus"
 DESCRIPTION = """\
@@ -29,14 +25,14 @@ examples:
   lmcells train corpus --output model
   lmcells train corpus --output model --kind bsg --preset paper --epochs 3 --seed 7
   lmcells train corpus --output model --config mine.toml --set model.window=5 --set training.gradient_clip=10
-  lmcells train corpus --output model --kind elmo --set language_model.layers=4 --set training.patience=3
+  lmcells train corpus --output model --kind elmo --set language_model.layers=4 --set training.flat_patience=5
   lmcells train corpus --output model --resume
   lmcells train corpus --output model --evaluate dev.jsonl --inventory senses.json
   torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
 
 _ELMO = "elmo"
 _KINDS = ("lmc", "bsg", "mbsge", _ELMO)
-_PRESETS = ("paper", "default")
+_PRESETS = ("paper", "tuned", "default")
 _NAMED = {
     "kind": "model.kind",
     "epochs": "training.epochs",
@@ -54,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument_group("settings")
     settings.add_argument("--kind", choices=_KINDS, help="kind of model (lmc)")
     settings.add_argument(
-        "--preset", choices=_PRESETS, help="paper: to the letter; default: the best measured"
+        "--preset", choices=_PRESETS, help="paper: to the letter; tuned: its details tuned; default: the best measured"
     )
     settings.add_argument(
         "--config",
@@ -75,19 +71,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="overrides",
         help="any other setting of the TOML file; may be repeated",
     )
-    running = parser.add_argument_group("running")
+    running = add_running(parser, resumes="a run")
     running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
-    running.add_argument("--resume", action="store_true", help="go on with a run that was stopped")
     running.add_argument(
         "--evaluate",
         action="append",
         type=Path,
         default=[],
         metavar="DATASET",
-        help="score this dataset after each epoch (or training.evaluate_minutes); may be repeated",
+        help="score this dataset after each epoch or check (or training.evaluate_minutes); may be repeated",
     )
     running.add_argument("--inventory", type=Path, metavar="FILE", help="senses for --evaluate")
-    running.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -96,113 +90,34 @@ def run(options: argparse.Namespace) -> None:
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
-    from lmcells.training import load_configuration, train
 
     _require_free(options.output, resume=options.resume)
-    corpus = Corpus.open(options.corpus)
-    overrides = [*_named_overrides(options), *options.overrides]
-    if options.kind == _ELMO:
-        from lmcells.cli.train_elmo import train_elmo
-
-        with ProgressLine() as line, _told_in_one_line():
-            folder = run_folder(options.output)
-            trained = train_elmo(options, corpus=corpus, run_folder=folder, overrides=overrides, line=line)
-        _print_summary(trained, options)
-        return
-    configuration = load_configuration(preset=options.preset, file=options.config, overrides=overrides)
-    with ProgressLine() as line, _told_in_one_line():
-        result = train(
-            corpus,
-            model_config=configuration.model_config(corpus),
-            settings=configuration.training,
-            output=run_folder(options.output),
-            device=options.device,
-            resume=options.resume,
-            on_progress=lambda progress: line.update(progress_message(progress)),
-            evaluate=_hook(options, corpus=corpus, metadata_kind=configuration.training.metadata),
-        )
-    if int(os.environ.get("RANK", "0")) != 0:
-        return
-    save(result, corpus=corpus, configuration=configuration, output=options.output)
-    _print_summary(summary(result, output=options.output), options)
-
-
-def _hook(options: argparse.Namespace, *, corpus: Corpus, metadata_kind: str) -> "Evaluation | None":
     if bool(options.evaluate) != bool(options.inventory):
         raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
-    if not options.evaluate:
-        return None
-    from lmcells.evaluation.while_training import evaluation_hook
+    corpus = Corpus.open(options.corpus)
+    overrides = [*_named_overrides(options), *options.overrides]
+    with ProgressLine() as line, _told_in_one_line():
+        trained = _trainer(options.kind)(
+            options, corpus=corpus, run_folder=run_folder(options.output), overrides=overrides, line=line
+        )
+    if trained is not None:
+        _print_summary(trained, options)
 
-    return evaluation_hook(
-        options.evaluate, inventory=options.inventory, corpus=corpus, metadata_kind=metadata_kind
-    )
 
+def _trainer(kind: str | None) -> Callable[..., dict[str, Any] | None]:
+    """What trains and saves a model of this kind; imported late, for it imports torch."""
+    if kind == _ELMO:
+        from lmcells.cli.train_elmo import train_elmo
 
-def save(result: "TrainingResult", *, corpus: Corpus, configuration: "Configuration", output: Path) -> None:
-    """Write the trained model's folder; settings, corpus fingerprint and seed go with it."""
-    from lmcells.pretrained import save_pretrained
+        return train_elmo
+    from lmcells.cli.train_cells import train_cells
 
-    save_pretrained(
-        result.model,
-        output,
-        corpus=corpus,
-        metadata_kind=configuration.training.metadata,
-        training={
-            "seed": configuration.training.seed,
-            "settings": configuration.training.to_dict(),
-            "corpus": result.made_with["corpus"]["fingerprint"],
-            "steps": result.n_steps,
-            "centers": result.n_centers,
-            "seconds": result.seconds,
-            "losses": _losses(result),
-        },
-        overwrite=True,  # of a finished run that went on for more epochs
-    )
+    return train_cells
 
 
 def run_folder(output: Path) -> Path:
     """Where a run keeps its state: beside the model, which is then a folder to ship as it is."""
     return output.with_name(f"{output.name}.training")
-
-
-def summary(result: "TrainingResult", *, output: Path) -> dict[str, Any]:
-    """What the command prints in the end."""
-    return {
-        "model": str(output),
-        "kind": result.model.config.kind,
-        "steps": result.n_steps,
-        "centers": result.n_centers,
-        "seconds": result.seconds,
-        **_losses(result),
-    }
-
-
-def progress_message(progress: "Progress") -> str:
-    """One line about a run: epoch, speed, both parts of the loss under their names, time left, memory."""
-    parts = [
-        f"epoch {progress.epoch}/{progress.n_epochs}",
-        f"step {progress.step:,}/{progress.n_steps:,}",
-        f"{progress.centers_per_second:,.0f} centers/s",
-        f"reconstruction {progress.reconstruction:.3f}",
-        f"prior divergence {progress.prior_divergence:.3f}",
-    ]
-    if progress.agreement is not None:
-        parts.append(f"agreement {progress.agreement:.3f}")
-    left = round(progress.seconds_left)
-    parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
-    parts.append(f"{progress.peak_memory / 1e9:.1f} GB")
-    return ", ".join(parts)
-
-
-def _losses(result: "TrainingResult") -> dict[str, float]:
-    if result.last is None:
-        return {}
-    losses = {
-        "reconstruction": result.last.reconstruction,
-        "prior_divergence": result.last.prior_divergence,
-    }
-    return losses if result.last.agreement is None else {**losses, "agreement": result.last.agreement}
 
 
 def _require_free(output: Path, *, resume: bool) -> None:
@@ -224,7 +139,11 @@ def _print_summary(summary: Mapping[str, Any], options: argparse.Namespace) -> N
     if options.json:
         print_json(summary)
         return
-    rows = [(name.replace("_", " "), value) for name, value in summary.items() if name != "model"]
+    rows = [
+        (name.replace("_", " "), value)
+        for name, value in summary.items()
+        if name != "model" and not isinstance(value, dict)
+    ]
     print_table(
         [(name, f"{value:,.4g}" if isinstance(value, float) else value) for name, value in rows],
         title=str(options.output),

@@ -6,10 +6,13 @@ from typing import Any
 
 from lmcells.cli.progress import ProgressLine
 from lmcells.corpus import Corpus
+from lmcells.evaluation.while_training import elmo_evaluation_hook
 from lmcells.language_model.configuration import load_language_model_configuration
 from lmcells.language_model.folder import save_language_model
-from lmcells.language_model.train import LanguageModelProgress, train_language_model
-from lmcells.model import count_parameters
+from lmcells.language_model.progress import LanguageModelProgress
+from lmcells.language_model.record import language_model_record
+from lmcells.language_model.train import train_language_model
+from lmcells.training.record import printed_record
 
 
 def train_elmo(
@@ -21,28 +24,24 @@ def train_elmo(
         file=options.config,
         overrides=[override for override in overrides if override != "model.kind=elmo"],
     )
-    config = configuration.config(corpus)
+    config, settings = configuration.config(corpus), configuration.training
+    hook = None
+    if options.evaluate:
+        hook = elmo_evaluation_hook(options.evaluate, inventory=options.inventory, corpus=corpus)
     result = train_language_model(
         corpus,
         config=config,
-        settings=configuration.training,
+        settings=settings,
         output=run_folder,
         device=options.device,
         resume=options.resume,
         on_progress=lambda progress: line.update(elmo_progress_message(progress)),
+        evaluate=hook,
     )
-    known = {
-        "steps": result.n_steps,
-        "words": result.n_words,
-        "seconds": result.seconds,
-        "held_out_loss": result.held_out_loss,
-        "is_flat": result.is_flat,
-        "parameters": count_parameters(result.model),
-    }
-    settings = configuration.training.to_dict()
-    training = {"seed": configuration.training.seed, "settings": settings, **known}
-    save_language_model(result.model, options.output, corpus=corpus, training=training, overwrite=True)
-    return {"model": str(options.output), "kind": "elmo", "encoder": config.kind, **known}
+    record = language_model_record(result, settings=settings)
+    save_language_model(result.model, options.output, corpus=corpus, training=record, overwrite=True)
+    printed = printed_record(record)
+    return {"model": str(options.output), "kind": "elmo", "encoder": config.kind, **printed}
 
 
 def elmo_progress_message(progress: LanguageModelProgress) -> str:

@@ -29,7 +29,7 @@ class ElmoRanker:
     ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
 
     The window's words are those that the model has learnt from, ten on either side. The short form and the long
-    form's words need not be among them: they are read by their characters.
+    form's words need not be among them: they are read by their characters. It computes where the model is.
     """
 
     def __init__(
@@ -38,10 +38,8 @@ class ElmoRanker:
         inventory: SenseInventory,
         *,
         radius: int = RADIUS,
-        device: str = "cpu",
     ) -> None:
-        self._model = pretrained.model.to(device)
-        self._device = device
+        self._model = pretrained.model
         self._words = frozenset(pretrained.words)
         self._inventory = inventory
         self._radius = radius
@@ -83,10 +81,11 @@ class ElmoRanker:
 
         order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         vectors = np.zeros((len(texts), 2 * self._model.config.width))
+        device = next(self._model.parameters()).device
         with torch.inference_mode():
             for start in range(0, len(order), _BATCH):
                 rows = order[start : start + _BATCH]
-                batch = self._spelt([texts[row] for row in rows]).to(torch.device(self._device))
+                batch = self._spelt([texts[row] for row in rows]).to(device)
                 vectors[rows] = self._model.mean_states(batch).cpu().numpy()
         return vectors
 

@@ -130,7 +130,11 @@ def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
 
     pretrained = load_language_model(Path(name))
     return NamedRanker(
-        name, ElmoRanker(pretrained, inventory), n_parameters=pretrained.training.get("parameters")
+        name,
+        ElmoRanker(pretrained, inventory),
+        n_parameters=pretrained.training.get("parameters"),
+        hours_to_peak=pretrained.training.get("hours_to_peak"),
+        corpus_fingerprint=pretrained.corpus.get("fingerprint"),
     )
 
 

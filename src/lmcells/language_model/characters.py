@@ -61,7 +61,18 @@ class CharacterEncoder(nn.Module):
 
     def forward(self, characters: Tensor) -> Tensor:
         """(words, max_characters) -> (words, width)."""
-        read = self.characters(characters.int()).transpose(1, 2)  # (words, character_dim, max_characters)
-        found = [filters(read).amax(dim=-1) for filters in self.filters]
+        read = self.characters(characters.int())  # (words, max_characters, character_dim)
+        found = [self._largest(filters, read) for filters in self.filters]
         vector: Tensor = self.projection(self.highways(functional.relu(torch.cat(found, dim=-1))))
         return vector
+
+    def _largest(self, filters: nn.Module, read: Tensor) -> Tensor:
+        """The largest value of each filter over the characters: -> (words, filters).
+
+        A convolution as one matrix product: with 16 channels that is the quicker way.
+        """
+        assert isinstance(filters, nn.Conv1d)
+        pieces = read.unfold(1, filters.kernel_size[0], 1).flatten(
+            2
+        )  # (words, places, character_dim * width)
+        return functional.linear(pieces, filters.weight.flatten(1), filters.bias).amax(dim=1)

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 from lmcells.errors import ConfigError
 from lmcells.language_model.checks import require_choice, require_integer, require_number
 
-EncoderKind = Literal["transformer", "lstm"]
+EncoderKind = Literal["transformer", "bilstm"]
 
 
 @dataclass(frozen=True, kw_only=True)

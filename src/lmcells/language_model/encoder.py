@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lmcells.language_model.config import LanguageModelConfig
+from lmcells.model.precision import full_precision
 
 
 class Readings(NamedTuple):
@@ -82,9 +83,10 @@ class LstmStack(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         """(B, T, width) -> (B, T, width)."""
         states = words
-        for number, layer in enumerate(self.layers):
-            read, _ = layer(self.dropout(states))
-            states = states + read if number else read
+        with full_precision(words):  # autocast would take fp16, whose gradients vanish, and never bf16
+            for number, layer in enumerate(self.layers):
+                read, _ = layer(self.dropout(states))
+                states = states + read if number else read
         normed: Tensor = self.norm(states)
         return normed
 
@@ -99,9 +101,8 @@ class BidirectionalEncoder(nn.Module):
         self.forward_stack = stack(config)
         self.backward_stack = stack(config)
 
-    def forward(self, words: Tensor, lengths: Tensor) -> Readings:
-        """Word vectors (B, T, width), of which the first `lengths` (B,) are there, -> states of both stacks."""
-        mirrored = mirror(words, lengths)
+    def forward(self, words: Tensor, mirrored: Tensor) -> Readings:
+        """Word vectors (B, T, width) in the order of the text, and in that of the backward stack -> all states."""
         return Readings(
             self.forward_stack(self._after_boundary(0, words)),
             self.backward_stack(self._after_boundary(1, mirrored)),

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,13 @@ import torch
 
 import lmcells
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError, FormatError, InputError, ModelError
-from lmcells.files import atomic_folder, read_json, sha256, write_json
+from lmcells.errors import FormatError, InputError, ModelError
+from lmcells.files import atomic_folder, write_json
 from lmcells.language_model.config import LanguageModelConfig
-from lmcells.language_model.layout import FORMAT, VERSION, is_language_model
+from lmcells.language_model.layout import AGAIN, FORMAT, VERSION, is_language_model, read_folder
 from lmcells.language_model.model import LanguageModel
 from lmcells.pretrained.layout import CONFIG, TOKENIZER, VOCABULARY, WEIGHTS, describe_files, load_names
 from lmcells.tensor_files import read_tensors, write_tensors
-
-_AGAIN = "Train the model again: lmcells train --kind elmo"
-_TABLES = {"language_model": dict, "corpus": dict, "training": dict, "files": dict}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +81,11 @@ def save_language_model(
 def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
     """Open a model folder; every checksum is compared."""
     folder = Path(folder)
-    saved = _read_config(folder)
-    _require_whole(folder, saved["files"])
-    config = _model_config(folder, saved["language_model"])
-    words = load_names(folder / VOCABULARY, expected=config.n_words, distinct=True)
-    model = _build(config, folder / WEIGHTS)
+    saved = read_folder(folder)
+    words = load_names(folder / VOCABULARY, expected=saved.config.n_words, distinct=True)
+    model = _build(saved.config, folder / WEIGHTS)
     return PretrainedLanguageModel(
-        folder, model, words, saved["corpus"], saved["training"], written_by=str(saved.get("written_by"))
+        folder, model, words, saved.corpus, saved.training, written_by=saved.written_by
     )
 
 
@@ -111,54 +106,6 @@ def _weights(model: LanguageModel) -> dict[str, npt.NDArray[Any]]:
     return weights
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    if not (folder / CONFIG).is_file():
-        raise ModelError(f"{folder} is not a language model: it has no {CONFIG}. {_AGAIN}")
-    try:
-        saved = read_json(folder / CONFIG)
-    except (OSError, ValueError, RecursionError):
-        raise ModelError(f"{folder / CONFIG} is damaged: it is not JSON. {_AGAIN}") from None
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise ModelError(f"{folder} is not a language model: its {CONFIG} is of another kind. {_AGAIN}")
-    for name, found, wanted in (
-        ("language model format", saved.get("version"), VERSION),
-        ("tokenizer rules", saved.get("tokenizer"), TOKENIZER),
-    ):
-        if found != wanted:
-            raise ModelError(
-                f"{folder} has {name} {found!r}, made by lmcells {saved.get('written_by')}; this lmcells "
-                f"({lmcells.__version__}) has {wanted!r}. Upgrade lmcells or train the model again."
-            )
-    damaged = [name for name, kind in _TABLES.items() if not isinstance(saved.get(name), kind)]
-    if damaged:
-        raise ModelError(f"{folder / CONFIG} is damaged: {damaged[0]} is not a mapping. {_AGAIN}")
-    return saved
-
-
-def _require_whole(folder: Path, files: dict[str, Any]) -> None:
-    for name in (WEIGHTS, VOCABULARY):
-        entry = files.get(name)
-        if not isinstance(entry, dict) or "sha256" not in entry:
-            raise ModelError(f"{folder / CONFIG} is damaged: files has no checksum of {name}. {_AGAIN}")
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder / name} is missing. {_AGAIN}")
-        if sha256(folder / name) != entry["sha256"]:
-            raise ModelError(f"{folder / name} is damaged: its checksum differs. {_AGAIN}")
-
-
-def _model_config(folder: Path, saved: dict[str, Any]) -> LanguageModelConfig:
-    known = {setting.name for setting in fields(LanguageModelConfig)}
-    if saved.keys() != known:
-        differing = ", ".join(sorted(map(str, saved.keys() ^ known)))
-        raise ModelError(
-            f"{folder / CONFIG} has settings too many, or lacks some: {differing}. Upgrade lmcells, or train again."
-        )
-    try:
-        return LanguageModelConfig(**saved)
-    except ConfigError as error:
-        raise ModelError(f"{folder / CONFIG} is damaged: {error} {_AGAIN}") from None
-
-
 def _build(config: LanguageModelConfig, path: Path) -> LanguageModel:
     """The model with the weights of a file; no random number is drawn."""
     with torch.device("meta"):
@@ -172,7 +119,7 @@ def _build(config: LanguageModelConfig, path: Path) -> LanguageModel:
         if found is None or found.shape != tuple(expected.shape) or found.dtype.kind != "f":
             described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
             raise ModelError(
-                f"{path}: {name} {described}, the settings need floats {tuple(expected.shape)}. {_AGAIN}"
+                f"{path}: {name} {described}, the settings need floats {tuple(expected.shape)}. {AGAIN}"
             )
     own = {name: torch.from_numpy(np.array(arrays[name], np.float32)) for name in model.state_dict()}
     model.load_state_dict(own, assign=True)

@@ -1,7 +1,7 @@
 """The bidirectional language model as a whole (ELMo, Peters et al. 2018)."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +45,9 @@ class LanguageModel(nn.Module):
     def forward(self, texts: Texts) -> Readings:
         """States of both directions, each in its own order of reading: (B, 1 + T, width)."""
         spelt = at_least_float32(self.words(texts.characters))  # layers add to these: not in bf16
-        vectors = functional.embedding(texts.index, spelt)  # (B, T, width)
-        readings: Readings = self.encoder(vectors, texts.lengths)
+        index = torch.cat([texts.index, mirror(texts.index, texts.lengths)])  # (2 B, T)
+        words, mirrored = functional.embedding(index, spelt).chunk(2)  # (B, T, width) each
+        readings: Readings = self.encoder(words, mirrored)
         return readings
 
     def word_states(self, texts: Texts) -> Tensor:
@@ -61,12 +62,23 @@ class LanguageModel(nn.Module):
         weights = texts.mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
         return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
-    def predictions(self, texts: Texts, words: Tensor) -> tuple[Tensor, Tensor]:
-        """States beside the words they are to predict, first of all texts forward, then backward.
-
-        `words` (B, T) are ids of the vocabulary -> (2 n, width), (2 n,), where n words are there.
-        """
-        mask = texts.mask
+    def predictions(self, texts: Texts, words: Tensor) -> "Predictions":
+        """What is to be predicted of texts whose words are these ids of the vocabulary, (B, T)."""
         readings = self(texts)
-        states = torch.cat([readings.forward[:, :-1][mask], readings.backward[:, :-1][mask]])
-        return states, torch.cat([words[mask], mirror(words, texts.lengths)[mask]])
+        states = torch.cat([readings.forward[:, :-1], readings.backward[:, :-1]])  # (2 B, T, width)
+        return Predictions(
+            states.flatten(0, 1),
+            torch.cat([words, mirror(words, texts.lengths)]).flatten(),
+            texts.mask.repeat(2, 1).flatten(),
+        )
+
+
+class Predictions(NamedTuple):
+    """States beside the words they are to predict: of all texts forward, then of all backward.
+
+    Padding is left in: taking it out would wait for the device to count it.
+    """
+
+    states: Tensor  # (2 B T, width)
+    words: Tensor  # (2 B T,)
+    present: Tensor  # (2 B T,) bool, false where there is no word

@@ -1,19 +1,15 @@
-"""The corpus as windows of words, and which of them make a batch."""
+"""The corpus as windows of words, and which of them are held out."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from lmcells.corpus import Corpus
-from lmcells.language_model.characters import spell_out
-from lmcells.language_model.model import Texts
-from lmcells.training.device_corpus import to_device
-from lmcells.training.draws import take
 
 Integers = npt.NDArray[np.int64]
+_DOCUMENT = "document"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,38 +28,54 @@ class TextWindows:
         n = max(1, int(np.searchsorted(self.lengths.cumsum(), n_words, side="right")))
         return TextWindows(self.starts[:n], self.lengths[:n])
 
-    def batches(self, batch_size: int, *, order: np.random.Generator | None = None) -> list[Integers]:
-        """Rows of about `batch_size` words each; windows of like length share a batch, so little is padded.
+    def batches(self, batch_size: int, *, order: np.random.Generator | None = None) -> list["WindowBatch"]:
+        """All windows in batches of about `batch_size` words; those of like length share one, so little is padded.
 
         With `order` both the windows within a length and the batches are shuffled.
         """
         n = self.starts.size
         shuffled = np.arange(n) if order is None else order.permutation(n)
-        rows = shuffled[np.argsort(-self.lengths[shuffled], kind="stable")]  # the longest first
-        batches, first = [], 0
-        while first < n:
-            last = first + max(1, batch_size // int(self.lengths[rows[first]]))
-            batches.append(rows[first:last])
-            first = last
+        width_of = widths_up_to(int(self.lengths.max(initial=1)))
+        width_of = width_of[np.searchsorted(width_of, self.lengths)]  # (n,)
+        batches = []
+        for width in np.unique(width_of)[::-1].tolist():  # the longest first
+            rows = shuffled[width_of[shuffled] == width]
+            size = max(1, batch_size // width)
+            batches += [WindowBatch(rows[first : first + size], width) for first in range(0, rows.size, size)]
         return batches if order is None else [batches[index] for index in order.permutation(len(batches))]
+
+
+class WindowBatch(NamedTuple):
+    """Windows that are read together."""
+
+    rows: Integers
+    width: int  # to which each is padded
+
+
+def widths_up_to(longest: int) -> Integers:
+    """1, 2, 3, 4, 6, 8, 12, 16...: few enough that shapes come again and again, and dense enough to pad little."""
+    powers = 2 ** np.arange(longest.bit_length() + 1)
+    return np.unique(np.concatenate([powers, 3 * powers // 2]))
 
 
 def cut_windows(
     corpus: Corpus, *, window: int, held_out: float, seed: int
 ) -> tuple[TextWindows, TextWindows]:
-    """Cut every segment into windows; return those to train on, and those of the segments that are held out.
+    """Cut every segment into windows; return those to train on, and those of the documents that are held out.
 
-    At least one segment is held out, and at least one is not, unless there is only one: then it is both.
+    At least one document is held out, and at least one is not, unless there is only one: then it is both.
     """
     segment = np.asarray(corpus.token_segment)
     begins = np.flatnonzero(np.append(True, segment[1:] != segment[:-1])).astype(np.int64)  # of each segment
     sizes = np.diff(begins, append=segment.size)
-    n_held_out = min(max(1, round(held_out * sizes.size)), max(1, sizes.size - 1))
-    chosen = np.random.default_rng(seed).permutation(sizes.size)  # in this order they are measured
-    if sizes.size == 1:
+    _, document = np.unique(corpus.segment_metadata(_DOCUMENT)[segment[begins]], return_inverse=True)
+    n_documents = int(document.max()) + 1
+    if n_documents == 1:
         return (_cut(begins, sizes, window),) * 2
-    kept = np.sort(chosen[n_held_out:])
-    measured = chosen[:n_held_out]
+    n_held_out = min(max(1, round(held_out * n_documents)), n_documents - 1)
+    turn = np.random.default_rng(seed).permutation(n_documents)[document]  # in this order they are measured
+    kept, measured = np.flatnonzero(turn >= n_held_out), np.flatnonzero(turn < n_held_out)
+    measured = measured[np.argsort(turn[measured], kind="stable")]
     return _cut(begins[kept], sizes[kept], window), _cut(begins[measured], sizes[measured], window)
 
 
@@ -73,23 +85,3 @@ def _cut(begins: Integers, sizes: Integers, window: int) -> TextWindows:
     number = np.arange(int(pieces.sum())) - np.repeat(ends - pieces, pieces)  # of a piece within its segment
     starts = np.repeat(begins, pieces) + number * window
     return TextWindows(starts, np.minimum(window, np.repeat(begins + sizes, pieces) - starts))
-
-
-class WindowReader:
-    """Reads windows as the model takes them; the corpus and its words' characters lie on the device."""
-
-    def __init__(self, corpus: Corpus, *, max_characters: int, device: torch.device) -> None:
-        self._tokens = to_device(corpus.tokens, device)
-        self._characters = spell_out(corpus.words, max_characters=max_characters).to(device)
-        self._device = device
-
-    def read(self, windows: TextWindows, rows: Integers) -> tuple[Texts, Tensor]:
-        """The texts of some windows, and the ids of their words (B, T)."""
-        starts = torch.from_numpy(windows.starts[rows]).to(self._device)
-        lengths = torch.from_numpy(windows.lengths[rows]).to(self._device)
-        place = torch.arange(int(windows.lengths[rows].max()), device=self._device)  # (T,)
-        # Where a window has ended its last word is repeated: no new word is spelt out for padding.
-        inside = torch.minimum(place, lengths.unsqueeze(1) - 1)  # (B, T)
-        words = take(self._tokens, starts.unsqueeze(1) + inside).long()
-        distinct, index = torch.unique(words, return_inverse=True)
-        return Texts(self._characters[distinct], index, lengths), words

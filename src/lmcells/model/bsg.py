@@ -45,6 +45,10 @@ class BayesianSkipGram(CellModel):
         self.prior = WordPrior(config)
         self.initialise_tables()
 
+    def word_table(self) -> Tensor:
+        table: Tensor = self.variational.context.words.weight
+        return table
+
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:  # noqa: ARG002
         posterior: Posterior = self.variational(windows)
         return posterior

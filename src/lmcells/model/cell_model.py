@@ -3,10 +3,12 @@
 from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
+from torch.nn import functional
 
 from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig
 from lmcells.model.objective import Loss
+from lmcells.model.phrases import PhraseNetwork
 from lmcells.model.variational import Posterior
 
 
@@ -16,6 +18,18 @@ class CellModel(nn.Module, ABC):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
+        self.phrases = PhraseNetwork(config) if config.phrase_dim else None
+
+    @abstractmethod
+    def word_table(self) -> Tensor:
+        """E, the vectors in which contexts are read: (n_centers, E)."""
+
+    def phrase_means(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Where phrases belong among the posteriors' means, by the words they have: (n, L), (n, L) -> (n, d)."""
+        if self.phrases is None:
+            raise ValueError("the model has no phrase network; allowed: a config with phrase_dim above 0.")
+        means: Tensor = self.phrases(functional.embedding(words, self.word_table()), mask)
+        return means
 
     @abstractmethod
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:

@@ -23,6 +23,11 @@ class ModelConfig:
     cell_dim: int = 100  # d, of the latent cell
     embedding_dim: int = 100  # of E and R for words, and of R for metadata
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
+    context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
+    marks_gap: bool = (
+        False  # whether a word or phrase that is taken out leaves a mark of its own in the context
+    )
+    phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
 
@@ -45,6 +50,8 @@ class ModelConfig:
             self._require_integer(name, at_least=1)
         self._require_integer("n_metadata", at_least=0 if self.kind == "bsg" else 1)
         self._require_integer("n_categories", at_least=0)
+        self._require_integer("phrase_dim", at_least=0)
+        self._require_integer("context_dim", at_least=0)
         for name in ("margin", "variance_floor"):
             self._require_number(name, at_least=0.0)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
@@ -57,7 +64,22 @@ class ModelConfig:
     @property
     def metadata_dim(self) -> int:
         """Width of the variational network's E_m, which attends over states of both directions."""
-        return 2 * self.hidden_dim
+        return 2 * self.lstm_dim
+
+    @property
+    def lstm_dim(self) -> int:
+        """Units of the LSTM in each direction."""
+        return self.context_dim or self.hidden_dim
+
+    @property
+    def gap_id(self) -> int:
+        """The id that marks a gap in a context, where the model marks them."""
+        return self.n_centers
+
+    @property
+    def n_read(self) -> int:
+        """How many ids the variational network has vectors for."""
+        return self.n_centers + self.marks_gap
 
     @property
     def category_offset(self) -> int:

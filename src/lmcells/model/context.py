@@ -17,8 +17,8 @@ class ContextEncoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.words = nn.Embedding(config.n_centers, config.embedding_dim)
-        self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.hidden_dim)
+        self.words = nn.Embedding(config.n_read, config.embedding_dim)
+        self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.lstm_dim)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, windows: Windows) -> Tensor:

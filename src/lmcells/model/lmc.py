@@ -19,6 +19,10 @@ class LatentMeaningCells(CellModel):
         self.prior = ModelNetwork(config)
         self.initialise_tables()
 
+    def word_table(self) -> Tensor:
+        table: Tensor = self.variational.context.words.weight
+        return table
+
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
         posterior: Posterior = self.variational(windows, gate=gate)
         return posterior

@@ -22,6 +22,8 @@ def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, co
     """
     if inputs.device.type == "cpu" and not torch.compiler.is_compiling():
         return packed_lstm(inputs, mask, weights, constant=constant)
+    if inputs.device.type == "cuda" and inputs.shape[1] and not torch.compiler.is_compiling():
+        return aligned_lstm(inputs, mask, weights, constant=constant)
     return carried_lstm(inputs, mask, weights, constant=constant)
 
 
@@ -51,6 +53,37 @@ def carried_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant
     in_place = in_reading_order(torch.stack(states))  # (T, 2, B, H)
     joined = in_place.permute(2, 0, 1, 3).flatten(2)  # -> (B, T, 2H)
     return joined.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
+    """`bidirectional_lstm` by the library's own LSTM: each direction reads its present words first, holes last."""
+    batch, steps, _ = inputs.shape
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
+    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    rank = (mask.cumsum(dim=1) - 1).clamp_min(0)  # (B, T), of a present position among the present
+    order = torch.argsort(~mask, dim=1, stable=True)  # (B, T) positions, the present first
+    slots = torch.arange(steps, device=mask.device).expand(batch, -1)
+    mirrored = (lengths - 1 - slots).clamp_min(0)  # (B, T), of a slot in the other direction
+    joined = torch.cat([inputs.to(dtype), constant.to(dtype).unsqueeze(1).expand(-1, steps, -1)], dim=-1)
+    states = []
+    for direction, read in enumerate((order, order.gather(1, mirrored))):
+        sequence = _rows(joined, read).transpose(0, 1)  # (T, B, I + C)
+        start = joined.new_zeros(1, batch, weights.hidden.shape[-1])
+        parameters = [weights.input[direction], weights.hidden[direction], weights.bias[direction]]
+        parameters = [
+            parameter.to(dtype) for parameter in (*parameters, torch.zeros_like(weights.bias[direction]))
+        ]
+        output, _, _ = torch._VF.lstm(
+            sequence, (start, start), parameters, True, 1, 0.0, True, False, False
+        )
+        place = rank if direction == 0 else mirrored.gather(1, rank)
+        states.append(_rows(output.transpose(0, 1), place))  # (B, T, H)
+    return torch.cat(states, dim=-1).masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _rows(values: Tensor, places: Tensor) -> Tensor:
+    """(B, T, D), (B, T) -> (B, T, D)."""
+    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
 def in_reading_order(sequence: Tensor) -> Tensor:

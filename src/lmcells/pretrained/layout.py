@@ -19,6 +19,8 @@ WEIGHTS = "model.safetensors"
 VOCABULARY = "vocabulary.json"
 SECTIONS = "sections.json"
 STATISTICS = "statistics.safetensors"
+PHRASES = "phrases.json"  # of a model with a phrase network
+PHRASE_VECTORS = "phrases.safetensors"
 MODEL_CARD = "README.md"
 REQUIRED = (WEIGHTS, VOCABULARY, SECTIONS, STATISTICS)
 

@@ -15,26 +15,25 @@ from lmcells.pretrained.packed_windows import Mask, PackedWindows
 class NumpyContextEncoder:
     """`lmcells.model.context.ContextEncoder` and `lmcells.model.attention.attend` in one."""
 
-    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm, *, n_words: int) -> None:
-        self._centers = words  # (n_centers, E)
+    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm) -> None:
+        self._words = words  # (n_read, E)
         self._lstm = lstm
-        self._n_words = n_words
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, n_words: int) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Take the weights under the names they have in the encoder of torch."""
         words = arrays["words.weight"]
         of_lstm = {
             name.removeprefix("lstm."): array for name, array in arrays.items() if name.startswith("lstm.")
         }
-        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words[:n_words]), n_words=n_words)
+        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words))
 
     def summarise(
         self, center: Ids, context: Ids, context_mask: Mask, *, center_mask: Mask | None, query: Floats
     ) -> tuple[Floats, Floats]:
         """Weights and weighted mean of the states of present words, as the query asks: -> (B, 2S), (B, 2H)."""
         self._require_ids(center, context[context_mask])
-        vectors = np.asarray(self._centers[center], np.float32)  # (B, E)
+        vectors = np.asarray(self._words[center], np.float32)  # (B, E)
         if center_mask is not None:
             vectors = np.where(center_mask[:, None], vectors, np.float32(0))
         packed = PackedWindows.of(context, context_mask)
@@ -76,10 +75,8 @@ class NumpyContextEncoder:
         return weights, means.transpose(1, 0, 2).reshape(n_rows, -1)  # (B, 2H)
 
     def _require_ids(self, center: Ids, present: Ids) -> None:
-        for name, ids, size in (
-            ("center", center, self._centers.shape[0]),
-            ("context", present, self._n_words),
-        ):
+        size = self._words.shape[0]
+        for name, ids in (("center", center), ("context", present)):
             if ids.size and not (ids.min() >= 0 and ids.max() < size):
                 raise ValueError(
                     f"{name} holds ids from {ids.min()} to {ids.max()}; allowed: 0 to {size - 1}."

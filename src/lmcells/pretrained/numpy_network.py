@@ -41,7 +41,7 @@ class NumpyVariationalNetwork(ABC):
         context = {
             name.removeprefix("context."): a for name, a in arrays.items() if name.startswith("context.")
         }
-        self._context = NumpyContextEncoder.from_arrays(context, n_words=sizes.n_words)
+        self._context = NumpyContextEncoder.from_arrays(context)
         self._heads = NumpyHeads.from_arrays(arrays)
         self._sizes = sizes
 

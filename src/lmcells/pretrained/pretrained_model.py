@@ -11,8 +11,11 @@ import numpy.typing as npt
 from lmcells.corpus.statistics import WordMetadataCounts
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
 from lmcells.pretrained import layout
+from lmcells.pretrained.eight_bits import expanded
 from lmcells.pretrained.numpy_network import NumpyVariationalNetwork
+from lmcells.pretrained.numpy_phrases import NumpyPhraseNetwork
 from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.sizes import ModelSizes
 from lmcells.pretrained.statistics_file import load_statistics
 from lmcells.tensor_files import read_tensors
@@ -84,6 +87,18 @@ class PretrainedModel:
         """p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE."""
         return (NumpyModelNetwork if self.sizes.kind == "lmc" else NumpyWordPrior).from_arrays(self.arrays)
 
+    @cached_property
+    def phrase_network(self) -> NumpyPhraseNetwork | None:
+        """What a phrase means by its words alone; None in a model without."""
+        return NumpyPhraseNetwork.from_arrays(self.arrays) if self.sizes.phrase_dim else None
+
+    @cached_property
+    def phrase_store(self) -> PhraseStore | None:
+        """What occurrences taught about frequent phrases; None in a model without."""
+        if layout.PHRASES not in self.config.files:
+            return None
+        return PhraseStore.load(self.folder, cell_dim=self.sizes.cell_dim)
+
     def to_torch(self) -> "CellModel":
         """The same model in torch: float32, on the CPU, not in training mode."""
         try:
@@ -107,7 +122,7 @@ class PretrainedModel:
 
 
 def _load_weights(path: Path, sizes: ModelSizes) -> dict[str, npt.NDArray[Any]]:
-    arrays, _ = read_tensors(path)
+    arrays = expanded(read_tensors(path)[0])
     expected = sizes.tensor_shapes()
     missing = [name for name in expected if name not in arrays]
     if missing:

@@ -14,14 +14,18 @@ from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.errors import InputError, ModelError
 from lmcells.files import read_json, write_json
 from lmcells.pretrained import layout
+from lmcells.pretrained.eight_bits import SCALE, to_eight_bits
 from lmcells.pretrained.model_card import model_card
+from lmcells.pretrained.phrase_store import save_phrases
 from lmcells.pretrained.statistics_file import save_statistics
 from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from lmcells.model import CellModel
+    from lmcells.training.prototypes import Prototypes
 
-StoredDtype = Literal["float32", "float16"]
+StoredDtype = Literal["float32", "float16", "int8"]
+_TABLE = ".words.weight"  # what is stored in eight bits under "int8"; the rest is then of half precision
 
 
 def save_pretrained(
@@ -31,13 +35,16 @@ def save_pretrained(
     corpus: Corpus,
     metadata_kind: str = "section",
     training: Mapping[str, Any] = {},
+    prototypes: "Prototypes | None" = None,
     dtype: StoredDtype = "float32",
     overwrite: bool = False,
 ) -> None:
     """Write a model folder: weights, vocabulary, metadata names, statistics, config and model card.
 
     `training` is whatever should be known about the training, as plain JSON data; its "seed" is kept as the
-    model's. "float16" halves the file for shipping. With `overwrite` a model folder that is there is replaced whole.
+    model's. `prototypes` are what occurrences taught about phrases. "float16" and "int8" (word vectors in eight
+    bits, the rest in half precision) make the file small for shipping. With `overwrite` a model folder that is there
+    is replaced whole.
     """
     folder = Path(folder)
     _require_free(folder, overwrite=overwrite)
@@ -53,6 +60,8 @@ def save_pretrained(
         write_json(temporary / layout.SECTIONS, names)
         counts = count_words_by_metadata(corpus, metadata_kind)
         save_statistics(temporary / layout.STATISTICS, counts, np.asarray(corpus.word_counts))
+        if prototypes is not None:
+            save_phrases(temporary, prototypes)
         config = layout.FolderConfig(
             kind=model.config.kind,
             model=asdict(model.config),
@@ -109,15 +118,19 @@ def _metadata_names(model: "CellModel", corpus: Corpus, kind: str) -> list[str]:
 
 
 def _weights(model: "CellModel", dtype: StoredDtype) -> dict[str, npt.NDArray[Any]]:
-    limit = float(np.finfo(dtype).max)
-    weights = {}
+    floats = "float16" if dtype == "int8" else dtype
+    limit = float(np.finfo(floats).max)
+    weights: dict[str, npt.NDArray[Any]] = {}
     for name, tensor in model.state_dict().items():
         array = tensor.detach().cpu().float().numpy()
         if not (np.abs(array) <= limit).all():  # nor is NaN
             raise ModelError(
                 f"{name} holds values that are not finite in {dtype}: training has diverged. Train again."
             )
-        weights[name] = array.astype(dtype)
+        if dtype == "int8" and name.endswith(_TABLE):
+            weights[name], weights[name + SCALE] = to_eight_bits(array)
+        else:
+            weights[name] = array.astype(floats)
     return weights
 
 

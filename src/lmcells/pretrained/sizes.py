@@ -24,6 +24,9 @@ class ModelSizes:
     cell_dim: int
     embedding_dim: int
     hidden_dim: int
+    context_dim: int
+    phrase_dim: int
+    marks_gap: bool
     window: int
 
     @classmethod
@@ -41,13 +44,19 @@ class ModelSizes:
             )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
+            if field.name == "marks_gap":
+                if not isinstance(value, bool):
+                    raise ConfigError(f"marks_gap is {value!r}; allowed: true or false.")
+            elif field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
                 raise ConfigError(
                     f"{field.name} is {value!r}; allowed: an integer of at least {self._least(field.name)}."
                 )
 
     def _least(self, name: str) -> int:
-        return 0 if name == "n_categories" or (name == "n_metadata" and self.kind == "bsg") else 1
+        may_be_none = {"n_categories", "phrase_dim", "context_dim"} | (
+            {"n_metadata"} if self.kind == "bsg" else set()
+        )
+        return 0 if name in may_be_none else 1
 
     @property
     def section_offset(self) -> int:
@@ -59,22 +68,37 @@ class ModelSizes:
         """How many ids a center can have."""
         return self.section_offset + self.n_metadata if self.kind == "mbsge" else self.n_words
 
+    @property
+    def lstm_dim(self) -> int:
+        """Units of the LSTM in each direction."""
+        return self.context_dim or self.hidden_dim
+
+    @property
+    def gap_id(self) -> int:
+        """The id that marks a gap in a context, where the model marks them."""
+        return self.n_centers
+
+    @property
+    def n_read(self) -> int:
+        """How many ids the variational network has vectors for."""
+        return self.n_centers + self.marks_gap
+
     def tensor_shapes(self) -> Shapes:
         """Name and shape of each tensor in `model.safetensors`."""
-        hidden, words = self.hidden_dim, self.embedding_dim
+        hidden, lstm, words = self.hidden_dim, self.lstm_dim, self.embedding_dim
         variational = {
-            "context.words.weight": (self.n_centers, words),
-            "context.lstm.input": (2, 4 * hidden, 2 * words),
-            "context.lstm.hidden": (2, 4 * hidden, hidden),
-            "context.lstm.input_bias": (2, 4 * hidden),
-            "context.lstm.hidden_bias": (2, 4 * hidden),
-            **self._heads(2 * hidden),
+            "context.words.weight": (self.n_read, words),
+            "context.lstm.input": (2, 4 * lstm, 2 * words),
+            "context.lstm.hidden": (2, 4 * lstm, lstm),
+            "context.lstm.input_bias": (2, 4 * lstm),
+            "context.lstm.hidden_bias": (2, 4 * lstm),
+            **self._heads(2 * lstm),
         }
         prior: Shapes
         if self.kind == "lmc":
             variational |= {
-                "metadata.weight": (self.n_metadata, 2 * hidden),
-                **_linear("gate", 4 * hidden, 2),
+                "metadata.weight": (self.n_metadata, 2 * lstm),
+                **_linear("gate", 4 * lstm, 2),
             }
             prior = {
                 "words.weight": (self.n_words, words),
@@ -83,14 +107,20 @@ class ModelSizes:
                 **self._heads(hidden),
             }
         else:
-            variational |= {"query": (2 * hidden,)}
+            variational |= {"query": (2 * lstm,)}
             prior = {
                 "mean.weight": (self.n_centers, self.cell_dim),
                 "log_variance.weight": (self.n_centers, 1),
             }
-        return {f"variational.{name}": shape for name, shape in variational.items()} | {
-            f"prior.{name}": shape for name, shape in prior.items()
-        }
+        phrases: Shapes = {}
+        if self.phrase_dim:
+            phrases = {
+                "salience.weight": (1, words),
+                **_linear("hidden", words, self.phrase_dim),
+                **_linear("mean", self.phrase_dim, self.cell_dim),
+            }
+        parts = {"variational": variational, "prior": prior, "phrases": phrases}
+        return {f"{part}.{name}": shape for part, of_part in parts.items() for name, shape in of_part.items()}
 
     def _heads(self, width: int) -> Shapes:
         return {**_linear("heads.mean", width, self.cell_dim), **_linear("heads.log_variance", width, 1)}

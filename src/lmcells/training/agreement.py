@@ -1,11 +1,11 @@
-"""The agreement term: two places of one word, its name hidden in both, should mean the same.
+"""The agreement term: two places of one word or phrase, its name hidden in both, should mean the same, and so should
+its words.
 
-Not in the paper; unsupervised like the rest. Measured: ten to fifteen points of zero-shot accuracy, on acronyms
-never seen as well, because it makes the posterior say what a gap in a text means.
+Not in the paper; unsupervised like the rest. It makes the posterior say what a gap in a text means, and the phrase
+network say where a phrase that may never have been seen would fit.
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,60 +14,49 @@ from torch.nn import functional
 from lmcells.model import Windows
 from lmcells.model.precision import at_least_float32, full_precision
 from lmcells.training.device_corpus import Chunk
-from lmcells.training.draws import take, uniform_below
+from lmcells.training.draws import take
 from lmcells.training.sampler import Sampler
+from lmcells.training.units import DrawnUnits
 
 
 @dataclass(frozen=True, slots=True)
-class WordPlaces:
-    """Where the words of a chunk stand that occur often enough, and how likely each is to be drawn."""
+class UnitGaps:
+    """The gaps that units leave at some places each, all first places first, and the words that were taken out."""
 
-    places: Tensor  # (n,) int32, all places of the chunk grouped by word
-    offsets: Tensor  # (E,) int32, where each word's places begin
-    counts: Tensor  # (E,) int32
-    weights: Tensor  # (E,) float32
-
-    @classmethod
-    def of_chunk(cls, chunk: Chunk, *, n_words: int, min_count: int, exponent: float) -> Self:
-        """Group a chunk by word. It waits for the device, once a chunk."""
-        counts = torch.bincount(chunk.tokens, minlength=n_words)
-        offsets = counts.cumsum(0) - counts
-        frequent = (counts >= min_count).nonzero().squeeze(1)
-        return cls(
-            places=torch.sort(chunk.tokens, stable=True).indices.to(torch.int32),
-            offsets=offsets[frequent].to(torch.int32),
-            counts=counts[frequent].to(torch.int32),
-            weights=counts[frequent].float() ** exponent,
-        )
-
-    def draw_pairs(self, n_words: int, generator: torch.Generator) -> Tensor:
-        """Two different places of each of up to `n_words` different words: -> (2, n).
-
-        Words are drawn by weight without replacement: those with the least of exponential times / weight
-        (Efraimidis and Spirakis 2006).
-        """
-        times = torch.empty_like(self.weights).exponential_(generator=generator) / self.weights
-        rows = times.topk(min(n_words, times.shape[0]), largest=False, sorted=False).indices
-        counts, offsets = take(self.counts, rows), take(self.offsets, rows)  # (n,) each
-        first = uniform_below(counts, generator)
-        second = (first + 1 + uniform_below(counts - 1, generator)) % counts
-        return take(self.places, offsets + torch.stack([first, second]))
+    windows: Windows  # k n rows
+    words: Tensor  # (n, L) int32
+    words_mask: Tensor  # (n, L) bool
 
 
-def paired_windows(sampler: Sampler, chunk: Chunk, pairs: Tensor) -> Windows:
-    """Windows of both places of each word, first places first: (2, n) -> 2n rows.
-
-    The center is hidden, and so is the word wherever it stands in its own window.
-    """
-    places = pairs.flatten()
-    context, mask, segment = chunk.windows_at(places, radius=sampler.config.window)
-    center = take(chunk.tokens, places)
-    return Windows(
-        center=center,
+def gap_windows(sampler: Sampler, chunk: Chunk, units: DrawnUnits, *, max_words: int) -> UnitGaps:
+    """Windows of all places of each unit: the unit is hidden, and so are its words wherever else they stand."""
+    n_places = units.places.shape[0]
+    places, lengths = units.places.flatten(), units.lengths.repeat(n_places)  # (k n,) each
+    context, mask, segment = chunk.windows_at(places, radius=sampler.config.window, lengths=lengths)
+    within = torch.arange(max_words, dtype=torch.int32, device=places.device)
+    wanted = (units.places[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
+    words, words_mask = take(chunk.tokens, wanted), within < units.lengths.unsqueeze(1)  # (n, L) each
+    for column in range(max_words):
+        word, present = words[:, column].repeat(n_places), words_mask[:, column].repeat(n_places)
+        mask = mask & ((context != word.unsqueeze(1)) | ~present.unsqueeze(1))
+    if sampler.config.marks_gap:
+        context, mask = _with_gap(context, mask, gap=sampler.config.gap_id)
+    windows = Windows(
+        center=take(chunk.tokens, places),
         metadata=sampler.metadata_of(segment),
         context=context,
-        context_mask=mask & (context != center.unsqueeze(1)),
-        center_mask=torch.zeros_like(center, dtype=torch.bool),
+        context_mask=mask,
+        center_mask=torch.zeros_like(places, dtype=torch.bool),
+    )
+    return UnitGaps(windows, words, words_mask)
+
+
+def _with_gap(context: Tensor, mask: Tensor, *, gap: int) -> tuple[Tensor, Tensor]:
+    """Put the mark between the words before and after: (B, 2S) -> (B, 2S + 1)."""
+    (before, after), (was, will_be) = context.chunk(2, dim=1), mask.chunk(2, dim=1)
+    mark = context.new_full((context.shape[0], 1), gap)
+    return torch.cat([before, mark, after], dim=1), torch.cat(
+        [was, torch.ones_like(mark).bool(), will_be], dim=1
     )
 
 
@@ -78,10 +67,29 @@ def agreement_loss(means: Tensor, *, temperature: float) -> Tensor:
     the value of guessing.
     """
     with full_precision(means):
-        means = at_least_float32(means)
-        first, second = functional.normalize(means - means.mean(dim=0), dim=-1).chunk(2)  # (n, d) each
-        similarity = first @ second.T / temperature  # (n, n)
-        partner = torch.arange(similarity.shape[0], device=similarity.device)
-        forth = functional.cross_entropy(similarity, partner)
-        back = functional.cross_entropy(similarity.T, partner)
-        return (forth + back) / 2
+        first, second = _centered(means).chunk(2)  # (n, d) each
+        return _find_each_other(first, second, temperature=temperature)
+
+
+def phrase_loss(means: Tensor, phrases: Tensor, *, temperature: float) -> Tensor:
+    """The same between the gaps and the words that were taken out of them: (2n, d), (n, d) -> scalar."""
+    with full_precision(means):
+        first, second = _centered(means).chunk(2)
+        words = _centered(phrases)
+        return (
+            _find_each_other(first, words, temperature=temperature)
+            + _find_each_other(second, words, temperature=temperature)
+        ) / 2
+
+
+def _centered(means: Tensor) -> Tensor:
+    means = at_least_float32(means)
+    return functional.normalize(means - means.mean(dim=0), dim=-1)
+
+
+def _find_each_other(one: Tensor, other: Tensor, *, temperature: float) -> Tensor:
+    similarity = one @ other.T / temperature  # (n, n)
+    partner = torch.arange(similarity.shape[0], device=similarity.device)
+    forth = functional.cross_entropy(similarity, partner)
+    back = functional.cross_entropy(similarity.T, partner)
+    return (forth + back) / 2

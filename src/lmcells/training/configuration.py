@@ -11,7 +11,7 @@ from lmcells.model import ModelConfig
 from lmcells.training.layered_settings import FLAGS, SettingTables, Tables, integer_keys
 from lmcells.training.settings import TrainingSettings
 
-PRESETS = ("paper", "default")
+PRESETS = ("paper", "tuned", "default")
 _FROM_CORPUS = ("n_words", "n_metadata", "n_categories")
 KEYS: dict[str, tuple[str, ...]] = {
     "model": tuple(field.name for field in fields(ModelConfig) if field.name not in _FROM_CORPUS),

@@ -68,8 +68,12 @@ class Chunk:
         segments = np.concatenate([stream.token_segment for stream in streams])
         return cls(to_device(tokens, device), to_device(segments, device))
 
-    def windows_at(self, places: Tensor, *, radius: int) -> tuple[Tensor, Tensor, Tensor]:
+    def windows_at(
+        self, places: Tensor, *, radius: int, lengths: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Context, its mask, and the segment, of the centers at `places`: (B,) -> (B, 2S), (B, 2S), (B,).
+
+        With `lengths` (B,) a center is so many words long, and its context begins after the last of them.
 
         `lmcells.corpus.windows_around` on a device, but an absent position holds whatever word stands there:
         were it always word 0, that word's gradient would be a bottleneck.
@@ -77,6 +81,8 @@ class Chunk:
         offsets = torch.arange(-radius, radius, device=places.device, dtype=places.dtype)
         offsets = torch.where(offsets < 0, offsets, offsets + 1)  # (2S,) without the center itself
         wanted = places.unsqueeze(1) + offsets  # (B, 2S)
+        if lengths is not None:
+            wanted = torch.where(offsets > 0, wanted + (lengths - 1).unsqueeze(1), wanted)
         inside = wanted.clamp(0, len(self) - 1)
         segment = take(self.segments, places)
         mask = (take(self.segments, inside) == segment.unsqueeze(1)) & (inside == wanted)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from lmcells.files import atomic_write
@@ -34,12 +33,15 @@ class MetricsLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         if self._board is not None:
             self._board.close()
+
+
+def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a run's metrics.jsonl, in order; none where there is no such file."""
+    yield from map(json.loads, _lines(folder / METRICS))
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -12,8 +12,14 @@ STATE = ("step", "exp_avg", "exp_avg_sq")
 def create_optimizer(model: nn.Module, *, learning_rate: float) -> torch.optim.Adam:
     """Adam in one fused pass over all parameters, in a form that a CUDA graph can hold."""
     parameters = list(model.parameters())
-    capturable = parameters[0].device.type == "cuda"
-    return torch.optim.Adam(parameters, lr=learning_rate, fused=True, capturable=capturable)
+    device = parameters[0].device
+    rate = torch.tensor(learning_rate, device=device)
+    return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=device.type == "cuda")
+
+
+def set_learning_rate(optimizer: torch.optim.Adam, learning_rate: float) -> None:
+    """Change the rate of the steps to come, those of a captured graph too."""
+    optimizer.param_groups[0]["lr"].fill_(learning_rate)
 
 
 def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:

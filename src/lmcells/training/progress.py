@@ -26,6 +26,11 @@ class Progress:
     seconds_left: float
     peak_memory: int  # bytes, of this process' device
 
+    def losses(self) -> dict[str, float]:
+        """The parts of the loss by name."""
+        parts = {"reconstruction": self.reconstruction, "prior_divergence": self.prior_divergence}
+        return parts if self.agreement is None else {**parts, "agreement": self.agreement}
+
     def to_metrics(self) -> dict[str, Any]:
         """The line of metrics.jsonl: what a later reader needs."""
         skipped = ("n_steps", "n_epochs", "seconds_left")

@@ -11,12 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig, create_model
-from lmcells.training.agreement import paired_windows
+from lmcells.training.agreement import gap_windows
 from lmcells.training.chunks import divide
 from lmcells.training.clock import Clock
 from lmcells.training.device_corpus import DeviceTables
 from lmcells.training.distributed import World
-from lmcells.training.optimizer import clip_gradients, create_optimizer
+from lmcells.training.optimizer import clip_gradients, create_optimizer, set_learning_rate
+from lmcells.training.precision import uses_bf16
 from lmcells.training.run_identity import run_identity
 from lmcells.training.sampler import Sampler
 from lmcells.training.seeds import DRAWS, DROPOUT, INITIALISATION, derived_seed, generator_for
@@ -42,7 +43,7 @@ class Run:
         self.identity = run_identity(
             corpus, config=config, settings=settings, n_shards=self.n_shards, device=device
         )
-        self.autocast = _uses_bf16(settings, device)
+        self.autocast = uses_bf16(settings.precision, device)
 
         torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
         self.model = create_model(config).to(device)
@@ -50,7 +51,7 @@ class Run:
         self.optimizer = create_optimizer(self.model, learning_rate=settings.learning_rate)
         own_kernels = settings.compile == "auto" and self.autocast
         fused = fused_loss(self.model, device) if own_kernels else None
-        loss: nn.Module = StepLoss(self.model, temperature=settings.agreement_temperature, fused=fused)
+        loss: nn.Module = StepLoss(self.model, settings=settings, fused=fused)
         if settings.compile == "on":
             loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
         self.loss = DistributedDataParallel(loss) if world.size > 1 else loss
@@ -110,11 +111,18 @@ class Run:
         """One step: the mean loss over the rows of all shards of all processes, and one move of Adam."""
         # Processes' gradients are averaged, so each counts its share `world.size` times.
         self._weight.fill_(self.world.size / n_rows)
+        if self.settings.final_learning_rate < 1:
+            set_learning_rate(self.optimizer, self._learning_rate())
         if self._graph is None:
             self._move(centers)
         else:
             self._graph.step(centers[0])
         self.totals.count_step(n_rows=n_rows)
+
+    def _learning_rate(self) -> float:
+        settings = self.settings
+        done = self.step / (settings.epochs * self.steps_per_epoch)
+        return settings.learning_rate * (1 - done * (1 - settings.final_learning_rate))
 
     def _move(self, centers: list[Centers]) -> None:
         """All of a step that happens on the device; it never waits for it."""
@@ -126,7 +134,7 @@ class Run:
                 with torch.autocast(world.device.type, torch.bfloat16, enabled=self.autocast):
                     parts: Tensor = self.loss(sample)  # (3,)
                 of_rows = parts[:2].sum() * self._weight
-                of_pairs = parts[2] * (settings.agreement_weight * world.size / self.n_shards)
+                of_pairs = parts[2] * (world.size / self.n_shards)
                 (of_rows + of_pairs).backward()  # type: ignore[no-untyped-call]
             self.totals.add(parts.detach())
         norm = clip_gradients(self.model.parameters(), max_norm=settings.gradient_clip)
@@ -134,13 +142,13 @@ class Run:
         self.optimizer.step()
 
     def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
-        chunk, word_places = centers.source.chunk, centers.source.word_places
+        settings, chunk, units = self.settings, centers.source.chunk, centers.source.units
         batch = sampler.batch(chunk, centers.places, present=centers.present)
-        pairs = None
-        if word_places is not None and word_places.counts.shape[0] > 1:
-            n_words = max(2, self.settings.n_agreement_words // self.n_shards)
-            pairs = paired_windows(sampler, chunk, word_places.draw_pairs(n_words, sampler.generator))
-        return StepSample(batch, sampler.section_draws(batch), centers.present, pairs)
+        gaps = None
+        if units is not None and len(units) > 1:
+            drawn = units.draw(max(2, settings.n_agreement_units // self.n_shards), sampler.generator)
+            gaps = gap_windows(sampler, chunk, drawn, max_words=settings.agreement_max_words)
+        return StepSample(batch, sampler.section_draws(batch), centers.present, gaps)
 
     def _gradient_exchange(self, *, last: bool) -> AbstractContextManager[None]:
         """Exchange gradients only with a step's last shard; the others' add up in place."""
@@ -159,9 +167,3 @@ def _number_of_shards(settings: TrainingSettings, world: World) -> int:
             f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
         )
     return n_shards
-
-
-def _uses_bf16(settings: TrainingSettings, device: torch.device) -> bool:
-    if settings.precision == "bf16" and device.type == "cpu":
-        raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
-    return settings.precision == "bf16" or (settings.precision == "auto" and device.type == "cuda")

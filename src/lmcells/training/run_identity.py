@@ -17,6 +17,8 @@ def run_identity(
 ) -> dict[str, Any]:
     """Model, training, corpus and device as plain data."""
     training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+    if settings.final_learning_rate < 1:
+        training["epochs"] = settings.epochs  # the learning rate of every step depends on where the end is
     return {
         "model": asdict(config),
         "training": {**training, "shards": n_shards},

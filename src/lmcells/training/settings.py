@@ -19,7 +19,8 @@ class TrainingSettings:
 
     epochs: int = 5
     batch_size: int = 1024  # center words a step, of all processes together
-    learning_rate: float = 1e-3  # of Adam
+    learning_rate: float = 1e-3  # of Adam, at the start
+    final_learning_rate: float = 1.0  # what is left of it at the end, falling along a straight line; 1 is constant
     gradient_clip: float = 0.0  # largest norm of a step's gradient; 0 clips nothing
     seed: int = 0
     metadata: str = "section"  # the corpus' kind of metadata that the model conditions on
@@ -28,13 +29,13 @@ class TrainingSettings:
     subsampling: float = 1e-3  # threshold for frequent words; 0 keeps all
     smoothing: float = 1.0  # k of add-k in beta(m | w)
 
-    agreement_weight: float = 0.0  # of the agreement term; 0 leaves it out
-    agreement_words: int = (
-        0  # words a step; 0 is a third of the batch, which keeps a step below twice its cost
-    )
+    agreement_weight: float = 0.0  # between two places of one unit, a word or a phrase; 0 leaves it out
+    phrase_weight: float = 0.0  # between those places and the unit's words; 0 leaves it out
+    agreement_units: int = 0  # a step; 0 is a third of the batch, which keeps a step below twice its cost
+    agreement_max_words: int = 1  # of a unit
     agreement_temperature: float = 0.1
-    agreement_exponent: float = 0.5  # words are drawn from count^this
-    agreement_min_count: int = 4  # of a word that can be drawn
+    agreement_exponent: float = 0.5  # units are drawn from count^this
+    agreement_min_count: int = 4  # of a unit that can be drawn
 
     precision: Precision = "auto"  # of the networks; auto is bf16 on CUDA and float32 on the CPU
     compile: Compile = "auto"  # torch.compile; auto is on for CUDA
@@ -47,16 +48,19 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "report_steps", "chunk_tokens"):
             self._require_integer(name, at_least=1)
-        for name in ("seed", "shards", "agreement_words"):
+        for name in ("seed", "shards", "agreement_units"):
             self._require_integer(name, at_least=0)
+        self._require_integer("agreement_max_words", at_least=1)
         self._require_integer("agreement_min_count", at_least=2)
         if self.seed >= 2**63:
             raise ConfigError(f"seed is {self.seed}; allowed: an integer from 0 to 2^63 - 1.")
+        if not 0 <= self.final_learning_rate <= 1:
+            raise ConfigError(f"final_learning_rate is {self.final_learning_rate!r}; allowed: a share from 0 to 1.")
         for name in ("learning_rate", "agreement_temperature"):
             self._require_number(name, above=0.0)
         for name in ("gradient_clip", "negative_exponent", "subsampling", "smoothing", "agreement_weight"):
             self._require_number(name)
-        for name in ("agreement_exponent", "checkpoint_minutes", "evaluate_minutes"):
+        for name in ("phrase_weight", "agreement_exponent", "checkpoint_minutes", "evaluate_minutes"):
             self._require_number(name)
         self._require_choice("precision", get_args(Precision))
         self._require_choice("compile", get_args(Compile))
@@ -64,11 +68,11 @@ class TrainingSettings:
             raise ConfigError(f"metadata is {self.metadata!r}; allowed: a kind of metadata of the corpus.")
 
     @property
-    def n_agreement_words(self) -> int:
-        """Words of the agreement term in a step of all processes together; 0 when it is off."""
-        if self.agreement_weight == 0:
+    def n_agreement_units(self) -> int:
+        """Units of the agreement term in a step of all processes together; 0 when it is off."""
+        if self.agreement_weight == 0 and self.phrase_weight == 0:
             return 0
-        return self.agreement_words or max(2, self.batch_size // 3)
+        return self.agreement_units or max(2, self.batch_size // 3)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

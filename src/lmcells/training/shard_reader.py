@@ -12,19 +12,19 @@ from torch.nn import functional
 
 from lmcells.corpus import Corpus
 from lmcells.errors import CorpusError
-from lmcells.training.agreement import WordPlaces
 from lmcells.training.chunks import Spans
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.seeds import CHUNKS, ORDER, derived_seed, generator_for
 from lmcells.training.settings import TrainingSettings
+from lmcells.training.units import Units
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedChunk:
-    """A chunk on the device, and where its words stand if the agreement term needs to know."""
+    """A chunk on the device, and where its words and phrases stand if the agreement term needs to know."""
 
     chunk: Chunk
-    word_places: WordPlaces | None
+    units: Units | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +117,12 @@ class ShardReader:
     def _load(self, index: int) -> LoadedChunk:
         settings = self._settings
         chunk = Chunk.load(self._corpus, self._chunks[index], settings=settings, device=self._device)
-        if settings.agreement_weight == 0:
+        if settings.n_agreement_units == 0:
             return LoadedChunk(chunk, None)
-        places = WordPlaces.of_chunk(
+        units = Units.of_chunk(
             chunk,
-            n_words=len(self._corpus.word_counts),
             min_count=settings.agreement_min_count,
             exponent=settings.agreement_exponent,
+            max_words=settings.agreement_max_words,
         )
-        return LoadedChunk(chunk, places)
+        return LoadedChunk(chunk, units)

@@ -1,7 +1,7 @@
 """Losses and gradient norms between two reports."""
 
-import math
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,42 +19,53 @@ class Means:
     gradient_norm: float  # a step, before clipping
     n_rows: int
 
-    @property
-    def are_finite(self) -> bool:
-        return all(math.isfinite(value) for value in astuple(self))
+
+class Sums(NamedTuple):
+    """What was added up since the last reading, over all processes."""
+
+    parts: list[float]
+    gradient_norm: float  # the mean over steps
+    n_rows: int
+    n_steps: int
 
 
 class Totals:
     """Losses summed on the device, so that no step waits for them to be read."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._sums = torch.zeros(4, dtype=torch.float64, device=device)
+    def __init__(self, device: torch.device, *, n_parts: int = 3) -> None:
+        self._sums = torch.zeros(n_parts + 1, dtype=torch.float64, device=device)  # the norm comes last
         self._n_steps, self._n_rows = 0, 0
 
     def add(self, parts: Tensor) -> None:
-        """Add one shard's reconstruction, prior divergence and agreement: (3,)."""
-        self._sums[:3] += parts
+        """Add the parts of one shard's loss, such as reconstruction, prior divergence and agreement: (n_parts,)."""
+        self._sums[:-1] += parts
 
     def add_norm(self, norm: Tensor) -> None:
         """Add a step's gradient norm: a scalar."""
-        self._sums[3] += norm
+        self._sums[-1] += norm
 
     def count_step(self, *, n_rows: int) -> None:
         """Count a step of so many rows."""
         self._n_steps += 1
         self._n_rows += n_rows
 
-    def read(self, world: World, *, n_shards: int) -> Means:
-        """Means since the last reading: over the rows, the shards and the steps of all processes."""
-        sums = world.add_up(self._sums).tolist()
-        n_rows, n_steps = max(self._n_rows, 1), max(self._n_steps, 1)
-        means = Means(
-            reconstruction=sums[0] / n_rows,
-            prior_divergence=sums[1] / n_rows,
-            agreement=sums[2] / (n_steps * n_shards),
-            gradient_norm=sums[3] / (n_steps * world.size),
-            n_rows=self._n_rows,
-        )
+    def read_sums(self, world: World) -> Sums:
+        """Sums since the last reading; waits for the device."""
+        *parts, norm = world.add_up(self._sums).tolist()
+        sums = Sums(parts, norm / (max(self._n_steps, 1) * world.size), self._n_rows, self._n_steps)
         self._sums.zero_()
         self._n_steps, self._n_rows = 0, 0
-        return means
+        return sums
+
+    def read(self, world: World, *, n_shards: int) -> Means:
+        """Means of a cell model since the last reading: over the rows, the shards and the steps of all processes."""
+        sums = self.read_sums(world)
+        reconstruction, prior_divergence, agreement = sums.parts
+        n_rows = max(sums.n_rows, 1)
+        return Means(
+            reconstruction=reconstruction / n_rows,
+            prior_divergence=prior_divergence / n_rows,
+            agreement=agreement / (max(sums.n_steps, 1) * n_shards),
+            gradient_norm=sums.gradient_norm,
+            n_rows=sums.n_rows,
+        )

@@ -57,11 +57,14 @@ class FusedLoss:
             windows = TimeMajor.of_windows(batch, config=config)
             dropouts = _Dropouts.draw(self.model, device=batch.center.device)
             prior_divergence, query = divergence_and_query(
-                self._posterior(windows, dropouts), self._prior(windows, dropouts), dim=config.cell_dim
+                self._posterior_rows(batch, windows, dropouts),
+                self._prior(windows, dropouts),
+                dim=config.cell_dim,
             )
             reconstruction = hinge(
                 query,
-                self._table(draws.sections),
+                # The mark of a gap is in no window here, but the groups of words count it.
+                functional.pad(self._table(draws.sections), (0, 0, 0, config.n_read - config.n_words)),
                 context=windows.context,
                 negatives=windows.negatives,
                 lengths=windows.lengths,
@@ -77,14 +80,25 @@ class FusedLoss:
     def posterior(self, windows: Windows) -> Gaussian:
         """q(z | w, m, c) alone, as the agreement term needs it."""
         dim = self.model.config.cell_dim
+        if self.model.config.lstm_dim != HIDDEN:
+            return self.model.posterior(windows).cell
         with torch.autocast(windows.center.device.type, enabled=False):
             dropouts = _Dropouts.draw(self.model, device=windows.center.device)
             sorted_windows = TimeMajor.of_windows(windows, config=self.model.config)
             rows = sorted_windows.in_given_order(self._posterior(sorted_windows, dropouts))
             return Gaussian(rows[:, :dim], rows[:, dim])
 
+    def _posterior_rows(self, given: Windows, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
+        """[mu ; log v ; zeros] of q, longest windows first: (B, 128)."""
+        if self.model.config.lstm_dim == HIDDEN:
+            return self._posterior(windows, dropouts)
+        with torch.autocast(given.center.device.type, torch.bfloat16):
+            cell = self.model.posterior(given).cell
+        rows = torch.cat([cell.mean.float(), cell.log_variance.float().unsqueeze(1)], dim=1)  # (B, d + 1)
+        order = torch.argsort(windows.rank)
+        return functional.pad(rows, (0, PADDED - rows.shape[1])).index_select(0, order)
+
     def _posterior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
-        """[mu ; log v ; zeros] of q: (B, 128)."""
         network = self.model.variational
         section = look_up(
             network.metadata.weight,

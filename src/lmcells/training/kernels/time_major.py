@@ -58,7 +58,7 @@ class TimeMajor:
             lengths=lengths,
             metadata=metadata,
             rank=rank,
-            words_grouping=group_places(words, n_groups=config.n_words, present=present),
+            words_grouping=group_places(words, n_groups=config.n_read, present=present),
             center_grouping=group_places(words[steps], n_groups=config.n_words),
             metadata_grouping=group_places(metadata, n_groups=config.n_metadata, present=metadata >= 0),
         )

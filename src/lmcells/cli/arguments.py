@@ -1,0 +1,84 @@
+"""Options that several commands share: their names and what they mean are said once."""
+
+import argparse
+from pathlib import Path
+from typing import Any, Protocol
+
+from lmcells.corpus.settings import SECTION_STYLES
+from lmcells.notes.readers import FORMATS
+
+Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
+Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
+
+
+class Command(Protocol):
+    """A module that is a command: how `--help` describes it, its options, and what it does with them."""
+
+    SUMMARY: str
+    DESCRIPTION: str
+    EXAMPLE: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options of the command."""
+        ...
+
+    def run(self, options: argparse.Namespace) -> None:
+        """Do it."""
+        ...
+
+
+def add_command(commands: "Commands[Any]", name: str, command: Command) -> argparse.ArgumentParser:
+    """Add a command under its name; -> its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=command.SUMMARY,
+        description=command.DESCRIPTION,
+        epilog=command.EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    return parser
+
+
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """--json, for machines."""
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+
+def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
+    """--resume and --json, and the group they stand in."""
+    running = parser.add_argument_group("running")
+    running.add_argument("--resume", action="store_true", help=f"go on with {resumes} that was stopped")
+    add_json(running)
+    return running
+
+
+def add_reading(parser: argparse.ArgumentParser) -> Group:
+    """How notes are read, and the group to which a command adds its own."""
+    reading = parser.add_argument_group("reading notes")
+    reading.add_argument(
+        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
+    )
+    reading.add_argument(
+        "--sections",
+        choices=SECTION_STYLES,
+        default="auto",
+        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules",
+    )
+    reading.add_argument(
+        "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
+    )
+    reading.add_argument("--text-column", metavar="NAME", help="where the text is")
+    reading.add_argument("--id-column", metavar="NAME", help="where the id is")
+    return reading
+
+
+def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
+    """Where a dataset and its senses go."""
+    parser.add_argument("--output", required=True, type=Path, metavar="DATASET", help="JSON lines to write")
+    parser.add_argument(
+        "--inventory-output",
+        type=Path,
+        metavar="FILE",
+        help=f"also write the senses that {senses} (JSON or CSV)",
+    )

@@ -1,0 +1,73 @@
+"""`lmcells train --kind lmc|bsg|mbsge`: a corpus -> a cell model."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Any
+
+from lmcells.cli.progress import ProgressLine
+from lmcells.corpus import Corpus
+from lmcells.evaluation.while_training import evaluation_hook
+from lmcells.pretrained import save_pretrained
+from lmcells.training import Progress, load_configuration, train
+from lmcells.training.prototypes import build_prototypes
+from lmcells.training.record import printed_record, training_record
+
+
+def train_cells(
+    options: argparse.Namespace, *, corpus: Corpus, run_folder: Path, overrides: list[str], line: ProgressLine
+) -> dict[str, Any] | None:
+    """Train and save a cell model; return what the command prints in the end, None but in the main process."""
+    configuration = load_configuration(preset=options.preset, file=options.config, overrides=overrides)
+    settings = configuration.training
+    hook = None
+    if options.evaluate:
+        hook = evaluation_hook(
+            options.evaluate, inventory=options.inventory, corpus=corpus, metadata_kind=settings.metadata
+        )
+    result = train(
+        corpus,
+        model_config=configuration.model_config(corpus),
+        settings=settings,
+        output=run_folder,
+        device=options.device,
+        resume=options.resume,
+        on_progress=lambda progress: line.update(progress_message(progress)),
+        evaluate=hook,
+    )
+    if int(os.environ.get("RANK", "0")) != 0:
+        return None
+    record = training_record(result, settings=settings)
+    prototypes = None
+    if result.model.phrases is not None and settings.n_agreement_units:
+        line.update("reading the places of frequent words and phrases")
+        prototypes = build_prototypes(result.model, corpus, settings=settings)
+    save_pretrained(
+        result.model,
+        options.output,
+        corpus=corpus,
+        metadata_kind=settings.metadata,
+        training=record,
+        prototypes=prototypes,
+        overwrite=True,  # of a finished run that went on for more epochs
+    )
+    printed = printed_record(record)
+    losses = printed.pop("losses")
+    return {"model": str(options.output), "kind": result.model.config.kind, **printed, **losses}
+
+
+def progress_message(progress: Progress) -> str:
+    """One line about a run: epoch, speed, both parts of the loss under their names, time left, memory."""
+    parts = [
+        f"epoch {progress.epoch}/{progress.n_epochs}",
+        f"step {progress.step:,}/{progress.n_steps:,}",
+        f"{progress.centers_per_second:,.0f} centers/s",
+        f"reconstruction {progress.reconstruction:.3f}",
+        f"prior divergence {progress.prior_divergence:.3f}",
+    ]
+    if progress.agreement is not None:
+        parts.append(f"agreement {progress.agreement:.3f}")
+    left = round(progress.seconds_left)
+    parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+    parts.append(f"{progress.peak_memory / 1e9:.1f} GB")
+    return ", ".join(parts)

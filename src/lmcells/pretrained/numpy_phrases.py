@@ -1,0 +1,50 @@
+"""The phrase network of a trained model, without torch; see `lmcells.model.phrases`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.pretrained.numpy_lstm import Ids
+from lmcells.pretrained.one_core import Floats, matmul_on_one_core
+
+
+class NumpyPhraseNetwork:
+    """Where phrases belong among the posteriors' means, by the words they have.
+
+    network = NumpyPhraseNetwork.from_arrays(arrays)
+    network([np.array([12, 7])])  # a phrase of two words -> (1, d)
+    """
+
+    def __init__(self, words: npt.NDArray[Any], weights: Mapping[str, Floats]) -> None:
+        self._words = words  # (n_read, E)
+        self._weights = weights
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Take the tensors of a model's folder: `phrases.` and the vectors in which contexts are read."""
+        prefix = "phrases."
+        own = {
+            name.removeprefix(prefix): np.asarray(array, np.float32)
+            for name, array in arrays.items()
+            if name.startswith(prefix)
+        }
+        return cls(arrays["variational.context.words.weight"], own)
+
+    def __call__(self, phrases: Sequence[Ids]) -> Floats:
+        """Means of phrases, each given by the ids of its words: -> (n, d)."""
+        pooled = np.zeros((len(phrases), self._words.shape[1]), np.float32)
+        for row, words in enumerate(phrases):
+            if not len(words):
+                raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
+            vectors = np.asarray(self._words[words], np.float32)  # (L, E)
+            scores = vectors @ self._weights["salience.weight"][0]  # (L,)
+            weights = np.exp(scores - scores.max())
+            pooled[row] = weights @ vectors / weights.sum()
+        hidden = matmul_on_one_core(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
+        np.maximum(hidden, 0, out=hidden)
+        means: Floats = (
+            matmul_on_one_core(hidden, self._weights["mean.weight"].T) + self._weights["mean.bias"]
+        )
+        return means

@@ -1,0 +1,75 @@
+"""What can be taken out of a text and leave a gap with a meaning: words, and phrases that come up again."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from lmcells.training.device_corpus import Chunk
+from lmcells.training.draws import take, uniform_below
+
+_MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses nothing
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnUnits:
+    """Different units, and some places of each."""
+
+    places: Tensor  # (k, n) int32, of the first word
+    lengths: Tensor  # (n,) int32, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Where the words and phrases of a chunk stand that occur often enough, and how likely each is to be drawn."""
+
+    places: Tensor  # (p,) int32, all places grouped by unit
+    offsets: Tensor  # (U,) int32, where each unit's places begin
+    counts: Tensor  # (U,) int32
+    lengths: Tensor  # (U,) int32, words of each
+    weights: Tensor  # (U,) float32
+
+    def __len__(self) -> int:
+        return self.counts.shape[0]
+
+    @classmethod
+    def of_chunk(cls, chunk: Chunk, *, min_count: int, exponent: float, max_words: int = 1) -> Self:
+        """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk."""
+        groups = [_group(chunk, n_words, min_count=min_count) for n_words in range(1, max_words + 1)]
+        places, counts, lengths = (torch.cat(parts) for parts in zip(*groups, strict=True))
+        return cls(
+            places=places,
+            offsets=(counts.cumsum(0) - counts).to(torch.int32),
+            counts=counts,
+            lengths=lengths,
+            weights=counts.float() ** exponent,
+        )
+
+    def draw(self, n_units: int, generator: torch.Generator) -> DrawnUnits:
+        """Draw up to `n_units` by weight without replacement, and two places of each.
+
+        Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
+        """
+        times = torch.empty_like(self.weights).exponential_(generator=generator) / self.weights
+        rows = times.topk(min(n_units, len(self)), largest=False, sorted=False).indices
+        counts, offsets = take(self.counts, rows), take(self.offsets, rows)  # (n,) each
+        first = uniform_below(counts, generator)
+        second = (first + 1 + uniform_below(counts - 1, generator)) % counts
+        return DrawnUnits(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
+
+
+def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Places, counts and lengths of the frequent phrases of just so many words, none across a boundary."""
+    n_places = max(len(chunk) - n_words + 1, 0)
+    keys = torch.zeros(n_places, dtype=torch.int64, device=chunk.tokens.device)
+    for offset in range(n_words):
+        keys = (keys + 1 + chunk.tokens[offset : offset + n_places]) * _MIX
+    inside = chunk.segments[:n_places] == chunk.segments[n_words - 1 : n_words - 1 + n_places]
+    places = inside.nonzero().squeeze(1)
+    keys, order = torch.sort(keys[places], stable=True)
+    _, counts = torch.unique_consecutive(keys, return_counts=True)
+    frequent = counts >= min_count
+    kept = places[order[frequent.repeat_interleave(counts)]].to(torch.int32)
+    counts = counts[frequent].to(torch.int32)
+    return kept, counts, torch.full_like(counts, n_words)

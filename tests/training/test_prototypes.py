@@ -1,0 +1,104 @@
+"""What occurrences teach: directions of frequent words and phrases, and their way into a model folder and back."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from expansion.clinic import clinic_corpus, random_network
+from lmcells.corpus import Corpus
+from lmcells.errors import ModelError
+from lmcells.pretrained import PretrainedModel, layout, save_pretrained
+from lmcells.training import TrainingSettings
+from lmcells.training.prototypes import Prototypes, _spherical_means, build_prototypes
+
+SETTINGS = TrainingSettings(agreement_max_words=3, agreement_min_count=4, smoothing=0.0)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    torch.set_num_threads(1)
+    return clinic_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def prototypes(corpus: Corpus) -> Prototypes:
+    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    return build_prototypes(model, corpus, settings=SETTINGS)
+
+
+def test_frequent_words_and_phrases_have_directions(prototypes: Prototypes, corpus: Corpus) -> None:
+    assert {"pt", "gait", "physical therapy", "prothrombin time"} <= set(prototypes.phrases)
+    assert not any("<" in phrase for phrase in prototypes.phrases)
+    counts = dict(zip(prototypes.phrases, prototypes.counts.tolist(), strict=True))
+    assert counts["pt"] == int(corpus.word_counts[corpus.words.index("pt")])
+    np.testing.assert_allclose(np.linalg.norm(prototypes.directions, axis=1), 1, rtol=1e-5)
+    for begin, end in zip(prototypes.offsets[:-1], prototypes.offsets[1:], strict=True):
+        assert prototypes.shares[begin:end].sum() == pytest.approx(1)
+
+
+def test_a_rare_phrase_has_one_direction_the_average_of_its_gaps(corpus: Corpus) -> None:
+    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    built = build_prototypes(model, corpus, settings=SETTINGS)
+    n_directions = np.diff(built.offsets)
+    assert (n_directions[built.counts < 128] == 1).all()
+    assert (n_directions <= 3).all()
+
+
+def test_there_are_never_more_directions_than_there_is_room_for(corpus: Corpus) -> None:
+    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    built = build_prototypes(model, corpus, settings=SETTINGS, max_directions=7)
+    assert 0 < len(built.directions) <= 7
+    assert built.counts.min() >= np.sort(np.asarray(corpus.word_counts))[-7]
+
+
+def test_k_means_finds_two_bundles_of_directions() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ways = functional.normalize(torch.randn(2, 16, generator=generator), dim=-1)
+    points = torch.cat([ways[0].expand(40, -1), ways[1].expand(24, -1)])
+    points = functional.normalize(points + 0.02 * torch.randn(64, 16, generator=generator), dim=-1)
+    means, shares = _spherical_means(points.unsqueeze(0), 2)
+    assert (means[0] @ ways.T).amax(dim=0).min() > 0.98
+    assert sorted((shares[0] * 64).round().tolist()) == [24, 40]
+
+
+def test_a_store_survives_the_way_through_a_folder(
+    prototypes: Prototypes, corpus: Corpus, tmp_path: Path
+) -> None:
+    network = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    save_pretrained(network, tmp_path / "model", corpus=corpus, prototypes=prototypes)
+    store = PretrainedModel.from_pretrained(tmp_path / "model").phrase_store
+    assert store is not None
+    row = prototypes.phrases.index("physical therapy")
+    found = store.find(("physical", "therapy"))
+    assert found is not None
+    assert found.count == prototypes.counts[row]
+    begin, end = prototypes.offsets[row : row + 2]
+    np.testing.assert_allclose(found.directions, prototypes.directions[begin:end], atol=0.01)
+    np.testing.assert_allclose(found.shares, prototypes.shares[begin:end], atol=0.01)
+    np.testing.assert_array_equal(store.gap_center, prototypes.gap_center)
+    assert store.find(("never", "seen")) is None
+
+
+def test_a_damaged_store_is_refused_by_name(prototypes: Prototypes, corpus: Corpus, tmp_path: Path) -> None:
+    network = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    save_pretrained(network, tmp_path / "model", corpus=corpus, prototypes=prototypes)
+    phrases = tmp_path / "model" / layout.PHRASES
+    phrases.write_text(phrases.read_text().replace('"pt",', "", 1))
+    with pytest.raises(ModelError, match=r"phrases\.json is damaged"):
+        PretrainedModel.from_pretrained(tmp_path / "model")
+
+
+def test_the_phrase_network_is_the_same_in_numpy(corpus: Corpus, tmp_path: Path) -> None:
+    network = random_network(corpus, "lmc", phrase_dim=4)
+    save_pretrained(network, tmp_path / "model", corpus=corpus)
+    in_numpy = PretrainedModel.from_pretrained(tmp_path / "model").phrase_network
+    assert in_numpy is not None
+    words = torch.tensor([[1, 2, 3], [4, 5, 0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    with torch.no_grad():
+        expected = network.phrase_means(words, mask).numpy()
+    found = in_numpy([np.array([1, 2, 3]), np.array([4, 5])])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
