@@ -3,6 +3,7 @@
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory import as_inventory
 
 PT = (
     Sense("PT", "physical therapy", ("physical therapy", "physiotherapy"), "C0949766"),
@@ -166,3 +168,55 @@ def test_a_csv_inventory_may_lack_concepts(tmp_path: Path) -> None:
     assert load_inventory(tmp_path / "inventory.csv").senses("PT") == (
         Sense("PT", "patient", ("patient", "the patient")),
     )
+
+
+def test_several_changes_at_once() -> None:
+    changed = INVENTORY.with_senses(
+        add=[{"short_form": "PT", "long_form": "posterior tibial"}, Sense("CVA", "stroke")],
+        remove=["MS", ("PT", "prothrombin time")],
+    )
+    assert [sense.long_form for sense in changed] == ["physical therapy", "posterior tibial", "stroke"]
+    overridden = INVENTORY.with_senses(
+        override=[{"short_form": "PT", "long_form": "patient", "concept_id": 7}]
+    )
+    assert overridden.senses("PT") == (Sense("PT", "patient", (), "7"),)
+    assert INVENTORY.senses("PT") == PT
+    assert INVENTORY.with_senses() == INVENTORY
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"add": [{"short_form": "PT", "long_form": "Physical Therapy"}]}, "is a sense of 'PT' already"),
+        ({"add": [{"short_form": "PT", "long_form": "x", "forms": []}]}, "entry 1: 'forms' is empty"),
+        ({"add": [{"short_form": " ", "long_form": "x"}]}, "short_form is empty"),
+        ({"add": [{"long_form": "x"}]}, "entry 1 has no 'short_form'"),
+        ({"add": ["PT"]}, "entry 1 is a str, not a sense"),
+        ({"add": {"short_form": "PT", "long_form": "x"}}, "cannot be a dict"),
+        ({"remove": ["PTX"]}, r"'PTX' is not in the inventory \(2 short forms\)\. Nearest: 'PT'"),
+        ({"remove": [("PT", "prothrombin")]}, "Nearest: 'prothrombin time'"),
+        ({"override": [{"short_form": "MSS", "long_form": "x"}]}, "Nearest: 'MS'"),
+    ],
+)
+def test_changes_that_contradict_the_inventory_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InventoryError, match=message) as refused:
+        INVENTORY.with_senses(**changes)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_inventory_is_given_in_any_of_three_ways(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.csv"
+    save_inventory(INVENTORY, path)
+    entries = [
+        {
+            "short_form": each.short_form,
+            "long_form": each.long_form,
+            "forms": list(each.forms),
+            "concept_id": each.concept_id,
+        }
+        for each in INVENTORY
+    ]
+    for given_ in (INVENTORY, path, str(path), entries, list(INVENTORY)):
+        assert as_inventory(given_) == INVENTORY
+    with pytest.raises(InventoryError, match="is empty"):
+        as_inventory([])

@@ -26,6 +26,7 @@ from lmcells.errors import UnknownShortForm
 from lmcells.expansion.context import Mention, read_windows
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.section_ids import SectionIds
 from lmcells.model import Windows
 from lmcells.model.prior import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -48,7 +49,7 @@ def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {kind: random_model(folder / kind, corpus, kind) for kind in ("lmc", "bsg", "mbsge")}
 
 
-def slow_divergence(model: PretrainedModel, ranker: CellRanker, one: Mention, words: list[int]) -> float:
+def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> float:
     """KL(q || p) from the formula; for the LMC summed over beta(section | long form)."""
     network = model.to_torch()
     windows = read_windows([one], word_ids=model.word_ids, radius=model.sizes.window)
@@ -58,7 +59,7 @@ def slow_divergence(model: PretrainedModel, ranker: CellRanker, one: Mention, wo
                 center=torch.from_numpy(windows.center),
                 context=torch.from_numpy(windows.context),
                 context_mask=torch.from_numpy(windows.context_mask),
-                metadata=torch.tensor([ranker.section_id(one.section)]),
+                metadata=torch.tensor([SectionIds(model)[one.section]]),
                 center_mask=torch.from_numpy(windows.center_mask),
             )
         ).cell
@@ -90,7 +91,7 @@ def test_scores_are_the_papers_divergences(models: dict[str, PretrainedModel], k
     ranker = CellRanker(model, INVENTORY)
     for one, scores in zip(MENTIONS, ranker.scores(MENTIONS), strict=True):
         expected = [
-            -slow_divergence(model, ranker, one, long_form_words(sense, model))
+            -slow_divergence(model, one, long_form_words(sense, model))
             for sense in INVENTORY.senses("PT")
         ]
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
@@ -137,9 +138,9 @@ def test_sections_are_found_by_name_and_alias_and_fall_back_to_none(
     models: dict[str, PretrainedModel],
 ) -> None:
     model = models["lmc"]
-    ranker = CellRanker(model, INVENTORY)
-    assert ranker.section_id("plan") == model.section_ids["PLAN"]
-    assert ranker.section_id("never heard of") == ranker.section_id(None) == model.section_ids[NO_SECTION]
+    sections = SectionIds(model)
+    assert sections["plan"] == model.section_ids["PLAN"]
+    assert sections["never heard of"] == sections[None] == model.section_ids[NO_SECTION]
 
 
 def test_no_mentions_have_no_scores(models: dict[str, PretrainedModel]) -> None:

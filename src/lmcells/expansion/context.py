@@ -29,26 +29,38 @@ class ReadWindows:
 
     center: npt.NDArray[np.int64]  # (B,)
     center_mask: npt.NDArray[np.bool_]  # (B,) whether the model knows the short form as a word
-    context: npt.NDArray[np.int64]  # (B, 2 * radius)
-    context_mask: npt.NDArray[np.bool_]  # (B, 2 * radius)
+    context: npt.NDArray[np.int64]  # (B, 2 * radius), one more where the gap is marked
+    context_mask: npt.NDArray[np.bool_]  # as the context
 
 
 def read_windows(
-    mentions: Sequence[Mention], *, word_ids: Mapping[str, int], radius: int = RADIUS
+    mentions: Sequence[Mention],
+    *,
+    word_ids: Mapping[str, int],
+    radius: int = RADIUS,
+    hides_center: bool = False,
+    gap_id: int | None = None,
 ) -> ReadWindows:
-    """Gather, for each mention, up to `radius` known words on either side, as the corpus would."""
+    """Gather, for each mention, up to `radius` known words on either side, as the corpus would.
+
+    With `hides_center` the short form is not read itself; with `gap_id` that id stands in its place.
+    """
+    n_marks = 0 if gap_id is None else 1
     center = np.zeros(len(mentions), np.int64)
     center_mask = np.zeros(len(mentions), np.bool_)
-    context = np.zeros((len(mentions), 2 * radius), np.int64)
+    context = np.zeros((len(mentions), 2 * radius + n_marks), np.int64)
     context_mask = np.zeros(context.shape, np.bool_)
     for row, mention in enumerate(mentions):
         left, right = tokens_around(mention, words=word_ids, radius=radius)
         first = radius - len(left)
-        ids = [word_ids[token.word] for token in left + right]
+        ids = [word_ids[token.word] for token in left]
+        if gap_id is not None:
+            ids.append(gap_id)
+        ids += [word_ids[token.word] for token in right]
         context[row, first : first + len(ids)] = ids
         context_mask[row, first : first + len(ids)] = True
         word = word_ids.get(spell(mention.short_form), UNKNOWN)
-        if word != UNKNOWN:
+        if word != UNKNOWN and not hides_center:
             center[row], center_mask[row] = word, True
     return ReadWindows(center, center_mask, context, context_mask)
 

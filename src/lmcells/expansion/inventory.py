@@ -5,6 +5,7 @@
     mine = inventory.add(Sense("PT", "posterior tibial"))
     mine = mine.remove("PT", "prothrombin time")
     mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
+    mine = inventory.with_senses(add=[{"short_form": "PT", "long_form": "posterior tibial"}], remove=["CVA"])
     save_inventory(mine, Path("mine.csv"))
 
 An inventory never changes: each of these returns a new one.
@@ -116,6 +117,61 @@ class SenseInventory:
                 raise InventoryError(f"a sense of {sense.short_form!r} cannot be a sense of {short_form!r}.")
         by_short_form = {**self.by_short_form, short_form: given}
         return self.from_senses(sense for group in by_short_form.values() for sense in group)
+
+    def with_senses(
+        self,
+        *,
+        add: "Iterable[SenseLike]" = (),
+        remove: Iterable[str | tuple[str, str]] = (),
+        override: "Iterable[SenseLike]" = (),
+    ) -> Self:
+        """Return an inventory with several changes, in this order: `remove`, `override`, `add`.
+
+        `remove` holds short forms, and pairs of a short form and one of its long forms; a short form in `override` has
+        exactly the senses given there. What is to be removed or overridden must be there, what is added must not.
+        """
+        inventory = self
+        for removed in remove:
+            inventory = inventory.remove(removed) if isinstance(removed, str) else inventory.remove(*removed)
+        overriding: dict[str, list[Sense]] = {}
+        for sense in _as_senses(override):
+            inventory.senses(sense.short_form)  # says which is near when there is none
+            overriding.setdefault(sense.short_form, []).append(sense)
+        for short_form, senses in overriding.items():
+            inventory = inventory.override(short_form, senses)
+        return inventory.add(*_as_senses(add))
+
+
+SenseLike = Sense | Mapping[str, Any]
+InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
+
+
+def as_inventory(given: InventoryLike) -> SenseInventory:
+    """Return an inventory as it is, from a file, or from senses, which need a short form and a long form."""
+    if isinstance(given, SenseInventory):
+        return given
+    if isinstance(given, str | Path):
+        return load_inventory(Path(given))
+    inventory = SenseInventory.from_senses(_as_senses(given))
+    if not len(inventory):
+        raise InventoryError("the inventory is empty. Give at least one sense.")
+    return inventory
+
+
+def _as_senses(given: Iterable[SenseLike]) -> list[Sense]:
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise InventoryError(
+            f"an inventory cannot be a {type(given).__name__}. Allowed: a SenseInventory, a path, or a list of senses."
+        )
+    senses = []
+    for number, entry in enumerate(given, start=1):
+        if isinstance(entry, Mapping):
+            senses.append(_sense(number, {"forms": [entry.get("long_form")], **entry}))
+        elif isinstance(entry, Sense):
+            senses.append(entry)
+        else:
+            raise InventoryError(f"entry {number} is a {type(entry).__name__}, not a sense.")
+    return senses
 
 
 def _key(short_form: str, long_form: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.expansion.context import Mention, ReadWindows, read_windows
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import (
@@ -15,8 +14,7 @@ from lmcells.expansion.long_forms import (
     long_form_moments,
     words_section_weights,
 )
-from lmcells.notes.section_aliases import find_alias, load_aliases
-from lmcells.notes.sections import upper_name
+from lmcells.expansion.section_ids import SectionIds
 from lmcells.pretrained import PretrainedModel
 
 _BATCH = 1024
@@ -40,7 +38,7 @@ class CellRanker:
         self.inventory = inventory
         self._section_weights = section_weights or words_section_weights(model)
         self._moments: dict[str, LongFormMoments] = {}
-        self._aliases = load_aliases(None)
+        self._sections = SectionIds(model)
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention; -inf where the model knows no word of a long form."""
@@ -58,7 +56,7 @@ class CellRanker:
         """Score the candidates of mentions whose windows are read already."""
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
         mean, log_variance = self._posteriors(windows, mentions)
-        for short_form, rows in _by_short_form(mentions).items():
+        for short_form, rows in rows_by_short_form(mentions).items():
             divergences = self.moments(short_form).divergences(mean[rows], log_variance[rows])
             for row, divergence in zip(rows, divergences, strict=True):
                 scores[row] = -divergence
@@ -73,20 +71,10 @@ class CellRanker:
             )
         return self._moments[short_form]
 
-    def section_id(self, section: str | None) -> int:
-        """Return the id of a header: its own, that of its canonical name, that of "other", or that of no section."""
-        ids = self.model.section_ids
-        if section is not None:
-            alias = find_alias(self._aliases, section)
-            for name in (upper_name(section), alias.name if alias else "", OTHER):
-                if name in ids:
-                    return ids[name]
-        return ids.get(NO_SECTION, -1)
-
     def _posteriors(self, windows: ReadWindows, mentions: Sequence[Mention]) -> tuple[Floats, Floats]:
         posterior = self.model.variational.posterior(
             windows.center,
-            np.array([self.section_id(mention.section) for mention in mentions], np.int64),
+            np.array([self._sections[mention.section] for mention in mentions], np.int64),
             windows.context,
             windows.context_mask,
             center_mask=windows.center_mask,
@@ -94,7 +82,8 @@ class CellRanker:
         return posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
 
 
-def _by_short_form(mentions: Sequence[Mention]) -> dict[str, list[int]]:
+def rows_by_short_form(mentions: Sequence[Mention]) -> dict[str, list[int]]:
+    """Which mentions are of each short form."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, mention in enumerate(mentions):
         rows[mention.short_form].append(row)

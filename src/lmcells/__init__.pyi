@@ -1,0 +1,3 @@
+from lmcells.expansion.expander import Expander as Expander
+
+__version__: str

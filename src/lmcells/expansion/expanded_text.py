@@ -1,0 +1,131 @@
+"""A text with its short forms written out, and where each of its characters came from.
+
+expanded = expand_text(text, expander(text))
+expanded.text                         # "... with a cerebrovascular accident in 2019 ..."
+expanded.offset_map.to_expanded(17)   # where text[17] is now
+expanded.offset_map.to_original(40)   # and back
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lmcells.errors import InputError
+from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.sense_lookup import form_key
+
+Style = Literal["replace", "append"]
+STYLES = ("replace", "append")
+
+_OPENED = re.compile(r"\s*[(\[]\s*[\"'“‘]?$")
+_OPENS = re.compile(r"[\"'”’]?\s*[(\[=:,]\s*")
+_BRACKETS = 8  # characters that may stand between a long form and its short form
+_SENTENCE_OPENS = re.compile(r"(?:[.!?]\s+|\n[ \t]*)$")
+_SENTENCE_ENDS = re.compile(r"\s*\Z|[ \t]*[\r\n]|\s+[A-Z]")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMap:
+    """Pieces of a text that were replaced by others: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`.
+
+    All between them is as it was. Both functions never decrease and are each other's inverse there; an offset inside a
+    replaced piece is mapped to the start of the other piece, and the piece's end to its end.
+    """
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    new_starts: tuple[int, ...]
+    new_ends: tuple[int, ...]
+
+    def to_expanded(self, offset: int) -> int:
+        """Return where an offset into the original text is in the expanded one."""
+        return _map(offset, (self.starts, self.ends), (self.new_starts, self.new_ends))
+
+    def to_original(self, offset: int) -> int:
+        """Return where an offset into the expanded text was in the original one."""
+        return _map(offset, (self.new_starts, self.new_ends), (self.starts, self.ends))
+
+
+def _map(offset: int, pieces: tuple[tuple[int, ...], ...], others: tuple[tuple[int, ...], ...]) -> int:
+    index = bisect_right(pieces[0], offset) - 1
+    if index < 0:
+        return offset
+    end = pieces[1][index]
+    return others[0][index] if offset < end else others[1][index] + offset - end
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedText:
+    """The text, and the map between its offsets and those of the original."""
+
+    text: str = field(repr=False)  # patient data: never in a log or a traceback
+    offset_map: OffsetMap
+
+
+def expand_text(text: str, expansions: Iterable[Expansion], *, style: Style = "replace") -> ExpandedText:
+    """Write the long forms into a text: in place of the short forms, or with `append` in brackets after them.
+
+    Short forms that were abstained from stay as they are, and so does one that is defined where it stands.
+    """
+    if style not in STYLES:
+        raise InputError(f"style: found {style!r}, allowed: {', '.join(STYLES)}.")
+    pieces: list[str] = []
+    places: list[tuple[int, int, int, int]] = []
+    position = length = 0
+    for expansion in sorted(expansions, key=lambda each: each.start):
+        if not position <= expansion.start < expansion.end <= len(text):
+            raise InputError(
+                f"the expansion of {expansion.short_form!r} at {expansion.start}-{expansion.end} overlaps another or "
+                f"lies outside of the text ({len(text):,} characters). Give the text that was expanded."
+            )
+        if expansion.long_form is None or _is_defined_here(text, expansion):
+            continue
+        written = _written_out(text, expansion, expansion.long_form, style)
+        pieces += (text[position : expansion.start], written)
+        start = length + expansion.start - position
+        length = start + len(written)
+        places.append((expansion.start, expansion.end, start, length))
+        position = expansion.end
+    pieces.append(text[position:])
+    columns = tuple(zip(*places, strict=True)) or ((), (), (), ())
+    return ExpandedText("".join(pieces), OffsetMap(*columns))
+
+
+def _written_out(text: str, expansion: Expansion, long_form: str, style: Style) -> str:
+    written = text[expansion.start : expansion.end]
+    if style == "append":
+        return f"{written} ({long_form})"
+    if written.endswith("s") and written[:-1].lower() == expansion.short_form.lower():
+        long_form = plural(long_form)
+    if _SENTENCE_OPENS.search(text[max(0, expansion.start - _BRACKETS) : expansion.start]):
+        long_form = long_form[:1].upper() + long_form[1:]
+    if written.endswith(".") and _SENTENCE_ENDS.match(text, expansion.end):
+        return long_form + "."  # the last dot of "p.o." ended the sentence as well
+    return long_form
+
+
+def plural(phrase: str) -> str:
+    """Return the plural of an English phrase by its last word, by rule."""
+    if re.search(r"[^aeiou]y$", phrase):
+        return phrase[:-1] + "ies"
+    if phrase.endswith("sis"):
+        return phrase[:-2] + "es"
+    if phrase.endswith("s"):
+        return phrase
+    return phrase + ("es" if phrase.endswith(("x", "ch", "sh")) else "s")
+
+
+def _is_defined_here(text: str, expansion: Expansion) -> bool:
+    """Whether the long form stands right before the short form, in brackets, or after it."""
+    if expansion.source != "definition" or expansion.long_form is None:
+        return False
+    long_form = form_key(expansion.long_form)
+    reach = len(expansion.long_form) + _BRACKETS
+    before = text[max(0, expansion.start - reach) : expansion.start]
+    after = text[expansion.end : expansion.end + reach]
+    opens, closes = _OPENED.search(before), _OPENS.match(after)
+    return (opens is not None and form_key(before[: opens.start()])[-1:] == long_form[-1:]) or (
+        closes is not None and form_key(after[closes.end() :])[:1] == long_form[:1]
+    )

@@ -1,0 +1,145 @@
+"""Ranking by the gap that a short form leaves: which long form would fit where it stands?
+
+The short form is taken out of the text, and the posterior of the gap is a direction g among the cells. What would fit
+is known in two ways: by the directions c_k of the gaps that a long form left in the training text (with shares s_k of
+its places), and by the direction f that the phrase network gives to its words. With n the long form's count:
+
+    score = 1/2 log sum_k s_k exp(g . c_k / t) + 1/2 g . f / t + prior log(1 + n)
+
+A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.errors import ModelError
+from lmcells.expansion.context import Mention, ReadWindows, read_windows
+from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.ranking import rows_by_short_form
+from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.wordings import remains, with_plurals, wordings
+from lmcells.pretrained import PretrainedModel
+
+TEMPERATURE = 0.1  # as in training
+PRIOR = 0.35  # of the logarithm of the count; training draws units from count^0.5, and dev sets agree on a little less
+_MOST_PLACES = 300  # of a wording among others: a common one should not drown the rest
+_BATCH = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class SenseDirections:
+    """All that ranking needs to know of one sense."""
+
+    by_words: Floats | None  # (d,), None where no word is known
+    by_places: Floats  # (K, d), K = 0 where no wording is frequent
+    shares: Floats  # (K,)
+    count: int
+
+    def scores(self, gaps: Floats) -> Floats:
+        """How well the sense fits each gap: (B, d) -> (B,)."""
+        if self.by_words is None:
+            return np.full(len(gaps), -np.inf)
+        score: Floats = gaps @ self.by_words / TEMPERATURE
+        if len(self.shares):
+            similar = gaps @ self.by_places.T / TEMPERATURE + np.log(self.shares)  # (B, K)
+            score = (score + np.logaddexp.reduce(similar, axis=1)) / 2
+        score += PRIOR * np.log1p(self.count)
+        return score
+
+
+class GapRanker:
+    """Ranks with the phrase network and the phrase store of a model that has them.
+
+    ranker = GapRanker(model, inventory)
+    ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
+    """
+
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory) -> None:
+        if model.phrase_network is None or model.phrase_store is None:
+            raise ModelError(
+                f"{model.folder} has no phrase network and store, which ranking by gaps needs. "
+                "Train with the preset default, or rank by divergence."
+            )
+        self.model = model
+        self.inventory = inventory
+        self._network, self._store = model.phrase_network, model.phrase_store
+        self._sections = SectionIds(model)
+        self._senses: dict[str, list[SenseDirections]] = {}
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """Score the candidates of each mention; -inf where the model knows no word of a long form."""
+        scores: list[Floats] = []
+        for start in range(0, len(mentions), _BATCH):
+            batch = mentions[start : start + _BATCH]
+            scores += self.window_scores(self.read(batch), batch)
+        return scores
+
+    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
+        """Return what the model reads of each mention: the words around the gap."""
+        sizes = self.model.sizes
+        return read_windows(
+            mentions,
+            word_ids=self.model.word_ids,
+            radius=sizes.window,
+            gap_id=sizes.gap_id if sizes.marks_gap else None,
+            hides_center=True,
+        )
+
+    def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
+        """Score the candidates of mentions whose windows are read already."""
+        scores: list[Floats] = [np.zeros(0)] * len(mentions)
+        gaps = self._gaps(windows, mentions)
+        for short_form, rows in rows_by_short_form(mentions).items():
+            each = np.stack([sense.scores(gaps[rows]) for sense in self.directions(short_form)], axis=1)
+            for row, of_senses in zip(rows, each, strict=True):
+                scores[row] = of_senses
+        return scores
+
+    def directions(self, short_form: str) -> list[SenseDirections]:
+        """Return what is known of a short form's candidates; looked up once."""
+        if short_form not in self._senses:
+            self._senses[short_form] = [self._of_sense(sense) for sense in self.inventory.senses(short_form)]
+        return self._senses[short_form]
+
+    def _gaps(self, windows: ReadWindows, mentions: Sequence[Mention]) -> Floats:
+        posterior = self.model.variational.posterior(
+            windows.center,
+            np.array([self._sections[mention.section] for mention in mentions], np.int64),
+            windows.context,
+            windows.context_mask,
+            center_mask=windows.center_mask,
+        )
+        return _directions(posterior.mean - self._store.gap_center)
+
+    def _of_sense(self, sense: Sense) -> SenseDirections:
+        written = wordings(sense.forms)
+        ids = self.model.word_ids
+        known = [[ids[word] for word in words if word in ids] for words in written or remains(sense.forms)]
+        known = [words for words in known if words]
+        found = [places for words in with_plurals(written) if (places := self._store.find(words))]
+        by_words = None
+        if known:
+            means = self._network([np.array(words) for words in known])
+            by_words = _directions(_directions(means - self._store.phrase_center).mean(axis=0))
+        weights = np.array([min(places.count, _MOST_PLACES) for places in found], np.float64)
+        shares = [
+            weight * places.shares for weight, places in zip(weights / weights.sum(), found, strict=True)
+        ]
+        dim = self.model.sizes.cell_dim
+        return SenseDirections(
+            by_words=by_words,
+            by_places=np.concatenate([np.zeros((0, dim)), *(places.directions for places in found)]),
+            shares=np.concatenate([np.zeros(0), *shares]),
+            count=sum(places.count for places in found),
+        )
+
+
+def _directions(vectors: npt.NDArray[np.floating]) -> Floats:
+    """Vectors of length 1: (..., d) -> (..., d)."""
+    exact = np.asarray(vectors, np.float64)
+    directions: Floats = exact / np.maximum(np.linalg.norm(exact, axis=-1, keepdims=True), 1e-12)
+    return directions

@@ -1,0 +1,63 @@
+"""How a long form would stand in a text, as tuples of tokens.
+
+A corpus has no stop words, so "out-patient" would be found wherever "patient" stands: a form whose first or last word
+is dropped is another phrase there, and only what is left of it can be read. Inventories also write "alzheimer s
+disease", and singular or plural as it comes.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import groupby
+
+from lmcells.notes.tokens import iterate_tokens
+
+Wording = tuple[str, ...]
+
+_LONE_S = re.compile(r"(?<=[^\W\d_]{2}) s(?= )")  # what is left of 's
+_LETTER_OR_DIGIT = re.compile(r"[^\W_]")
+_SHORTEST = 4  # letters of a word that can have a plural
+
+
+def wordings(forms: Iterable[str]) -> list[Wording]:
+    """Return the distinct ways to write a long form that a corpus would have, in order."""
+    return list(dict.fromkeys(words for words, is_whole in map(_read, forms) if is_whole))
+
+
+def remains(forms: Iterable[str]) -> list[Wording]:
+    """Return the words that are left of each form, for a long form that has no wording."""
+    return list(dict.fromkeys(words for words, _ in map(_read, forms) if words))
+
+
+def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
+    """Add the other number of the last word of each, as English would form it."""
+    given = list(wordings)
+    others = ((*words[:-1], other) for words in given for other in _other_numbers(words[-1]))
+    return list(dict.fromkeys([*given, *others]))
+
+
+def _read(form: str) -> tuple[Wording, bool]:
+    """The words of a form, and whether its first and its last are among them."""
+    form = _LONE_S.sub("'s", form)
+    tokens = list(iterate_tokens(form))
+    if not tokens:
+        return (), False
+    before, after = form[: tokens[0].start], form[tokens[-1].end :].removeprefix("'s")
+    is_whole = not _LETTER_OR_DIGIT.search(before) and not _LETTER_OR_DIGIT.search(after)
+    return tuple(word for word, _ in groupby(token.word for token in tokens)), is_whole
+
+
+def _other_numbers(word: str) -> list[str]:
+    if len(word) < _SHORTEST:
+        return []
+    others = [word + "s"]
+    if word.endswith("ies"):
+        others.append(word[:-3] + "y")
+    if word.endswith("y"):
+        others.append(word[:-1] + "ies")
+    if word.endswith("es"):
+        others.append(word[:-2])
+    if word.endswith("s"):
+        others.append(word[:-1])
+    if word.endswith(("s", "x", "ch", "sh")):
+        others.append(word + "es")
+    return others

@@ -1,0 +1,133 @@
+"""Definitions that a text gives itself: which are found, where they begin and end, and what is none."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.expansion.definitions import find_definitions
+
+
+def defined(text: str) -> list[tuple[str, str]]:
+    return [(each.short_form, each.long_form) for each in find_definitions(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "short_form", "long_form"),
+    [
+        ("He has atrial fibrillation (AF).", "AF", "atrial fibrillation"),
+        ("He has AF (atrial fibrillation).", "AF", "atrial fibrillation"),
+        ("known AF (i.e., atrial fibrillation) since", "AF", "atrial fibrillation"),
+        ("two cerebrovascular accidents (CVAs)", "CVA", "cerebrovascular accidents"),
+        ("coronary artery bypass graft [CABG]", "CABG", "coronary artery bypass graft"),
+        ("an electrocardiogram (ECG; normal)", "ECG", "electrocardiogram"),
+        ("type 2 diabetes mellitus (T2DM, 2010)", "T2DM", "type 2 diabetes mellitus"),
+        ("levels of interleukin-6 (IL-6)", "IL-6", "interleukin-6"),
+        ("immunoglobulin G (IgG)", "IgG", "immunoglobulin G"),
+        ("messenger RNA (mRNA)", "mRNA", "messenger RNA"),
+        ("culture and sensitivity (C&S)", "C&S", "culture and sensitivity"),
+        ("quality of life (QoL)", "QoL", "quality of life"),
+        ("hemoglobin (Hb)", "Hb", "hemoglobin"),
+        ("drugs to prevent postpartum hemorrhage (PPH)", "PPH", "postpartum hemorrhage"),
+        ("the hazard ratio (HR 0.5)", "HR", "hazard ratio"),
+        ("the prothrombin\n  time (PT)", "PT", "prothrombin time"),
+        ("Legend: AF = atrial fibrillation; x", "AF", "atrial fibrillation"),
+        ("by mouth twice, physical therapy (P.T.)", "PT", "physical therapy"),
+        ("PT (prothrombin time 12 s)", "PT", "prothrombin time"),
+    ],
+)
+def test_a_definition_is_found(text: str, short_form: str, long_form: str) -> None:
+    assert defined(text) == [(short_form, long_form)]
+
+
+def test_a_list_of_abbreviations_is_read() -> None:
+    text = "Abbreviations: AF, atrial fibrillation; BP, blood pressure; MI, myocardial infarction."
+    assert defined(text) == [
+        ("AF", "atrial fibrillation"),
+        ("BP", "blood pressure"),
+        ("MI", "myocardial infarction"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "treated with placebo (PT)",
+        "seen in the hospital (IH)",
+        "CC: Chest congestion.",
+        "PE: patient examined",
+        "AF, atrial fibrillation, was noted",
+        "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
+        "esophageal pressure (Pes)",
+        "ptosis OD (old per pictures)",
+        "Against Cancer (UICC)",
+        "walks. After that (AF)",
+        "AF (AF)",
+        "()",
+        "(AF) atrial fibrillation",
+        "",
+    ],
+)
+def test_what_is_no_definition(text: str) -> None:
+    assert defined(text) == []
+
+
+def test_the_inventory_knows_what_letters_do_not_tell() -> None:
+    def spells(short_form: str, words: str) -> str | None:
+        return words if (short_form, words) in {("BID", "twice daily"), ("CC", "chief complaint")} else None
+
+    found = find_definitions("aspirin twice daily (BID).\nCC: chief complaint", spells)
+    assert [(each.short_form, each.long_form) for each in found] == [
+        ("BID", "twice daily"),
+        ("CC", "chief complaint"),
+    ]
+    assert find_definitions("aspirin twice daily (BID)") == []
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "atrial",
+                "fibrillation",
+                "(AF)",
+                "AF (",
+                "AF =",
+                "(",
+                ")",
+                "[",
+                "of",
+                "é",
+                ".",
+                ";",
+                "\r\n",
+                "Abbreviations:",
+                "MIs",
+            ]
+        ),
+        max_size=30,
+    ),
+    st.sampled_from([" ", "", "\t", "\n"]),
+)
+def test_both_places_hold_what_is_said_of_them(words: list[str], between: str) -> None:
+    text = between.join(words)
+    previous = -1
+    for each in find_definitions(text):
+        assert previous < each.start < each.end <= len(text)
+        assert text[each.start : each.end].startswith(each.short_form[:1])
+        assert " ".join(text[each.long_start : each.long_end].split()) == each.long_form
+        assert each.long_end <= each.start or each.long_start >= each.end
+        previous = each.start
+
+
+@pytest.mark.parametrize(
+    "piece", ["(", "((AF)", "AF = a ", "a (AB", "ab ab ab ab (ABABABABAB) ", "Abbreviations: AF, a"]
+)
+def test_time_is_linear_on_hostile_text(piece: str) -> None:
+    seconds = []
+    for n in (300, 2400):
+        start = time.process_time()
+        find_definitions(piece * n)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 8 * 4 * max(seconds[0], 1e-3)

@@ -1,0 +1,274 @@
+"""Whole notes: what a model decides, streams, inventories by call, and where the parts come from."""
+
+import math
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import lmcells
+from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model
+from lmcells import Expander
+from lmcells.errors import InputError, InventoryError, ModelError, UnknownShortForm
+from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.context import Mention
+from lmcells.expansion.expander import shipped_inventory, shipped_model
+from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.ranking import CellRanker
+from lmcells.pretrained import PretrainedModel
+
+NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
+OTHER = [{"short_form": "CVA", "long_form": "cerebrovascular accident", "concept_id": "C7"}]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("expander")
+    return random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
+
+
+@pytest.fixture(scope="module")
+def expander(model: PretrainedModel) -> Expander:
+    return Expander(model, INVENTORY)
+
+
+def close(left: list[Expansion], right: list[Expansion]) -> bool:
+    """The same but for the last digits: a product of matrices rounds by the number of rows."""
+    same = [each.to_dict() | {"probability": 0, "candidates": 0} for each in left] == [
+        each.to_dict() | {"probability": 0, "candidates": 0} for each in right
+    ]
+    return same and all(
+        a.long_form == b.long_form and math.isclose(a.probability, b.probability, abs_tol=1e-5)
+        for one, other in zip(left, right, strict=True)
+        for a, b in zip(one.candidates, other.candidates, strict=True)
+    )
+
+
+def test_a_note_is_expanded(expander: Expander) -> None:
+    expansions = expander(NOTE)
+    assert [NOTE[each.start : each.end] for each in expansions] == ["Pt", "PT", "PT", "MS", "MS"]
+    assert [each.section for each in expansions][::2] == ["PLAN", "LABORATORY DATA", "PAST MEDICAL HISTORY"]
+    for each in expansions[:3]:
+        assert each.source == "model"
+        assert each.long_form == each.candidates[0].long_form
+        assert each.probability == max(candidate.probability for candidate in each.candidates)
+        assert sum(candidate.probability for candidate in each.candidates) == pytest.approx(1)
+        assert each.abstained is None
+    for each in expansions[3:]:
+        assert (each.source, each.long_form) == ("definition", "multiple sclerosis")
+
+
+def test_probabilities_are_those_of_the_ranking(expander: Expander, model: PretrainedModel) -> None:
+    text = "gait with PT on stairs"
+    (found,) = expander(text)
+    (scores,) = CellRanker(model, INVENTORY).scores([Mention(text, 10, 12, "PT", None)])
+    expected = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+    names = [sense.long_form for sense in INVENTORY.senses("PT")]
+    by_name = {candidate.long_form: candidate.probability for candidate in found.candidates}
+    assert [by_name[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_an_unlikely_answer_is_withheld(model: PretrainedModel) -> None:
+    unsure = Expander(model, INVENTORY, calibration=Calibration(least_probability=1.0, temperature=1e6))
+    (found,) = unsure("seen by PT today")
+    assert (found.long_form, found.probability, found.abstained) == (None, None, "low_confidence")
+    assert len(found.candidates) == 2
+    unfit = Expander(model, INVENTORY, calibration=Calibration(least_score=1e9))
+    assert unfit("seen by PT today")[0].abstained == "no_sense_fits"
+
+
+def test_a_long_form_that_no_model_can_know_is_said_to_be_so(expander: Expander) -> None:
+    (found,) = expander("seen by PT today", inventory=[UNHEARD])
+    assert (found.long_form, found.abstained) == (None, "no_known_long_form")
+
+
+def test_a_stream_gives_what_single_calls_give(expander: Expander) -> None:
+    notes = [NOTE, "", "no short form", "PT", NOTE + "\n\nPLAN: MS and PT"] * 3
+    single = [expander(note) for note in notes]
+    for batch_size in (1, 2, 4, 100):
+        streamed = list(expander.pipe(notes, batch_size=batch_size))
+        assert all(close(one, other) for one, other in zip(streamed, single, strict=True))
+    assert list(expander.pipe([])) == []
+
+
+def test_a_stream_carries_what_stands_beside_the_notes(expander: Expander) -> None:
+    pairs = [("PT", {"id": 1}), ("nothing", {"id": 2})]
+    streamed = list(expander.pipe(pairs, as_tuples=True))
+    assert [context for _, context in streamed] == [{"id": 1}, {"id": 2}]
+    assert [len(expansions) for expansions, _ in streamed] == [1, 0]
+
+
+def test_a_stream_is_never_drained(expander: Expander) -> None:
+    taken = []
+
+    def endless() -> Iterator[str]:
+        while True:
+            taken.append(1)
+            yield "PT"
+
+    stream = expander.pipe(endless(), batch_size=8)
+    assert len(next(stream)) == 1
+    assert len(taken) == 8
+
+
+def test_a_batch_of_long_notes_ends_early(model: PretrainedModel) -> None:
+    seen: list[int] = []
+
+    class Counting:
+        def __init__(self, _: PretrainedModel, __: SenseInventory) -> None: ...
+
+        def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+            seen.append(len(mentions))
+            return [np.zeros(2)] * len(mentions)
+
+    many = Expander(model, INVENTORY, make_ranker=Counting)
+    list(many.pipe(["PT " * 3000] * 6, batch_size=100))
+    assert seen == [9000, 9000]
+
+
+def test_an_inventory_may_be_given_by_call(expander: Expander, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    save_inventory(SenseInventory.from_senses([Sense("CVA", "stroke")]), path)
+    for given, long_form in ((OTHER, "cerebrovascular accident"), (path, "stroke"), (str(path), "stroke")):
+        (found,) = expander("PT after CVA", inventory=given)
+        assert found.candidates[0].long_form == long_form
+    assert expander("PT after CVA")[0].short_form == "PT"
+    assert expander("CVA", inventory=OTHER)[0].candidates[0].concept_id == "C7"
+    assert [len(each) for each in expander.pipe(["CVA", "PT"], inventory=OTHER)] == [1, 0]
+
+
+def test_a_file_that_changed_is_read_again(expander: Expander, tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    for short_form in ("CVA", "CABG"):
+        save_inventory(SenseInventory.from_senses([Sense(short_form, "x")]), path)
+        assert len(expander(short_form, inventory=path)) == 1
+
+
+def test_changing_between_inventories_builds_each_once(model: PretrainedModel) -> None:
+    built: list[SenseInventory] = []
+
+    def make_ranker(model: PretrainedModel, inventory: SenseInventory) -> CellRanker:
+        built.append(inventory)
+        return CellRanker(model, inventory)
+
+    expander = Expander(model, INVENTORY, make_ranker=make_ranker)
+    second = INVENTORY.with_senses(remove=["MS"])
+    for _ in range(5):
+        expander("PT")
+        expander("PT", inventory=second)
+        expander("CVA", inventory=[dict(OTHER[0])])
+    assert len(built) == 3
+    for number in range(20):
+        expander("PT", inventory=[{"short_form": "PT", "long_form": f"sense {number}"}])
+    assert len(expander._lexicons._kept) == 8
+
+
+@pytest.mark.parametrize(
+    ("inventory", "message"),
+    [
+        ([], "the inventory is empty"),
+        ([{"short_form": "PT", "long_form": "x"}, {"short_form": "PT", "long_form": "X"}], "already"),
+        ("absent.csv", "cannot be read"),
+        (7, "cannot be a int"),
+    ],
+)
+def test_an_impossible_inventory_is_refused(expander: Expander, inventory: object, message: str) -> None:
+    with pytest.raises((InventoryError, InputError), match=message):
+        expander("PT", inventory=inventory)  # type: ignore[arg-type]
+    assert issubclass(UnknownShortForm, InventoryError)
+
+
+def test_sections_may_be_given_by_call(expander: Expander) -> None:
+    assert expander("PT", sections=[(0, 2, "Plan")])[0].section == "PLAN"
+    assert expander("PLAN: PT", sections=[])[0].section is None
+
+
+def test_what_is_no_text_is_refused_and_never_quoted(expander: Expander) -> None:
+    with pytest.raises(InputError, match=r"^a note is text \(str\), found: bytes\.$"):
+        expander(b"secret PT")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="batch_size: found 0"):
+        expander.pipe(["PT"], batch_size=0)
+    with pytest.raises(InputError, match="a note is text"):
+        list(expander.pipe([None]))  # type: ignore[list-item]
+
+
+def test_an_expander_survives_pickle(expander: Expander) -> None:
+    expander(NOTE)
+    assert pickle.loads(pickle.dumps(expander))(NOTE) == expander(NOTE)
+
+
+def test_threads_share_an_expander(expander: Expander) -> None:
+    expected = expander(NOTE)
+    results: list[list[Expansion]] = []
+    inventories = [None, SenseInventory.from_senses(INVENTORY), list(INVENTORY)]
+
+    def work(number: int) -> None:
+        results.append(expander(NOTE, inventory=inventories[number % 3]))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [expected] * 12
+
+
+def test_a_folder_brings_its_calibration(model: PretrainedModel, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for path in model.folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    assert Expander.from_pretrained(folder, inventory=INVENTORY).calibration == Calibration()
+    Calibration(temperature=7).save(folder)
+    assert Expander.from_pretrained(folder, inventory=INVENTORY).calibration == Calibration(temperature=7)
+    own = Expander.from_pretrained(str(folder), inventory=INVENTORY, calibration=Calibration(temperature=2))
+    assert own.calibration.temperature == 2
+    with pytest.raises(ModelError, match="does not exist"):
+        Expander.from_pretrained(tmp_path / "absent", inventory=INVENTORY)
+
+
+def test_without_a_shipped_model_a_folder_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lmcells.pretrained.__file__", str(tmp_path / "__init__.py"))
+    for folder in (None, "default"):
+        with pytest.raises(
+            ModelError, match=r"^no model is shipped in this build\. Give a model folder[^\n]*$"
+        ):
+            Expander.from_pretrained(folder, inventory=INVENTORY)
+    (tmp_path / "default").mkdir()
+    assert shipped_model() == tmp_path / "default"
+
+
+def test_without_a_shipped_inventory_one_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, model: PretrainedModel
+) -> None:
+    shipped_inventory.cache_clear()
+    monkeypatch.setattr("lmcells.expansion.expander.SHIPPED_INVENTORY", "absent.csv")
+    with pytest.raises(InputError, match=r"^no inventory is shipped in this build\. Give one[^\n]*$"):
+        Expander.from_pretrained(model.folder)
+    shipped_inventory.cache_clear()
+
+
+def test_importing_is_quick_and_needs_no_torch() -> None:
+    code = (
+        "import sys, time; start = time.process_time(); import lmcells; seconds = time.process_time() - start;"
+        "assert 'numpy' not in sys.modules; from lmcells import Expander; assert 'torch' not in sys.modules;"
+        "print(seconds)"
+    )
+    seconds = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert float(seconds) < 0.3
+
+
+def test_the_package_has_no_other_names() -> None:
+    assert lmcells.Expander is Expander
+    with pytest.raises(AttributeError, match="no attribute 'Expandr'"):
+        _ = lmcells.Expandr  # type: ignore[attr-defined]

@@ -1,0 +1,213 @@
+"""Where short forms are found in a text, and where what looks like one is something else."""
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.finding import Found, ShortFormFinder
+from lmcells.expansion.ordinary_words import is_ordinary
+
+SHORT_FORMS = (
+    "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St"
+).split()
+FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
+
+
+def found(text: str, find: ShortFormFinder = FIND) -> list[tuple[str, str]]:
+    return [(text[place.start : place.end], place.short_form) for place in find(text)]
+
+
+def short_forms(text: str) -> list[str]:
+    return [short_form for _, short_form in found(text)]
+
+
+@pytest.mark.parametrize("written", ["OR", "O.R.", "US", "PET", "NO"])
+def test_capitals_are_a_short_form(written: str) -> None:
+    assert found(f"Seen in the {written} today") == [(written, written.replace(".", ""))]
+
+
+@pytest.mark.parametrize("word", "or is as no it us may am he pet cap Or No Is Us Pet Cap As".split())
+def test_an_english_word_is_none(word: str) -> None:
+    assert found(f"{word} so it {word} was") == []
+    assert is_ordinary(word.lower())
+
+
+@pytest.mark.parametrize(
+    ("written", "short_form"),
+    [
+        ("pt", "PT"),
+        ("Pt", "PT"),
+        ("htn", "HTN"),
+        ("Htn", "HTN"),
+        ("S/P", "s/p"),
+        ("C/O", "c/o"),
+        ("bid", "BID"),
+    ],
+)
+def test_shorthand_is_found_in_another_case(written: str, short_form: str) -> None:
+    assert found(f"The {written} was seen") == [(written, short_form)]
+
+
+@pytest.mark.parametrize("written", ["HbA1c", "HBA1c", "hba1c", "HBA1C"])
+def test_four_characters_may_be_in_any_case(written: str) -> None:
+    assert found(f"{written} of 7.1") == [(written, "HbA1c")]
+
+
+def test_mixed_case_of_few_characters_is_as_in_the_inventory() -> None:
+    assert short_forms("pT N0 Mx, stage pT2") == []
+    assert short_forms("PaO2 and pO2") == ["PaO2", "pO2"]
+
+
+def test_the_inventory_s_own_spelling_comes_first() -> None:
+    find = ShortFormFinder(["PT", "pt"])
+    assert found("PT for the pt", find) == [("PT", "PT"), ("pt", "pt")]
+    assert found("CTS and CTs") == [("CTS", "CTS"), ("CTs", "CT")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NO EVIDENCE OF FRACTURE IS SEEN AS WELL",
+        "THE PATIENT WAS GIVEN US DOLLARS OR A PET",
+        "ALLERGIES: NO KNOWN DRUG ALLERGIES",
+    ],
+)
+def test_among_words_in_capitals_a_word_is_a_word(text: str) -> None:
+    assert found(text) == []
+
+
+def test_among_words_in_capitals_other_short_forms_are_found() -> None:
+    assert short_forms("HISTORY OF MI AND HTN, NO CHEST PAIN") == ["MI", "HTN"]
+    assert short_forms("TAKEN TO THE OR FOR REPAIR OR REVISION") == ["OR"]
+
+
+def test_a_header_in_capitals_says_nothing_about_what_follows_it() -> None:
+    assert short_forms("DISPOSITION: OR") == ["OR"]
+    assert short_forms("STUDIES: CT, MRI, MRA, PET, and EEG") == ["CT", "PET"]
+
+
+def test_a_note_in_capitals_is_so_on_every_line() -> None:
+    note = "PATIENT DENIES CHEST PAIN.\nWOUND CLEANED WITH SALINE AND DRESSED\nOR\nCT"
+    assert short_forms(note) == ["CT"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PTs agree", [("PTs", "PT")]),
+        ("PT's and PT’s", [("PT", "PT"), ("PT", "PT")]),
+        ("pts improve", [("pts", "PT")]),
+        ("ORS AND RAs", [("RAs", "RA")]),
+        ("DC'd, d/c'd", [("DC'd", "DC"), ("d/c'd", "d/c")]),
+        ("p.o. b.i.d.", [("p.o.", "PO"), ("b.i.d.", "BID")]),
+        ("P.O. q4h", [("P.O.", "PO"), ("q4h", "q4h")]),
+        ("given po.", [("po", "PO")]),
+        ("a 27y/o, 27 y/o and 3 Y/O", [("y/o", "y/o"), ("y/o", "y/o"), ("Y/O", "y/o")]),
+        ("s/p MI", [("s/p", "s/p"), ("MI", "MI")]),
+        ("C&S, PT&OT", [("C&S", "C&S"), ("PT", "PT"), ("OT", "OT")]),
+        ("post-MI, CT-guided", [("MI", "MI"), ("CT", "CT")]),
+        ("CTA not CTAX or XCT", [("CTA", "CTA")]),
+        ("A&Ox3, A&O", [("A&O", "A&O"), ("A&O", "A&O")]),
+        ("T2 T22 T2a", [("T2", "T2")]),
+        ("PT/OT, PT/INR", [("PT", "PT"), ("OT", "OT"), ("PT/INR", "PT/INR")]),
+        ("5-FU, Na+, COVID-19.", [("5-FU", "5-FU"), ("Na+", "Na+"), ("COVID-19", "COVID-19")]),
+        ("GI\nbleed", [("GI\nbleed", "GI bleed")]),
+        ("(MI) [CT] “US”", [("MI", "MI"), ("CT", "CT"), ("US", "US")]),
+        ("CT\r\nMI\tHTN|RA\n", [("CT", "CT"), ("MI", "MI"), ("HTN", "HTN"), ("RA", "RA")]),
+        ("naïve café PT 😀 MI", [("PT", "PT"), ("MI", "MI")]),
+        ("[**Hospital CT**] CT", [("CT", "CT")]),
+    ],
+)
+def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) -> None:
+    assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "stage IV cancer",
+        "a III/IV murmur, IV/VI",
+        "nerves II-IV, function IV through XII",
+        "IV. PLAN",
+        "A. first",
+        "at 8 PM, 1:50 p.m.",
+        "over 24 hr",
+        "Dr. ABC and Mr. PT",
+        "Ms. Smith, MS. SMITH",
+        "Dallas, OR 97338",
+        "St. Mary",
+        "diagnosis(pt)",
+        "PMH: NO known allergies. NO fever",
+        "02 OCT 2001, OCT 12",
+    ],
+)
+def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
+    assert found(text) == []
+
+
+def test_a_unit_is_found_where_the_inventory_has_it_as_a_sense() -> None:
+    inventory = SenseInventory.from_senses([Sense("PM", "post meridiem"), Sense("PM", "pacemaker")])
+    assert found("at 8 PM", ShortFormFinder(inventory)) == [("PM", "PM")]
+    assert found("5 mg", ShortFormFinder(["mg"])) == [("mg", "mg")]
+
+
+def test_a_heart_rate_after_a_number_is_no_hour() -> None:
+    assert short_forms("Resp: 18 HR: 66, RR 18 HR 66") == ["HR", "HR"]
+    assert short_forms("inhaled NO, OCT of the retina") == ["NO", "OCT"]
+
+
+def test_intravenous_is_found_beside_the_numerals() -> None:
+    assert short_forms("IV fluids, stage IV, given IV.") == ["IV", "IV"]
+
+
+def test_exact_finds_only_what_is_given_and_its_plural() -> None:
+    find = ShortFormFinder(["EXT", "IL-6"], exact=True)
+    assert found("EXT ext Ext EXTs IL-6 il-6 IL-60", find) == [
+        ("EXT", "EXT"),
+        ("EXTs", "EXT"),
+        ("IL-6", "IL-6"),
+    ]
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    assert FIND("") == []
+    assert ShortFormFinder([])("PT") == []
+    assert ShortFormFinder(["or", "..."])("or ...") == []
+
+
+@given(
+    st.lists(
+        st.sampled_from([*SHORT_FORMS, "the", "or", "é", "STAGE", "😀", "8", "(", ".", "\r\n", "&", "s"])
+    ),
+    st.text(" \t\n-/", max_size=2),
+)
+def test_what_is_found_lies_in_order_within_the_text(words: list[str], between: str) -> None:
+    text = between.join(words)
+    places = FIND(text)
+    assert all(left.end <= right.start for left, right in pairwise(places))
+    for place in places:
+        assert 0 <= place.start < place.end <= len(text)
+        written = text[place.start : place.end].replace(".", "").lower()
+        assert written.split()[0].startswith(place.short_form.lower()[:2])
+        assert not text[place.end : place.end + 1].isalpha() or text[place.end] in "xX"
+
+
+@given(st.text(alphabet="PTOR.&/ '-\n1stxI", max_size=60), st.text(alphabet=" \n", min_size=1, max_size=3))
+def test_white_space_around_a_text_moves_what_is_found(text: str, space: str) -> None:
+    moved = [Found(start + len(space), end + len(space), short) for start, end, short in FIND(text)]
+    assert FIND(space + text) == moved
+
+
+def test_time_is_linear_on_hostile_text() -> None:
+    seconds = []
+    for n in (2_000, 16_000):
+        text = "OR " * n
+        start = time.process_time()
+        FIND(text)
+        seconds.append(time.process_time() - start)
+    assert seconds[1] < 8 * 4 * seconds[0]

@@ -1,0 +1,102 @@
+"""Ranking by the gap that a short form leaves."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from expansion.clinic import (
+    CLOTTING,
+    INVENTORY,
+    THERAPY,
+    UNHEARD,
+    WORDS_OF,
+    clinic_corpus,
+    mention,
+    random_model,
+)
+from lmcells.corpus import Corpus
+from lmcells.errors import ModelError
+from lmcells.expansion import Sense
+from lmcells.expansion.gap_ranking import GapRanker
+from lmcells.model import ModelConfig
+from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.training import TrainingSettings, train
+from lmcells.training.prototypes import build_prototypes
+
+SETTINGS = TrainingSettings(
+    epochs=12,
+    batch_size=128,
+    learning_rate=0.01,
+    subsampling=0.0,
+    smoothing=0.0,
+    agreement_weight=2.0,
+    phrase_weight=2.0,
+    agreement_units=24,
+    agreement_max_words=2,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    torch.set_num_threads(1)
+    return clinic_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    folder = tmp_path_factory.mktemp("trained")
+    sizes = {"n_words": len(corpus.words), "n_metadata": corpus.n_metadata("section")}
+    config = ModelConfig(
+        **sizes, cell_dim=12, embedding_dim=12, hidden_dim=12, window=4, phrase_dim=16, marks_gap=True
+    )
+    result = train(corpus, model_config=config, settings=SETTINGS, output=folder / "run")
+    prototypes = build_prototypes(result.model, corpus, settings=SETTINGS)
+    save_pretrained(result.model, folder / "model", corpus=corpus, prototypes=prototypes)
+    return PretrainedModel.from_pretrained(folder / "model")
+
+
+def test_the_long_form_that_fits_the_gap_comes_first(model: PretrainedModel) -> None:
+    ranker = GapRanker(model, INVENTORY)
+    n_right = 0
+    for header, sense in (("PLAN", THERAPY), ("LABS", CLOTTING)):
+        words = WORDS_OF[header]
+        texts = [
+            f"{words[i % 6]} {words[(i + 1) % 6]} PT {words[(i + 2) % 6]} {words[(i + 3) % 6]}"
+            for i in range(6)
+        ]
+        for scores in ranker.scores([mention(text, section=header) for text in texts]):
+            n_right += INVENTORY.senses("PT")[int(scores.argmax())] == sense
+    assert n_right >= 11  # of 12
+
+
+def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
+    ranker = GapRanker(model, INVENTORY)
+    one = mention("gait with PT on stairs")
+    other = replace(one, text=one.text.replace("PT", "XX"))
+    np.testing.assert_allclose(ranker.scores([one])[0], ranker.scores([other])[0])
+
+
+def test_a_long_form_that_never_occurred_is_known_by_its_words(model: PretrainedModel) -> None:
+    never = Sense("PT", "gait balance", ("gait balance",))
+    known, unknown = GapRanker(model, INVENTORY.add(never).add(UNHEARD)).directions("PT")[2:]
+    assert known.by_words is not None
+    assert known.count == 0
+    assert unknown.by_words is None
+    scores = GapRanker(model, INVENTORY.add(never).add(UNHEARD)).scores([mention("gait PT stairs")])[0]
+    assert np.isfinite(scores).tolist() == [True, True, True, False]
+
+
+def test_a_mention_scores_the_same_alone_and_among_others(model: PretrainedModel) -> None:
+    ranker = GapRanker(model, INVENTORY)
+    mentions = [mention(text) for text in ("gait PT stairs", "PT", "warfarin PT seconds plasma")]
+    for one, scores in zip(mentions, ranker.scores(mentions), strict=True):
+        np.testing.assert_allclose(scores, ranker.scores([one])[0], rtol=1e-5)
+    assert ranker.scores([]) == []
+
+
+def test_a_model_without_a_phrase_store_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no phrase network"):
+        GapRanker(random_model(tmp_path / "plain", corpus, "lmc"), INVENTORY)

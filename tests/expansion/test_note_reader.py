@@ -1,0 +1,181 @@
+"""What there is to expand in a note: sections, definitions and mentions together."""
+
+from typing import Any
+
+import pytest
+
+from lmcells.errors import InputError
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.note_reader import NoteReader, Occurrence
+from lmcells.expansion.sense_lookup import SenseLookup, form_key
+from lmcells.notes.note import Section
+
+INVENTORY = SenseInventory.from_senses(
+    [
+        Sense("PT", "physical therapy", ("physical therapy", "physiotherapy"), "C1"),
+        Sense("PT", "prothrombin time"),
+        Sense("PE", "physical examination", ("physical examination", "physical exam")),
+        Sense("PE", "pulmonary embolism"),
+        Sense("AF", "atrial fibrillation"),
+        Sense("BID", "twice a day", ("twice a day", "twice daily")),
+    ]
+)
+READ = NoteReader(INVENTORY)
+
+
+def meanings(text: str) -> list[tuple[str, str | None]]:
+    return [
+        (text[each.start : each.end], each.defined.long_form if each.defined else None) for each in READ(text)
+    ]
+
+
+def test_a_mention_stands_in_the_body_of_its_section() -> None:
+    text = "Seen today.\n\nPLAN: PT twice weekly.\n\nLABS: PT 12 seconds."
+    plan, labs = READ(text)
+    assert (plan.section, labs.section) == ("PLAN", "LABORATORY DATA")
+    for each in (plan, labs):
+        assert each.mention is not None
+        assert each.mention.text[each.mention.start : each.mention.end] == "PT"
+        assert text[each.start : each.end] == "PT"
+        assert each.mention.section == each.section
+    assert plan.mention is not None
+    assert plan.mention.text.strip() == "PT twice weekly."
+
+
+def test_text_under_no_header_is_in_no_section() -> None:
+    assert [each.section for each in READ("PT daily\n\nPLAN: PT")] == [None, "PLAN"]
+
+
+def test_mentions_of_one_section_share_its_text() -> None:
+    first, second = READ("PLAN: PT and again PT.")
+    assert first.mention is not None
+    assert second.mention is not None
+    assert first.mention.text is second.mention.text
+
+
+def test_a_mention_in_a_long_section_sees_a_part_of_it() -> None:
+    text = "PLAN: " + "word " * 10_000 + "PT" + " word" * 10_000
+    (found,) = READ(text)
+    assert found.mention is not None
+    assert len(found.mention.text) < 1200
+    assert set(found.mention.text.split()) == {"word", "PT"}
+    assert found.mention.text[found.mention.start : found.mention.end] == "PT"
+
+
+def test_the_ends_of_a_long_section_are_not_cut() -> None:
+    first, second, third = READ("PLAN: PT first " + "word " * 400 + "PT last" + "x" * 3000 + " PT")
+    for each, opening in ((first, "PT first word"), (second, "word word"), (third, "PT")):
+        assert each.mention is not None
+        assert each.mention.text.strip().startswith(opening)
+    assert second.mention is not None
+    assert second.mention.text.endswith("PT")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("atrial fibrillation (AF). AF again", [("AF", "atrial fibrillation")] * 2),
+        ("AF first, then AF (Atrial  fibrillation)", [("AF", "atrial fibrillation")] * 2),
+        ("physiotherapy (PT), PTs", [("PT", "physical therapy"), ("PTs", "physical therapy")]),
+        ("aspirin twice daily (BID)", [("BID", "twice a day")]),
+        ("partial tear (PT) and PT", [("PT", "partial tear"), ("PT", "partial tear")]),
+        ("physical therapy (PT) for the pt", [("PT", "physical therapy"), ("pt", None)]),
+        (
+            "PT. Then physical therapy (PT), PT; prothrombin time (PT), PT",
+            [("PT", None), *[("PT", "physical therapy")] * 2, *[("PT", "prothrombin time")] * 2],
+        ),
+        (
+            "ZZT here, zigzag zone test (ZZT), zzt and ZZTs",
+            [*[("ZZT", "zigzag zone test")] * 2, ("ZZTs", "zigzag zone test")],
+        ),
+        ("PE: lungs clear\n\nPE ruled out", [("PE", "physical examination"), ("PE", None)]),
+    ],
+)
+def test_what_a_note_says_itself(text: str, expected: list[tuple[str, str | None]]) -> None:
+    assert meanings(text) == expected
+
+
+def test_a_short_form_of_the_note_alone_waits_for_its_definition_when_there_are_two() -> None:
+    text = "ZQ: zeta quotient (ZQ) and ZQ, zebra quota (ZQ)"
+    assert meanings(text) == [("ZQ", "zeta quotient"), ("ZQ", "zeta quotient"), ("ZQ", "zebra quota")]
+
+
+def test_a_defined_sense_brings_its_concept() -> None:
+    (found,) = READ("physical therapy (PT)")
+    assert found.defined is not None
+    assert found.defined.concept_id == "C1"
+    assert found.mention is None
+
+
+def sections_of(given: Any, text: str = "PT and PT and PT") -> list[str | None]:
+    return [each.section for each in READ(text, given)]
+
+
+class Titled:
+    """Some other library's section."""
+
+    def __init__(self, start: int, end: int, header: str) -> None:
+        self.start, self.end, self.header = start, end, header
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [(0, 5, "Plan"), (7, 16, "Labs")],
+        [{"start": 0, "end": 5, "header": "Plan"}, {"start": 7, "end": 16, "header": "Labs"}],
+        [Titled(0, 5, "Plan"), Titled(7, 16, "Labs")],
+        [Section("Plan", "PLAN", 0, 0, 5), Section("Labs", "LABS", 7, 7, 16)],
+        ((0, 5, "Plan"), [7, 16, "Labs"]),
+    ],
+)
+def test_the_caller_s_own_sections_are_taken(given: Any) -> None:
+    assert sections_of(given) == ["PLAN", "LABS", "LABS"]
+
+
+def test_gaps_between_the_caller_s_sections_are_no_section() -> None:
+    assert sections_of([(7, 10, "Labs")]) == [None, "LABS", None]
+    assert sections_of([]) == [None, None, None]
+    assert sections_of([(0, 16, None)]) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([(0, 99, "x")], "0-99, after 0 and in a text of 16 characters"),
+        ([(0, 9, "x"), (5, 12, "y")], "number 2 is 5-12, after 9"),
+        ([(-1, 9, "x")], "number 1 is -1-9"),
+        ([("0", 9, "x")], "no start and end"),
+        ([(0, 9)], "no start and end"),
+        ([(0, 9, 3)], "the header of number 1 is a int"),
+        ([{"start": 0, "end": 4, "header": "x", "body_start": 9}], "begins outside"),
+        ("PLAN", "found a str"),
+        (7, "found a int"),
+    ],
+)
+def test_impossible_sections_are_refused_in_one_line(given: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        sections_of(given)
+    assert "\n" not in str(refused.value)
+
+
+def test_sections_can_be_left_out() -> None:
+    read = NoteReader(INVENTORY, sections="none")
+    assert [each.section for each in read("PLAN: PT")] == [None]
+    with pytest.raises(InputError, match="found 'best', allowed: rules, paper, none"):
+        NoteReader(INVENTORY, sections="best")
+
+
+def test_a_note_without_short_forms_has_nothing() -> None:
+    empty: list[Occurrence] = []
+    assert READ("") == empty
+    assert READ("Nothing here (at all): = yes") == empty
+
+
+def test_senses_are_looked_up_in_any_number_and_case() -> None:
+    lookup = SenseLookup(INVENTORY)
+    for words in ("Physical Therapies", "PHYSICAL-THERAPY", "physiotherapy", "physical\ntherapy"):
+        assert lookup("PT", words) == INVENTORY.senses("PT")[0]
+    assert lookup("pt", "prothrombin times") == INVENTORY.senses("PT")[1]
+    assert lookup("PT", "patient") is None
+    assert lookup("XX", "patient") is None
+    assert form_key("diagnosis of the axis") == ("diagnosis", "of", "the", "axis")
