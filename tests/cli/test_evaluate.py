@@ -1,6 +1,7 @@
 """`lmcells evaluate`, as it is typed."""
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,25 @@ def test_the_report_holds_the_results(
     assert evaluate("random", "dominant", "--json", "--output", str(tmp_path / "new" / "report")) == 0
     results = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
     assert results == json.loads(capsys.readouterr().out)
+
+
+def test_one_model_under_two_names_is_refused(
+    evaluate: Evaluate, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    again = f"{model}/../{Path(model).name}/"
+    assert evaluate(model, again) == 2
+    assert capsys.readouterr().err == (
+        f"lmcells evaluate: MODEL: {again!r} is given twice, as {model!r} as well. Give each model once.\n"
+    )
+
+
+def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    absent = ["--dataset", str(tmp_path / "absent"), "--inventory", str(tmp_path / "absent")]
+    assert main(["evaluate", "random", *absent, "--output", str(tmp_path / "report")]) == 2
+    assert "pip install 'lmcells[report]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

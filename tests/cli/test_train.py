@@ -13,13 +13,20 @@ import torch
 
 from corpora import corpus_of
 from lmcells.cli.main import main
-from lmcells.cli.train import progress_message
+from lmcells.cli.train_cells import progress_message
 from lmcells.corpus import Corpus
+from lmcells.evaluation.rankers import make_ranker
+from lmcells.expansion import load_inventory
 from lmcells.training import Progress
+from refusals import assert_refused
 from training.small_runs import planted_corpus
 
 SMALL = ("--set", "model.cell_dim=8", "--set", "model.embedding_dim=8", "--set", "model.hidden_dim=6")
-QUICK = (*SMALL, "--set", "model.window=4", "--batch-size", "256", "--device", "cpu")
+CONSTANT_RATE = (
+    "--set",
+    "training.final_learning_rate=1",
+)  # one that falls allows no other number of epochs later
+QUICK = (*SMALL, *CONSTANT_RATE, "--set", "model.window=4", "--batch-size", "256", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +83,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    assert train(corpus, tmp_path / "model", *arguments) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("lmcells train: ")
-    assert message in error
-    assert error.count("\n") == 1
+    assert_refused(train(corpus, tmp_path / "model", *arguments), capsys, command="train", message=message)
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +170,9 @@ def test_it_runs_with_torch_and_numpy_alone_and_stops_when_asked(corpus: Corpus,
     assert (tmp_path / "model" / "config.json").is_file()
 
 
-def test_datasets_are_scored_while_training(tmp_path: Path) -> None:
+@pytest.fixture
+def scored(tmp_path: Path) -> list[str]:
+    """`train` with a dataset of one example to be scored by, up to the settings."""
     corpus = corpus_of(
         tmp_path, [f"PLAN: PT with physical therapy exercises for pain {i}" for i in range(60)]
     )
@@ -187,24 +192,54 @@ def test_datasets_are_scored_while_training(tmp_path: Path) -> None:
         for name in ("physical therapy", "pain therapy")
     ]
     (tmp_path / "senses.json").write_text(json.dumps(senses))
-    common = [
-        "train",
-        str(corpus.folder),
-        "--output",
-        str(tmp_path / "model"),
-        "--preset",
-        "paper",
-        "--epochs",
-        "2",
+    return [
+        *(
+            "train",
+            str(corpus.folder),
+            "--output",
+            str(tmp_path / "model"),
+            "--epochs",
+            "2",
+            "--device",
+            "cpu",
+        ),
+        *("--evaluate", str(tmp_path / "dev.jsonl"), "--inventory", str(tmp_path / "senses.json")),
     ]
-    assert main([*common, "--evaluate", str(tmp_path / "dev.jsonl")]) == 2
-    assert (
-        main(
-            [*common, "--evaluate", str(tmp_path / "dev.jsonl"), "--inventory", str(tmp_path / "senses.json")]
-        )
-        == 0
-    )
+
+
+def test_a_dataset_without_senses_is_refused(scored: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(scored[:-2]) == 2
+    assert "--evaluate and --inventory go together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        ("--kind", "lmc", "--preset", "paper"),
+        ("--kind", "elmo", "--set", "language_model.width=16", "--set", "language_model.filters=[4, 4]"),
+    ],
+    ids=["lmc", "elmo"],
+)
+def test_hours_to_the_peak_of_the_scores_are_recorded_with_the_model(
+    scored: list[str], tmp_path: Path, kind: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*scored, *kind, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
     lines = (tmp_path / "model.training" / "metrics.jsonl").read_text().splitlines()
-    scored = [line["evaluation"] for line in map(json.loads, lines) if "evaluation" in line]
-    assert len(scored) == 2
-    assert set(scored[0]["dev"]) == {"accuracy", "macro_f1", "nll"}
+    scores = [line for line in map(json.loads, lines) if "evaluation" in line]
+    assert len(scores) == 2
+    assert set(scores[0]["evaluation"]["dev"]) == {"accuracy", "macro_f1", "nll"}
+    best = max(scores, key=lambda line: line["evaluation"]["dev"]["macro_f1"])
+    training = json.loads((tmp_path / "model" / "config.json").read_text())["training"]
+    assert training["hours_to_peak"] == printed["hours_to_peak"] == best["hours"]
+    assert training["peak"]["score"] == best["evaluation"]["dev"]["macro_f1"]
+    assert training["hours"] == training["seconds"] / 3600 >= training["hours_to_peak"] > 0
+    ranker = make_ranker(str(tmp_path / "model"), load_inventory(tmp_path / "senses.json"), examples=[])
+    assert ranker.hours_to_peak == best["hours"]
+
+
+def test_a_cell_model_that_was_not_scored_has_hours_but_no_peak(corpus: Corpus, tmp_path: Path) -> None:
+    assert train(corpus, tmp_path / "model", "--epochs", "1") == 0
+    training = json.loads((tmp_path / "model" / "config.json").read_text())["training"]
+    assert training["hours"] > 0
+    assert "hours_to_peak" not in training

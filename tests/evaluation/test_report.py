@@ -17,7 +17,7 @@ from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.leakage import Leakage
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Exclusion, Predictions
-from lmcells.evaluation.report import write_report
+from lmcells.evaluation.report import Published, Selection, Setting, Study, write_report
 from lmcells.evaluation.report.latex import escape
 from lmcells.evaluation.report.markup import Markup, element
 from lmcells.evaluation.report.mistakes import commonest_mistakes, window_around
@@ -27,6 +27,12 @@ from lmcells.evaluation.results import ModelResult
 HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 EXCLUDED = Exclusion("S1", "S1-<b>1</b>", "no known word", 3, kept=True)
+
+PUBLISHED = (
+    Published("LMC", "LMC & co", "MIMIC", 0.81, 0.74, 0.78, 0.69),
+    Published("LMC", "LMC & co", "CASI", 0.79, 0.71, 0.73, None),
+)
+REMARK = "A remark of <the> protocol."
 
 
 class Page(HTMLParser):
@@ -91,6 +97,14 @@ def results() -> list[ModelResult]:
     return [result_of(predictions, leakage=found if not i else None) for i, predictions in enumerate(made)]
 
 
+def study() -> Study:
+    settings = (
+        Setting("LMC", is_chosen=False, n_seeds=2, macro_f1_there=0.25, here=results()[0].metrics),
+        Setting("LMC@_b$", is_chosen=True, n_seeds=2, macro_f1_there=0.5, here=results()[2].metrics),
+    )
+    return Study(selection=Selection("dev & co", settings), published=PUBLISHED, remarks=(REMARK,))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports") / "report"
@@ -103,6 +117,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         seeds=runs,
         training_curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
         ablation={"LMC": (everyone[0].metrics, everyone[1].metrics)},
+        study=study(),
         n_rounds=50,
         n_resamples=50,
     )
@@ -124,7 +139,7 @@ def test_page_is_well_formed_and_has_every_section(source: str) -> None:
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = [value for tag, name, value in page.attributes if tag == "a" and name == "href" and value]
-    assert len(links) == 12
+    assert len(links) == 14
     assert {link.removeprefix("#") for link in links} <= set(ids)
     assert page.tags["svg"] == 5
 
@@ -208,7 +223,7 @@ def test_no_table_quotes_a_note(folder: Path) -> None:
     assert not any("alert" in path.read_text(encoding="utf-8") for path in (folder / "tables").iterdir())
 
 
-@pytest.mark.parametrize("name", ["main", "seeds", "acronyms"])
+@pytest.mark.parametrize("name", ["main", "seeds", "acronyms", "cost", "ablation", "selection"])
 def test_latex_is_balanced_and_every_row_has_all_columns(folder: Path, name: str) -> None:
     text = (folder / "tables" / f"{name}.tex").read_text(encoding="utf-8")
     unescaped = re.sub(r"\\[{}$&_%#]", "", text)
@@ -228,10 +243,35 @@ def test_latex_is_balanced_and_every_row_has_all_columns(folder: Path, name: str
         for line in text.splitlines()
         if line.endswith(r"\\") and "multicolumn" not in line and "&" in line
     ]
-    assert len(rows) >= 4
+    assert len(rows) >= 3
     if name != "acronyms":
         assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {width}
-    assert r"\textbf" in text
+    assert (r"\textbf" in text) == (name not in ("cost", "ablation"))
+
+
+def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, source: str) -> None:
+    text = Page(source).text
+    assert REMARK in text
+    assert (
+        "LMC@_b$ was chosen on dev & co, by the mean macro F1 of its runs, and not on this dataset." in text
+    )
+    assert "0.74 / 0.69" in text
+    assert "0.71 / –" in text
+    chosen = rows_of(folder, "selection")
+    assert [(row["setting"], row["chosen"]) for row in chosen] == [("LMC", "False"), ("LMC@_b$", "True")]
+    assert float(chosen[1]["macro_f1"]) == results()[2].metrics.macro_f1
+    assert [row["macro_f1"] for row in rows_of(folder, "published")] == ["0.69", ""]
+    latex = (folder / "tables" / "selection.tex").read_text(encoding="utf-8")
+    assert r"\textbf{LMC@\_b\$} & 0.50 &" in latex
+    assert r"LMC & 169,000 & --" in (folder / "tables" / "cost.tex").read_text(encoding="utf-8")
+
+
+def test_a_choice_made_on_this_dataset_is_called_flattered(tmp_path: Path) -> None:
+    here = tuple(replace(setting, here=None) for setting in (study().selection or Selection("", ())).settings)
+    chosen = Study(selection=Selection("this", here))
+    write_report(tmp_path, results(), dataset_name="this", study=chosen, n_rounds=5, n_resamples=20)
+    assert "is flattered by the choice" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert {row["macro_f1"] for row in rows_of(tmp_path, "selection")} == {""}
 
 
 def test_main_latex_table_has_means_over_runs_and_bold_best(folder: Path) -> None:

@@ -63,9 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Evaluate one model after the other, print the table, and write the report."""
-    repeated = [model for model in options.models if options.models.count(model) > 1]
-    if repeated:
-        raise InputError(f"MODEL: {repeated[0]!r} is given twice. Give each model once.")
+    _require_different(options.models)
     if options.seed < 0:
         raise InputError(f"--seed: found {options.seed}, allowed: 0 or more.")
     if options.output:
@@ -101,6 +99,18 @@ def run(options: argparse.Namespace) -> None:
         print_json([result.to_json() for result in results])
     else:
         print_results(results, dataset=options.dataset)
+
+
+def _require_different(models: Sequence[str]) -> None:
+    """Refuse one model under two names, such as `model` and `./model/`; a report would compare it with itself."""
+    seen: dict[str, str] = {}
+    for model in models:
+        kind, colon, folder = model.rpartition(":")
+        meant = f"{kind}{colon}{Path(folder).resolve()}" if Path(folder).exists() else model
+        if meant in seen:
+            same = "" if seen[meant] == model else f", as {seen[meant]!r} as well"
+            raise InputError(f"MODEL: {model!r} is given twice{same}. Give each model once.")
+        seen[meant] = model
 
 
 def write_results(folder: Path, results: Sequence[ModelResult], *, dataset_name: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 from lmcells.cli.progress import ProgressLine
 from lmcells.corpus import Corpus
 from lmcells.evaluation.while_training import evaluation_hook
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.wordings import Wording, with_plurals, wordings
 from lmcells.pretrained import save_pretrained
 from lmcells.training import Progress, load_configuration, train
 from lmcells.training.prototypes import build_prototypes
@@ -41,7 +43,9 @@ def train_cells(
     prototypes = None
     if result.model.phrases is not None and settings.n_agreement_units:
         line.update("reading the places of frequent words and phrases")
-        prototypes = build_prototypes(result.model, corpus, settings=settings)
+        prototypes = build_prototypes(
+            result.model, corpus, settings=settings, long_forms=_shipped_long_forms()
+        )
     save_pretrained(
         result.model,
         options.output,
@@ -54,6 +58,13 @@ def train_cells(
     printed = printed_record(record)
     losses = printed.pop("losses")
     return {"model": str(options.output), "kind": result.model.config.kind, **printed, **losses}
+
+
+def _shipped_long_forms() -> list[Wording]:
+    """All ways to write the long forms of the shipped inventory: what a model should know best."""
+    inventory = shipped_inventory()
+    senses = (sense for short_form in inventory.short_forms for sense in inventory.senses(short_form))
+    return with_plurals(wording for sense in senses for wording in wordings(sense.forms))
 
 
 def progress_message(progress: Progress) -> str:

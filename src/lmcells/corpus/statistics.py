@@ -1,6 +1,7 @@
 """p(metadata | word) and p(word | metadata), from counts, with add-k smoothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,14 @@ class WordMetadataCounts:
     metadata: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int64]
     n_metadata: int
+
+    def at_least(self, least: int) -> Self:
+        """Return the counts that are not below `least`."""
+        kept = self.counts >= least
+        before = np.concatenate([[0], np.cumsum(kept)])
+        return replace(
+            self, offsets=before[self.offsets], metadata=self.metadata[kept], counts=self.counts[kept]
+        )
 
     def metadata_given_word(self, word: int, *, add: float = 1.0) -> Probabilities:
         """Return p(metadata | word), one value a metadata."""

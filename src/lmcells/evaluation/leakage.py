@@ -7,14 +7,15 @@ health; notes whose form the corpus does not have are counted, so that a check o
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 
 _SHOWN = 3
+_WAIVER = "--no-leakage-check"
 _RUNS = re.compile(r"[^\W_]+")
 
 
@@ -39,13 +40,30 @@ class Leakage:
             "leaked_notes": list(self.leaked),
         }
 
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Self:
+        """What `to_json` gave."""
+        return cls(
+            leaked=tuple(saved["leaked_notes"]),
+            n_notes=saved["n_notes"],
+            n_examples=saved["n_leaked_examples"],
+            n_incomparable=saved["n_incomparable_notes"],
+            n_corpus_notes=saved["n_corpus_notes"],
+        )
 
-def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> Leakage:
-    """List the test notes that are documents of a corpus; `note_ids` has one id an example."""
-    return find_leakage(note_ids, corpus.metadata_names("document"), corpus_name=str(corpus.folder))
+
+def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAIVER) -> Leakage:
+    """List the test notes that are documents of a corpus; `note_ids` has one id an example.
+
+    `waiver` is what the user can write where the notes are truly others.
+    """
+    documents = corpus.metadata_names("document")
+    return find_leakage(note_ids, documents, corpus_name=str(corpus.folder), waiver=waiver)
 
 
-def find_leakage(note_ids: Iterable[str], documents: Iterable[str], *, corpus_name: str) -> Leakage:
+def find_leakage(
+    note_ids: Iterable[str], documents: Iterable[str], *, corpus_name: str, waiver: str = _WAIVER
+) -> Leakage:
     """The same for the ids of the corpus' documents."""
     of_examples = list(note_ids)
     tested, trained = set(of_examples), set(documents)
@@ -56,7 +74,7 @@ def find_leakage(note_ids: Iterable[str], documents: Iterable[str], *, corpus_na
         raise InputError(
             f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
             f"in {corpus_name} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
-            "are truly different notes, say so with --no-leakage-check."
+            f"are truly different notes, say so with {waiver}."
         )
     return Leakage(
         leaked=tuple(sorted(leaked)),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
 StoredDtype = Literal["float32", "float16", "int8"]
+_LEAST_COUNT = 3  # of a word under a section that is stored under "int8"
 _TABLE = ".words.weight"  # what is stored in eight bits under "int8"; the rest is then of half precision
 
 
@@ -59,6 +60,8 @@ def save_pretrained(
         write_json(temporary / layout.VOCABULARY, corpus.words)
         write_json(temporary / layout.SECTIONS, names)
         counts = count_words_by_metadata(corpus, metadata_kind)
+        if dtype == "int8":
+            counts = counts.at_least(_LEAST_COUNT)
         save_statistics(temporary / layout.STATISTICS, counts, np.asarray(corpus.word_counts))
         if prototypes is not None:
             save_phrases(temporary, prototypes)

@@ -1,10 +1,11 @@
 """What occurrences teach about words and phrases, in a form that travels with a model.
 
-For each frequent word or phrase of a corpus: the directions in which the posterior puts the gaps that it leaves. Most
-have one; the frequent ones have up to three, found by k-means on the sphere, since a word can mean several things.
+For each frequent word or phrase of a corpus: the direction in which the posterior puts the gaps that it leaves. Those
+that are known to be long forms come first, and have up to three directions if they are frequent, found by k-means on
+the sphere, since a phrase can stand in several kinds of places.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +21,11 @@ from lmcells.training.chunks import divide
 from lmcells.training.device_corpus import Chunk, DeviceTables
 from lmcells.training.sampler import Sampler
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.units import DrawnUnits, Units
+from lmcells.training.units import DrawnUnits, Units, unit_key
 
 MAX_DIRECTIONS = 64_000  # of all together: 6.5 MB in eight bits
 N_PLACES = 64  # of a word or phrase that are read
-SEVERAL = (128, 1024)  # how often something must occur to get a second and a third direction
+SEVERAL = (64, 512)  # how often a long form must occur to get a second and a third direction
 MIN_COHESION = 0.15  # of a phrase
 N_CENTER_UNITS = 8192  # that the averages are taken of
 _N_ROUNDS = 8  # of k-means
@@ -45,17 +46,26 @@ class Prototypes:
 
 
 def build_prototypes(
-    model: CellModel, corpus: Corpus, *, settings: TrainingSettings, max_directions: int = MAX_DIRECTIONS
+    model: CellModel,
+    corpus: Corpus,
+    *,
+    settings: TrainingSettings,
+    long_forms: Iterable[Sequence[str]] = (),
+    max_directions: int = MAX_DIRECTIONS,
 ) -> Prototypes:
-    """Read a sample of the places of each frequent word and phrase with a trained model, on its device."""
+    """Read a sample of the places of words and phrases with a trained model, on its device.
+
+    `long_forms` are phrases that are wanted most, each as its words.
+    """
     reader = _GapReader(model, corpus, settings)
-    chosen = _choose(reader.units, reader.chunk, corpus, max_directions=max_directions)
+    wanted = reader.find(long_forms)
+    chosen = _choose(reader.units, reader.chunk, corpus, wanted=wanted, max_directions=max_directions)
     model.eval()
     with torch.no_grad():
         gap_center, phrase_center = reader.centers()
         parts = [
             (rows, *reader.directions(rows, n_directions=n_directions, center=gap_center))
-            for n_directions, rows in _blocks(chosen, reader.units)
+            for n_directions, rows in _blocks(chosen, _n_directions(reader.units, wanted)[chosen])
         ]
         words = [reader.words_of(rows) for rows, _, _ in parts]
     each = np.concatenate([np.full(len(rows), shares.shape[1]) for rows, _, shares in parts])
@@ -78,6 +88,7 @@ class _GapReader:
         everything = TrainingSettings(**settings.to_dict() | {"subsampling": 0.0})
         division = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
         self.model = model
+        self._words = corpus.words
         self.chunk = Chunk.load(corpus, division.shards[0][0], settings=everything, device=device)
         self.units = Units.of_chunk(
             self.chunk,
@@ -108,6 +119,15 @@ class _GapReader:
         points = functional.normalize(means - center, dim=-1).view(N_PLACES, len(rows), -1)
         return _spherical_means(points.transpose(0, 1), n_directions)
 
+    def find(self, phrases: Iterable[Sequence[str]]) -> Tensor:
+        """Which units are among some phrases: -> (U,) bool."""
+        word_ids = {word: id_ for id_, word in enumerate(self._words)}
+        ids = ([word_ids.get(word, -1) for word in phrase] for phrase in phrases)
+        keys = torch.tensor(
+            [unit_key(words) for words in ids if words and -1 not in words], dtype=torch.int64
+        )
+        return torch.isin(self.units.keys, keys.to(self.units.keys.device))
+
     def words_of(self, rows: Tensor) -> list[list[int]]:
         """The words of units."""
         first = self.units.places[self.units.offsets[rows]]
@@ -119,8 +139,11 @@ class _GapReader:
         return gap_windows(self._sampler, self.chunk, units, max_words=self._max_words)
 
 
-def _choose(units: Units, chunk: Chunk, corpus: Corpus, *, max_directions: int) -> Tensor:
-    """The most frequent words and cohesive phrases, without placeholders, while there is room: -> (n,) rows."""
+def _choose(units: Units, chunk: Chunk, corpus: Corpus, *, wanted: Tensor, max_directions: int) -> Tensor:
+    """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
+
+    A number or a mark is no part of a phrase.
+    """
     is_word = torch.tensor([not word.startswith("<") for word in corpus.words], device=chunk.tokens.device)
     first = units.places[units.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
@@ -137,18 +160,19 @@ def _choose(units: Units, chunk: Chunk, corpus: Corpus, *, max_directions: int) 
         n_more.clamp_min(1) * (total - together).clamp_min(1e-9)
     )
     may_be &= (n_more == 0) | (cohesion >= MIN_COHESION)
-    rows = may_be.nonzero().squeeze(1)
-    rows = rows[torch.sort(units.counts[rows], descending=True, stable=True).indices]
-    return rows[_n_directions(units.counts[rows]).cumsum(0) <= max_directions]
+    rows = (may_be | wanted).nonzero().squeeze(1)
+    importance = units.counts[rows].long() + wanted[rows] * len(chunk)
+    rows = rows[torch.sort(importance, descending=True, stable=True).indices]
+    return rows[_n_directions(units, wanted)[rows].cumsum(0) <= max_directions]
 
 
-def _n_directions(counts: Tensor) -> Tensor:
-    return 1 + torch.stack([counts >= least for least in SEVERAL]).sum(dim=0)
+def _n_directions(units: Units, wanted: Tensor) -> Tensor:
+    """How many directions each unit is to have: (U,)."""
+    return 1 + torch.stack([wanted & (units.counts >= least) for least in SEVERAL]).sum(dim=0)
 
 
-def _blocks(rows: Tensor, units: Units) -> Iterator[tuple[int, Tensor]]:
+def _blocks(rows: Tensor, n_directions: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Rows with equally many directions, so many at a time as fit."""
-    n_directions = _n_directions(units.counts[rows])
     for n in range(1, len(SEVERAL) + 2):
         alike = rows[n_directions == n]
         for block in torch.split(alike, _BLOCK) if len(alike) else ():

@@ -20,7 +20,9 @@ class TrainingSettings:
     epochs: int = 5
     batch_size: int = 1024  # center words a step, of all processes together
     learning_rate: float = 1e-3  # of Adam, at the start
-    final_learning_rate: float = 1.0  # what is left of it at the end, falling along a straight line; 1 is constant
+    final_learning_rate: float = (
+        1.0  # what is left of it at the end, falling along a straight line; 1 is constant
+    )
     gradient_clip: float = 0.0  # largest norm of a step's gradient; 0 clips nothing
     seed: int = 0
     metadata: str = "section"  # the corpus' kind of metadata that the model conditions on
@@ -55,7 +57,9 @@ class TrainingSettings:
         if self.seed >= 2**63:
             raise ConfigError(f"seed is {self.seed}; allowed: an integer from 0 to 2^63 - 1.")
         if not 0 <= self.final_learning_rate <= 1:
-            raise ConfigError(f"final_learning_rate is {self.final_learning_rate!r}; allowed: a share from 0 to 1.")
+            raise ConfigError(
+                f"final_learning_rate is {self.final_learning_rate!r}; allowed: a share from 0 to 1."
+            )
         for name in ("learning_rate", "agreement_temperature"):
             self._require_number(name, above=0.0)
         for name in ("gradient_clip", "negative_exponent", "subsampling", "smoothing", "agreement_weight"):

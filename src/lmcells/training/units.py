@@ -1,5 +1,6 @@
 """What can be taken out of a text and leave a gap with a meaning: words, and phrases that come up again."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -28,6 +29,7 @@ class Units:
     offsets: Tensor  # (U,) int32, where each unit's places begin
     counts: Tensor  # (U,) int32
     lengths: Tensor  # (U,) int32, words of each
+    keys: Tensor  # (U,) int64, a hash of its words
     weights: Tensor  # (U,) float32
 
     def __len__(self) -> int:
@@ -37,12 +39,13 @@ class Units:
     def of_chunk(cls, chunk: Chunk, *, min_count: int, exponent: float, max_words: int = 1) -> Self:
         """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk."""
         groups = [_group(chunk, n_words, min_count=min_count) for n_words in range(1, max_words + 1)]
-        places, counts, lengths = (torch.cat(parts) for parts in zip(*groups, strict=True))
+        places, counts, lengths, keys = (torch.cat(parts) for parts in zip(*groups, strict=True))
         return cls(
             places=places,
             offsets=(counts.cumsum(0) - counts).to(torch.int32),
             counts=counts,
             lengths=lengths,
+            keys=keys,
             weights=counts.float() ** exponent,
         )
 
@@ -59,17 +62,29 @@ class Units:
         return DrawnUnits(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
 
 
-def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Places, counts and lengths of the frequent phrases of just so many words, none across a boundary."""
+def unit_key(words: Sequence[int]) -> int:
+    """The hash of a unit with these words."""
+    key = torch.zeros((), dtype=torch.int64)
+    for word in words:
+        key = _extend(key, torch.tensor(word))
+    return int(key)
+
+
+def _extend(key: Tensor, word: Tensor) -> Tensor:
+    return (key + 1 + word) * _MIX  # modulo 2^64
+
+
+def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Places, counts, lengths and keys of the frequent phrases of just so many words, none across a boundary."""
     n_places = max(len(chunk) - n_words + 1, 0)
     keys = torch.zeros(n_places, dtype=torch.int64, device=chunk.tokens.device)
     for offset in range(n_words):
-        keys = (keys + 1 + chunk.tokens[offset : offset + n_places]) * _MIX
+        keys = _extend(keys, chunk.tokens[offset : offset + n_places])
     inside = chunk.segments[:n_places] == chunk.segments[n_words - 1 : n_words - 1 + n_places]
     places = inside.nonzero().squeeze(1)
     keys, order = torch.sort(keys[places], stable=True)
-    _, counts = torch.unique_consecutive(keys, return_counts=True)
+    distinct, counts = torch.unique_consecutive(keys, return_counts=True)
     frequent = counts >= min_count
     kept = places[order[frequent.repeat_interleave(counts)]].to(torch.int32)
     counts = counts[frequent].to(torch.int32)
-    return kept, counts, torch.full_like(counts, n_words)
+    return kept, counts, torch.full_like(counts, n_words), distinct[frequent]

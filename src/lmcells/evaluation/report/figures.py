@@ -149,14 +149,18 @@ def calibration(findings: Findings) -> Figure:
 
 
 def training_time(findings: Findings) -> Figure:
-    """Accuracy at successive checkpoints of pre-training."""
+    """Accuracy at successive checkpoints of pre-training; by minutes where all took less than an hour."""
     figure, axes = _one_panel()
     order = [model.name for model in findings.models]
     order += [name for name in findings.curves if name not in order]
+    longest = max(hours for curve in findings.curves.values() for hours, _ in curve)
+    unit, scale = ("Hours", 1) if longest >= 1 else ("Minutes", 60)
     for name, curve in findings.curves.items():
-        _line(axes, order.index(name), name, [hours for hours, _ in curve], [right for _, right in curve])
-    axes.set(xlabel="Hours of pre-training", ylabel="Accuracy")
+        times, accuracies = [scale * hours for hours, _ in curve], [right for _, right in curve]
+        _line(axes, order.index(name), name, times, accuracies)
+    axes.set(xlabel=f"{unit} of pre-training", ylabel="Accuracy")
     axes.set_xlim(left=0)
+    axes.locator_params(axis="x", nbins=6)
     _legend(figure, axes)
     return figure
 

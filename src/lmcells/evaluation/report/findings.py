@@ -68,6 +68,47 @@ class ModelFindings:
         return self.result.model
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A setting that was compared with others on one dataset, and its means over runs there and here."""
+
+    model: str
+    is_chosen: bool
+    n_seeds: int
+    macro_f1_there: float
+    here: Metrics | None  # None where this is the dataset that it was chosen on
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Settings that were compared on the dataset `chosen_on`, by macro F1."""
+
+    chosen_on: str
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class Published:
+    """Figures that a paper gives for a model on its own data."""
+
+    model: str  # of ours
+    system: str  # as the paper calls it
+    dataset: str
+    nll: float | None  # None is what the paper does not say
+    accuracy: float | None
+    weighted_f1: float | None
+    macro_f1: float | None
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a protocol adds to one evaluation: a choice of settings, published figures, and remarks to the reader."""
+
+    selection: Selection | None = None
+    published: tuple[Published, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Findings:
     """All models on one dataset."""
@@ -79,6 +120,7 @@ class Findings:
     seeds: dict[str, dict[str, SeedSummary]]  # model -> metric -> worst, mean, best
     curves: dict[str, Curve]
     ablation: dict[str, tuple[Metrics, Metrics]]  # model -> with and without the test notes in pre-training
+    study: Study
 
     @property
     def leader_first(self) -> list[ModelFindings]:
@@ -87,8 +129,15 @@ class Findings:
 
     @property
     def leader(self) -> ModelFindings:
-        """The model with the best macro F1; of equals, the first."""
-        return max(self.models, key=lambda model: model.result.metrics.macro_f1)
+        """The model with the best macro F1, the mean over its runs; of equals, the first."""
+        return max(self.models, key=lambda model: self.mean(model.name, "macro_f1"))
+
+    def mean(self, name: str, metric: str) -> float:
+        """A metric of a model, the mean over its runs where there are several."""
+        if name in self.seeds:
+            return self.seeds[name][metric].mean
+        model = next(model for model in self.models if model.name == name)
+        return float(getattr(model.result.metrics, metric))
 
 
 def find(
@@ -99,6 +148,7 @@ def find(
     training_curves: Mapping[str, Curve],
     leakage: Leakage | None,
     ablation: Mapping[str, tuple[Metrics, Metrics]],
+    study: Study,
     n_rounds: int,
     n_resamples: int,
 ) -> Findings:
@@ -121,6 +171,7 @@ def find(
         seeds={model: summarise_seeds(runs) for model, runs in seeds.items() if runs},
         curves={model: curve for model, curve in training_curves.items() if curve},
         ablation=dict(ablation),
+        study=study,
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from lmcells.evaluation.metrics import LOWER_IS_BETTER
-from lmcells.evaluation.report.findings import Findings, ModelFindings, means_over_short_forms
+from lmcells.evaluation.report.findings import Findings, ModelFindings, Selection, means_over_short_forms
 
 HEADLINE = {"nll": "NLL", "accuracy": "Acc", "weighted_f1": "W F1", "macro_f1": "M F1"}
 ACRONYM_COLUMNS = {
@@ -31,15 +31,15 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in printable)
 
 
+def show_hours(hours: float) -> str:
+    """Two decimals, and more where that would leave nothing."""
+    return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
+
+
 def main_table(findings: Findings) -> str:
     """Models by NLL, Acc, W F1, M F1; means over pre-training runs where there are several."""
     values = {
-        model.name: {
-            metric: findings.seeds[model.name][metric].mean
-            if model.name in findings.seeds
-            else getattr(model.result.metrics, metric)
-            for metric in HEADLINE
-        }
+        model.name: {metric: findings.mean(model.name, metric) for metric in HEADLINE}
         for model in findings.models
     }
     n_runs = {findings.seeds[name]["nll"].n_seeds if name in findings.seeds else 1 for name in values}
@@ -81,6 +81,44 @@ def seed_table(findings: Findings) -> str:
         ]
     caption = f"Aggregated across {many} pre-training runs. {_CAPTION_END}"
     return _floating(lines, "cc|cccc", caption=caption, label=_label("acronym-table-full", findings))
+
+
+def cost_table(findings: Findings) -> str:
+    """Parameters without embeddings, and hours of pre-training to the peak."""
+    lines = ["Model & Parameters & Hours to peak " + r"\\", r"\midrule"]
+    for model in findings.models:
+        n, hours = model.result.n_parameters, model.result.hours_to_peak
+        shown = ["--" if n is None else f"{n:,}", "--" if hours is None else show_hours(hours)]
+        lines.append(f"{escape(model.name)} & {' & '.join(shown)} " + r"\\")
+    caption = "Number of parameters without embeddings, and hours of pre-training to the best performance."
+    return _floating(lines, "lrr", caption=caption, label=_label("cost-table", findings))
+
+
+def ablation_table(findings: Findings) -> str:
+    """Metrics with and without the test notes in pre-training."""
+    lines = [f"Model & Test notes & {' & '.join(HEADLINE.values())} " + r"\\"]
+    for name, pair in findings.ablation.items():
+        lines.append(r"\midrule")
+        for told, metrics in zip(("in", "out"), pair, strict=True):
+            cells = " & ".join(f"{getattr(metrics, metric):.2f}" for metric in HEADLINE)
+            lines.append(f"{escape(name)} & {told} & {cells} " + r"\\")
+    caption = f"Test notes in and out of pre-training, {escape(findings.dataset_name)}. {_CAPTION_END}"
+    return _floating(lines, "lc|cccc", caption=caption, label=_label("leakage-table", findings))
+
+
+def selection_table(findings: Findings, selection: Selection) -> str:
+    """Settings by their macro F1 where they were chosen, and the metrics here."""
+    there = escape(selection.chosen_on)
+    lines = [f"Setting & M F1, {there} & {' & '.join(HEADLINE.values())} " + r"\\", r"\midrule"]
+    for setting in selection.settings:
+        cells = [f"{setting.macro_f1_there:.2f}"]
+        cells += ["--" if setting.here is None else f"{getattr(setting.here, m):.2f}" for m in HEADLINE]
+        name = rf"\textbf{{{escape(setting.model)}}}" if setting.is_chosen else escape(setting.model)
+        lines.append(f"{name} & {' & '.join(cells)} " + r"\\")
+    caption = (
+        f"Settings chosen on {there} (bold) by macro F1, and {escape(findings.dataset_name)}. {_CAPTION_END}"
+    )
+    return _floating(lines, "l|c|cccc", caption=caption, label=_label("selection-table", findings))
 
 
 def acronym_tables(findings: Findings) -> str:

@@ -29,6 +29,10 @@ def page(findings: Findings, figures: Mapping[str, str]) -> str:
     sections = [("results", "Results", together(first))]
     if findings.seeds:
         sections.append(("runs", "Pre-training runs", scores.seeds(findings)))
+    if findings.study.published:
+        sections.append(("paper", "Beside the paper", scores.published(findings)))
+    if findings.study.selection is not None:
+        sections.append(("selection", "Choice of settings", scores.selection(findings.study.selection)))
     sections += [
         ("significance", "Is one better than another?", scores.significance(findings)),
         ("at-k", "Accuracy@K", drawn["accuracy_at_k"]),
@@ -49,8 +53,9 @@ def page(findings: Findings, figures: Mapping[str, str]) -> str:
             "p",
             f"{metrics.n:,} examples of {metrics.n_short_forms:,} short forms, {len(findings.models)} "
             f"model{'s' if len(findings.models) > 1 else ''}. Best macro F1: {findings.leader.name} "
-            f"({findings.leader.result.metrics.macro_f1:.3f}).",
+            f"({findings.mean(findings.leader.name, 'macro_f1'):.3f}).",
         ),
+        *(element("p", remark) for remark in findings.study.remarks),
         element(
             "p",
             "This page quotes notes (“Errors in context”) and names them: keep it where the notes are kept. The tables "
@@ -60,7 +65,7 @@ def page(findings: Findings, figures: Mapping[str, str]) -> str:
         element("nav", element("ul", *links), aria_label="Sections"),
         *(element("section", element("h2", title), content, id=id_) for id_, title, content in sections),
     ]
-    return _document(f"{findings.dataset_name}: lmcells report", element("main", *main))
+    return document(f"{findings.dataset_name}: lmcells report", element("main", *main))
 
 
 def _about_confusions() -> Markup:
@@ -83,7 +88,8 @@ def _figure(name: str, source: str) -> Markup:
     )
 
 
-def _document(title: str, body: Child) -> str:
+def document(title: str, body: Child) -> str:
+    """A page with our style and the script that sorts tables, which may fetch nothing."""
     style, script = (_part(name) for name in ("style.css", "sort.js"))
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "

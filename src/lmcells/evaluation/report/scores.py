@@ -4,9 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lmcells.evaluation.metrics import LOWER_IS_BETTER
-from lmcells.evaluation.report.findings import PRECISION, Findings, means_over_short_forms
+from lmcells.evaluation.report.findings import (
+    PRECISION,
+    Findings,
+    Published,
+    Selection,
+    means_over_short_forms,
+)
 from lmcells.evaluation.report.html_table import MISSING, Cell, Number, count, folded, html_table, score
-from lmcells.evaluation.report.latex import ACRONYM_COLUMNS
+from lmcells.evaluation.report.latex import ACRONYM_COLUMNS, show_hours
 from lmcells.evaluation.report.markup import Markup, element, together
 from lmcells.evaluation.report.tables import NAMES
 from lmcells.evaluation.significance import Comparison
@@ -66,7 +72,8 @@ def seeds(findings: Findings) -> Markup:
         cells: list[Cell] = [name, count(summary["nll"].n_seeds)]
         for metric in NAMES:
             s = summary[metric]
-            cells.append(Number(f"{s.mean:.3f}", s.mean, f"{s.worst:.3f} to {s.best:.3f}"))
+            spread = f"{s.worst:.3f} to {s.best:.3f}" if s.n_seeds > 1 else None
+            cells.append(Number(f"{s.mean:.3f}", s.mean, spread))
         rows.append(cells)
     return together(
         [
@@ -198,7 +205,7 @@ def cost(findings: Findings) -> Markup:
         [
             m.name,
             count(m.result.n_parameters),
-            MISSING if (hours := m.result.hours_to_peak) is None else Number(f"{hours:.2f}", hours),
+            MISSING if (hours := m.result.hours_to_peak) is None else Number(show_hours(hours), hours),
             Number(f"{m.result.seconds:.2f}", m.result.seconds),
         ]
         for m in findings.models
@@ -242,3 +249,59 @@ def ablation(findings: Findings) -> Iterable[Markup]:
         rows.append(cells)
     yield element("h3", "Test notes in and out of pre-training")
     yield html_table(["Model", *NAMES.values()], rows)
+
+
+def selection(found: Selection) -> Markup:
+    """Settings by their macro F1 where they were compared, and the metrics here."""
+    rows: list[list[Cell]] = []
+    for setting in found.settings:
+        there = Number(f"{setting.macro_f1_there:.3f}", setting.macro_f1_there, is_best=setting.is_chosen)
+        here = [score(None if setting.here is None else getattr(setting.here, metric)) for metric in NAMES]
+        rows.append([setting.model, count(setting.n_seeds), there, *(here if _is_elsewhere(found) else ())])
+    columns = ["Setting", "Runs", f"Macro F1 on {found.chosen_on}"]
+    columns += [f"{title} here" for title in NAMES.values()] if _is_elsewhere(found) else []
+    chosen = next((setting.model for setting in found.settings if setting.is_chosen), "none")
+    told = (
+        f"{chosen} was chosen on {found.chosen_on}, by the mean macro F1 of its runs, and not on this dataset."
+        if _is_elsewhere(found)
+        else f"{chosen} was chosen here. What this dataset says about it is flattered by the choice; read the others."
+    )
+    return together([html_table(columns, rows), element("p", told, class_="soft")])
+
+
+def _is_elsewhere(found: Selection) -> bool:
+    return any(setting.here is not None for setting in found.settings)
+
+
+def published(findings: Findings) -> Markup:
+    """Our means beside a paper's, which are of other data."""
+    datasets = list(dict.fromkeys(each.dataset for each in findings.study.published))
+    by_model: dict[str, dict[str, Published]] = {}
+    for each in findings.study.published:
+        by_model.setdefault(each.model, {})[each.dataset] = each
+    rows: list[list[Cell]] = []
+    for model in findings.models:
+        theirs = by_model.get(model.name, {})
+        cells: list[Cell] = [model.name, next((each.system for each in theirs.values()), "–")]
+        cells += [score(findings.mean(model.name, metric)) for metric in ("accuracy", "macro_f1")]
+        cells += [_accuracy_and_f1(theirs.get(dataset)) for dataset in datasets]
+        rows.append(cells)
+    columns = ["Model", "In the paper", "Accuracy here", "Macro F1 here", *datasets]
+    return together(
+        [
+            html_table(columns, rows, is_sortable=len(rows) > 1),
+            element(
+                "p",
+                "Means over pre-training runs; the paper's are accuracy / macro F1 on its own test sets, of other "
+                "notes: compare the order of the models, not the numbers.",
+                class_="soft",
+            ),
+        ]
+    )
+
+
+def _accuracy_and_f1(found: Published | None) -> Cell:
+    if found is None:
+        return MISSING
+    shown = ("–" if value is None else f"{value:.2f}" for value in (found.accuracy, found.macro_f1))
+    return Number(" / ".join(shown), found.accuracy)

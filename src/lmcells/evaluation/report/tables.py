@@ -10,7 +10,7 @@ import numpy as np
 
 from lmcells.evaluation.breakdown import AcronymRow, CandidateCountRow, SeedSummary
 from lmcells.evaluation.intervals import Interval
-from lmcells.evaluation.report.findings import PRECISION, Findings, ModelFindings
+from lmcells.evaluation.report.findings import PRECISION, Findings, ModelFindings, Published
 
 NAMES = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
 _OTHERS = (
@@ -57,6 +57,8 @@ def all_tables(findings: Findings) -> list[Table]:
         _table("leakage", "model n_leaked_notes n_notes n_leaked_examples n_incomparable", _leakage(each)),
         _table("ablation", "model metric with_test_notes without_test_notes", _ablation(findings)),
         _table("training_time", "model hours accuracy", _curves(findings)),
+        _table("selection", f"setting chosen n_seeds macro_f1_there {' '.join(NAMES)}", _selection(findings)),
+        _by_columns("published", Published, findings.study.published),
     ]
 
 
@@ -76,6 +78,11 @@ def _by_model(name: str, kind: type[Any], rows_of: Iterable[tuple[str, Iterable[
     """Rows of one dataclass, with the model before each."""
     columns = ("model", *(field.name for field in fields(kind)))
     return Table(name, columns, [(model, *astuple(row)) for model, rows in rows_of for row in rows])
+
+
+def _by_columns(name: str, kind: type[Any], rows: Iterable[Any]) -> Table:
+    """Rows of one dataclass."""
+    return Table(name, tuple(field.name for field in fields(kind)), [astuple(row) for row in rows])
 
 
 def _headline(models: Sequence[ModelFindings]) -> Table:
@@ -179,3 +186,11 @@ def _curves(findings: Findings) -> Iterator[Row]:
     for model, curve in findings.curves.items():
         for hours, accuracy in curve:
             yield model, hours, accuracy
+
+
+def _selection(findings: Findings) -> Iterator[Row]:
+    """The settings that were compared; the last columns are empty on the dataset that they were chosen on."""
+    if (selection := findings.study.selection) is not None:
+        for s in selection.settings:
+            here = [None if s.here is None else getattr(s.here, metric) for metric in NAMES]
+            yield s.model, s.is_chosen, s.n_seeds, s.macro_f1_there, *here

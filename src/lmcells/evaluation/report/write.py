@@ -2,7 +2,7 @@
 
     report.html      everything, in one page
     tables/*.csv     the numbers, unrounded
-    tables/*.tex     the paper's tables: main, seeds (worst, mean and best over runs), acronyms
+    tables/*.tex     the paper's tables: main, seeds (worst, mean and best of runs), acronyms, cost, ablation, selection
     figures/*.svg    and *.pdf
 
 Only `report.html` quotes notes.
@@ -15,13 +15,16 @@ from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.leakage import Leakage
 from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.report import latex
-from lmcells.evaluation.report.findings import Curve, Findings, find
+from lmcells.evaluation.report.findings import Curve, Findings, Study, find
 from lmcells.evaluation.report.page import page
 from lmcells.evaluation.report.tables import all_tables, write_csv
 from lmcells.evaluation.results import ModelResult
 from lmcells.files import atomic_write
 
-_NOT_ALWAYS = ("tables/seeds.tex", "figures/training_time.svg", "figures/training_time.pdf")
+_NOT_ALWAYS = (
+    *("tables/seeds.tex", "tables/ablation.tex", "tables/selection.tex"),
+    *("figures/training_time.svg", "figures/training_time.pdf"),
+)
 
 
 def require_matplotlib() -> None:
@@ -41,13 +44,15 @@ def write_report(
     training_curves: Mapping[str, Curve] | None = None,
     leakage: Leakage | None = None,
     ablation: Mapping[str, tuple[Metrics, Metrics]] | None = None,
+    study: Study = Study(),  # noqa: B008 - immutable
     n_rounds: int = 5_000,
     n_resamples: int = 2_000,
 ) -> None:
     """Write the report of all models on one dataset; a report that is there already is replaced.
 
     `seeds` are all pre-training runs of a model, `training_curves` its (hours, accuracy), `leakage` is for results
-    none of which carries its own, and `ablation` has the metrics with and without the test notes in pre-training.
+    none of which carries its own, and `ablation` has the metrics with and without the test notes in pre-training;
+    `study` is what a protocol adds.
     `n_rounds` and `n_resamples` are of the paired tests, which take most of the time.
     """
     require_matplotlib()
@@ -62,6 +67,7 @@ def write_report(
         training_curves=training_curves or {},
         leakage=leakage,
         ablation=ablation or {},
+        study=study,
         n_rounds=n_rounds,
         n_resamples=n_resamples,
     )
@@ -80,9 +86,17 @@ def _write(folder: Path, findings: Findings) -> None:
         (folder / name).unlink(missing_ok=True)
     for table in all_tables(findings):
         write_csv(folder / "tables", table)
-    texts = {"main": latex.main_table(findings), "acronyms": latex.acronym_tables(findings)}
+    texts = {
+        "main": latex.main_table(findings),
+        "acronyms": latex.acronym_tables(findings),
+        "cost": latex.cost_table(findings),
+    }
     if findings.seeds:
         texts["seeds"] = latex.seed_table(findings)
+    if findings.ablation:
+        texts["ablation"] = latex.ablation_table(findings)
+    if findings.study.selection is not None:
+        texts["selection"] = latex.selection_table(findings, findings.study.selection)
     for name, text in texts.items():
         (folder / "tables" / f"{name}.tex").write_text(text, encoding="utf-8")
     drawn = {}

@@ -1,0 +1,184 @@
+"""The steps that read notes: datasets, and the corpora."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from lmcells.corpus import Corpus
+from lmcells.corpus.build import NoteSource, build_corpus
+from lmcells.corpus.exclusion import read_excluded_ids
+from lmcells.corpus.packing import pack_corpus
+from lmcells.errors import InputError
+from lmcells.evaluation.canonical_forms import load_canonical_forms
+from lmcells.evaluation.casi import build_casi_dataset
+from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
+from lmcells.evaluation.long_forms import LongFormFinder
+from lmcells.evaluation.note_split import NoteSplit
+from lmcells.evaluation.reproduce.protocol import CorpusPlan, DatasetPlan, Protocol
+from lmcells.evaluation.reproduce.sources import Source
+from lmcells.evaluation.reproduce.steps import Step, Steps, all_exist, any_exists
+from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
+from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
+from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.expansion import SenseInventory, load_inventory, save_inventory
+from lmcells.files import atomic_write, sha256
+from lmcells.notes.note import Note
+from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.notes.section_styles import section_finder
+
+_NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
+
+
+def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
+    """Copy, filter or draw a dataset; its senses go with it."""
+    other = protocol.dataset_of_inventory(plan)
+    named = ("file", "raw", "canonical_forms", *(() if other else ("inventory",)))
+    sources = {key: getattr(plan, key) for key in named if getattr(plan, key) is not None}
+    sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
+    if plan.kind == "casi" and plan.section_map is not None:
+        sources["section_map"] = plan.section_map
+    inventory = workspace.inventory(other) if other else None
+
+    def run(_: Steps) -> None:
+        examples, senses = _made(plan, workspace, inventory=inventory)
+        if not examples:
+            raise InputError(f"dataset {plan.name!r}: no example is left. Check its sources.")
+        workspace.dataset(plan.name).parent.mkdir(parents=True, exist_ok=True)
+        save_inventory(senses, workspace.inventory(plan.name))
+        write_dataset(workspace.dataset(plan.name), examples)
+
+    return Step(
+        name=f"dataset/{plan.name}",
+        needs=tuple(f"dataset/{name}" for name in (other, plan.match_short_forms) if name is not None),
+        settings=_settings(plan),
+        sources=sources,
+        is_there=all_exist(workspace.dataset(plan.name), workspace.inventory(plan.name)),
+        run=run,
+    )
+
+
+def _settings(plan: DatasetPlan) -> dict[str, Any]:
+    """What decides a dataset of this kind, apart from files."""
+    of_kind = {
+        "file": (),
+        "casi": ("match_short_forms", "skip"),
+        "reverse": (
+            *("format", "sections", "max_per_sense", "window", "seed", "share"),
+            *("spelled_forms", "allow_candidates"),
+        ),
+    }[plan.kind]
+    chosen = {key: getattr(plan, key) for key in of_kind}
+    return {"kind": plan.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in chosen.items()}}
+
+
+def _made(
+    plan: DatasetPlan, workspace: Workspace, *, inventory: Path | None
+) -> tuple[list[Example], SenseInventory]:
+    if plan.kind == "casi":
+        return _casi(plan, workspace)
+    senses = load_inventory(inventory or _path(plan.inventory))
+    if plan.kind == "reverse":
+        return _reverse(plan, senses)
+    return list(read_dataset(_path(plan.file), report=ReadReport())), senses
+
+
+def _casi(plan: DatasetPlan, workspace: Workspace) -> tuple[list[Example], SenseInventory]:
+    matched = None
+    if plan.match_short_forms is not None:
+        other = read_dataset(workspace.dataset(plan.match_short_forms), report=ReadReport())
+        matched = frozenset(example.short_form for example in other)
+    built = build_casi_dataset(
+        _path(plan.raw),
+        canonical_forms=load_canonical_forms(plan.canonical_forms.path()) if plan.canonical_forms else None,
+        section_map=load_section_map(plan.section_map.path()) if plan.section_map else None,
+        match_short_forms=matched,
+        skip=plan.skip,
+        report=ReadReport(),
+    )
+    return built.examples, built.inventory
+
+
+def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example], SenseInventory]:
+    settings = ReverseSettings(
+        max_per_sense=plan.max_per_sense,
+        window=plan.window,
+        seed=plan.seed,
+        allow_candidates=plan.allow_candidates,
+    )
+    parts = build_reverse_dataset(
+        _notes(plan.notes, file_format=plan.format),
+        finder=LongFormFinder(inventory, spelled_only=plan.spelled_forms),
+        find_sections=section_finder(plan.sections),
+        settings=settings,
+        split=NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None,
+    )
+    (part,) = parts.values()
+    return part.examples, used_inventory(inventory, part)
+
+
+def _notes(sources: tuple[Source, ...], *, file_format: str) -> Iterator[Note]:
+    for source in sources:
+        yield from read_notes(source.path(), format=file_format, report=ReadReport())
+
+
+def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers: int) -> Step:
+    """Build a corpus, and the file of it that travels."""
+    plan = protocol.corpus
+    inputs, excluded = plan.inputs, plan.exclude
+    if which == LEAKY and protocol.leakage is not None:
+        inputs, excluded = (*inputs, *protocol.leakage.inputs), ()
+    sources = {f"inputs {number}": source for number, source in enumerate(inputs)}
+    if plan.header_rules is not None:
+        sources["header_rules"] = plan.header_rules
+    folder, packed = workspace.corpus(which), workspace.packed(which)
+
+    def run(_: Steps) -> None:
+        ids = _excluded_ids(workspace, excluded)
+        build_corpus(
+            _note_source(plan, [source.path() for source in inputs], exclude_ids=ids),
+            folder,
+            settings=plan.settings(sha256(plan.header_rules.path()) if plan.header_rules else None),
+            workers=workers,
+            overwrite=True,
+        )
+        remove(packed)
+        if plan.pack:
+            pack_corpus(Corpus.open(folder), packed)
+
+    return Step(
+        name=f"corpus/{which}",
+        needs=tuple(f"dataset/{name}" for name in excluded),
+        settings={
+            each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in _NO_SETTINGS
+        },
+        sources=sources,
+        is_there=any_exists(folder, packed),
+        run=run,
+    )
+
+
+def _note_source(plan: CorpusPlan, paths: list[Path], *, exclude_ids: Path | None) -> NoteSource:
+    return NoteSource(
+        paths=paths,
+        format=plan.format,
+        columns=Columns(text=plan.text_column, id=plan.id_column, category=plan.category_column),
+        exclude_ids=exclude_ids,
+        header_rules=plan.header_rules.path() if plan.header_rules else None,
+    )
+
+
+def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path | None:
+    """The notes of all excluded datasets in one file."""
+    if not datasets:
+        return None
+    ids = sorted(frozenset().union(*(read_excluded_ids(workspace.dataset(name)) for name in datasets)))
+    path = workspace.dataset("excluded").with_suffix(".txt")
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(f"{id_}\n" for id_ in ids), encoding="utf-8")
+    return path
+
+
+def _path(source: Source | None) -> Path:
+    assert source is not None  # the plan has checked that it is given
+    return source.path()

@@ -1,0 +1,81 @@
+"""A protocol -> its steps, in an order in which they can be done."""
+
+import os
+from collections.abc import Iterator
+
+from lmcells.errors import ConfigError
+from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
+from lmcells.evaluation.reproduce.evaluate_step import evaluate_step
+from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
+from lmcells.evaluation.reproduce.report_step import overview_step, report_step
+from lmcells.evaluation.reproduce.runs import Run, leaky_runs, main_runs, selection_runs
+from lmcells.evaluation.reproduce.selection import select_step
+from lmcells.evaluation.reproduce.steps import Step, Steps
+from lmcells.evaluation.reproduce.train_step import train_step
+from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Workspace
+
+
+def plan_steps(protocol: Protocol, workspace: Workspace, *, device: str = "auto") -> Steps:
+    """Lay out the whole protocol; nothing is run."""
+    return Steps(_steps(protocol, workspace, device=device), workspace)
+
+
+def _steps(protocol: Protocol, workspace: Workspace, *, device: str) -> Iterator[Step]:
+    for dataset in _in_order(protocol):
+        yield dataset_step(dataset, protocol, workspace)
+    for which in (MAIN, *((LEAKY,) if protocol.leakage else ())):
+        yield corpus_step(which, protocol, workspace, workers=_cores())
+    scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.datasets if dataset.evaluated}
+    # The first seed of every model comes before the second of any, and a run is scored before the next is trained: when
+    # time is up, there is a table of everything.
+    for run in sorted([*main_runs(protocol), *selection_runs(protocol), *leaky_runs(protocol)], key=_turn):
+        if run.is_trained:
+            yield train_step(run, protocol, workspace, device=device)
+        for dataset in evaluated_on(run, protocol):
+            step = evaluate_step(run, dataset, protocol, workspace)
+            scored[dataset.name].append(step.name)
+            yield step
+    select: tuple[str, ...] = ()
+    if protocol.selection is not None:
+        step = select_step(protocol, workspace)
+        select = (step.name,)
+        yield step
+    for name, wants in scored.items():
+        yield report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
+    every = tuple(name for wants in scored.values() for name in wants)
+    yield overview_step(protocol, workspace, wants=(*every, *select))
+
+
+def evaluated_on(run: Run, protocol: Protocol) -> list[DatasetPlan]:
+    """All datasets; of the leakage ablation only its own."""
+    if run.corpus == LEAKY and protocol.leakage is not None:
+        return [protocol.dataset(protocol.leakage.dataset)]
+    return [dataset for dataset in protocol.datasets if dataset.evaluated]
+
+
+def _in_order(protocol: Protocol) -> list[DatasetPlan]:
+    """Datasets after those whose senses or short forms they use."""
+    ordered: list[DatasetPlan] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        plan = protocol.dataset(name)
+        if name in path:
+            raise ConfigError(f"datasets use each other: {' -> '.join((*path, name))}.")
+        for other in (protocol.dataset_of_inventory(plan), plan.match_short_forms):
+            if other is not None:
+                visit(other, (*path, name))
+        if plan not in ordered:
+            ordered.append(plan)
+
+    for dataset in protocol.datasets:
+        visit(dataset.name, ())
+    return ordered
+
+
+def _turn(run: Run) -> int:
+    seeds = run.model.seeds
+    return seeds.index(run.seed) if run.seed is not None else 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,54 @@
+"""A model's settings in a protocol: checked by the trainer's own reader, and as flags of `lmcells train`."""
+
+import json
+import tomllib
+from importlib import resources
+from typing import Any
+
+from lmcells.evaluation.reproduce.protocol import TRAINED, ModelPlan
+
+
+def flags(plan: ModelPlan) -> list[str]:
+    """`table.key=value` of all that differs from the preset; the value is TOML."""
+    return [
+        f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
+        for table, values in plan.settings.items()
+        for key, value in values.items()
+    ]
+
+
+def resolved(plan: ModelPlan) -> dict[str, Any]:
+    """Preset and overrides together, read without torch: what a trained model depends on."""
+    package = "language_model" if plan.kind == "elmo" else "training"
+    # By way of the outermost package: importing the inner one imports torch.
+    path = resources.files("lmcells").joinpath(package, "presets", f"{plan.preset}.toml")
+    tables: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    for table, values in plan.settings.items():
+        tables[table] = tables.get(table, {}) | dict(values)
+    if plan.kind != "elmo":
+        tables["model"] = tables.get("model", {}) | {"kind": plan.kind}
+    for key in (
+        "seed",
+        "checkpoint_minutes",
+        "report_steps",
+    ):  # the first is the run's own; the others change no step
+        tables.get("training", {}).pop(key, None)
+    return tables
+
+
+def check_settings(plan: ModelPlan) -> None:
+    """Refuse a setting that is unknown or out of range; where torch is not installed, training will."""
+    if plan.kind not in TRAINED:
+        return
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return
+    if plan.kind == "elmo":
+        from lmcells.language_model.configuration import load_language_model_configuration
+
+        load_language_model_configuration(preset=plan.preset, overrides=flags(plan))
+    else:
+        from lmcells.training import load_configuration
+
+        load_configuration(preset=plan.preset, overrides=[*flags(plan), f"model.kind={plan.kind}"])

@@ -1,0 +1,374 @@
+"""`lmcells reproduce`, as it is typed: the whole protocol on invented notes."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.reproduce.small_protocol import TINY_ELMO, changed, write_notes, write_protocol
+from evaluation.tiny_checkpoint import write_checkpoint
+from lmcells.cli.main import main
+
+pytest.importorskip("matplotlib")
+SOURCE = Path(__file__).parents[2] / "src"
+WHOLE = f"""
+[[model]]
+name = "elmo"
+kind = "elmo"
+seeds = [0]
+training.epochs = 2
+{TINY_ELMO}
+[[model]]
+name = "encoder"
+kind = "encoder"
+folder = "checkpoint"
+[[model]]
+name = "chance"
+kind = "random"
+[[model]]
+name = "dominant"
+kind = "dominant"
+[[model]]
+name = "section-mle"
+kind = "section-mle"
+"""
+OTHERS = """
+[[dataset]]
+name = "other"
+kind = "reverse"
+notes = ["other.jsonl"]
+inventory = "senses.json"
+leakage_check = false
+title = "Other <notes>"
+[curve]
+dataset = "reverse"
+[selection]
+model = "lmc"
+dataset = "reverse"
+seeds = [0]
+[[selection.setting]]
+name = "narrow"
+model.window = 1
+[leakage]
+model = "lmc"
+dataset = "reverse"
+seeds = [1]
+"""
+
+
+def reproduce(config: Path, *arguments: str) -> int:
+    out = config.parent / "out"
+    return main(["reproduce", "--config", str(config), "--output", str(out), "--device", "cpu", *arguments])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small tensors on several threads are slower, and tests share the machine."""
+    before = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    yield
+    os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A protocol with everything, done."""
+    folder = tmp_path_factory.mktemp("whole")
+    config = write_protocol(folder, epochs=2, models=WHOLE, others=OTHERS)
+    write_notes(folder / "other.jsonl", source="other", n_notes=8, seed=2)
+    write_checkpoint(folder / "checkpoint")
+    side_by_side = [
+        "--only",
+        "dataset",
+        "--only",
+        "corpus",
+        "--only",
+        "train",
+        "--only",
+        "evaluate/*/chance-*",
+    ]
+    assert reproduce(config, *side_by_side, "--jobs", "2") == 0
+    assert reproduce(config) == 0
+    return config
+
+
+def states(config: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    capsys.readouterr()
+    assert reproduce(config, "--steps", "--json") == 0
+    return {step["step"]: step["state"] for step in json.loads(capsys.readouterr().out)}
+
+
+def rows_of(config: Path, dataset: str, table: str) -> list[dict[str, str]]:
+    path = config.parent / "out" / "report" / dataset / "tables" / f"{table}.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def result_of(config: Path, run: str) -> dict[str, Any]:
+    path = config.parent / "out" / "evaluate" / "reverse" / f"{run}.result.json"
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_every_step_is_done_and_none_is_done_twice(whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(states(whole, capsys).values()) == {"done"}
+    assert reproduce(whole) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_reports_show_all_models_with_all_their_runs(whole: Path) -> None:
+    models = ["lmc", "elmo", "encoder", "chance", "dominant", "section-mle"]
+    assert [row["model"] for row in rows_of(whole, "reverse", "headline")] == models
+    runs = {row["model"]: row["n_seeds"] for row in rows_of(whole, "reverse", "seeds")}
+    assert runs == {
+        "lmc": "2",
+        "elmo": "1",
+        "encoder": "1",
+        "chance": "2",
+        "dominant": "1",
+        "section-mle": "2",
+    }
+    page = (whole.parent / "out" / "report" / "reverse" / "report.html").read_text()
+    for title in ("Beside the paper", "Choice of settings", "Test notes in and out of pre-training"):
+        assert title in page
+    assert "the run with the median macro F1" in page
+    hours = {row["model"]: float(row["hours"]) for row in rows_of(whole, "reverse", "training_time")}
+    assert hours.keys() == {"lmc", "elmo"}
+    assert all(hour > 0 for hour in hours.values())
+
+
+def test_a_setting_is_chosen_on_one_dataset_and_reported_on_the_other(whole: Path) -> None:
+    here, there = rows_of(whole, "reverse", "selection"), rows_of(whole, "other", "selection")
+    assert [row["setting"] for row in here] == ["lmc", "lmc@narrow"]
+    assert [row["chosen"] for row in here] == [row["chosen"] for row in there]
+    scores = {row["setting"]: float(row["macro_f1_there"]) for row in here}
+    chosen = next(row["setting"] for row in here if row["chosen"] == "True")
+    assert scores[chosen] == max(scores.values())
+    assert scores["lmc"] == pytest.approx(result_of(whole, "lmc-0")["metrics"]["macro_f1"])
+    assert all(row["macro_f1"] == "" for row in here)
+    assert all(0 <= float(row["macro_f1"]) <= 1 for row in there)
+    assert "lmc@narrow" not in {row["model"] for row in rows_of(whole, "reverse", "headline")}
+
+
+def test_the_ablation_compares_the_same_seed_with_and_without_the_test_notes(whole: Path) -> None:
+    row = next(row for row in rows_of(whole, "reverse", "ablation") if row["metric"] == "macro_f1")
+    assert float(row["with_test_notes"]) == result_of(whole, "lmc+leaky-1")["metrics"]["macro_f1"]
+    assert float(row["without_test_notes"]) == result_of(whole, "lmc-1")["metrics"]["macro_f1"]
+    assert result_of(whole, "lmc+leaky-1")["leakage"]["n_leaked_notes"] == 12
+    assert result_of(whole, "lmc-1")["leakage"]["n_leaked_notes"] == 0
+    assert rows_of(whole, "other", "ablation") == []
+
+
+def test_the_overview_has_a_table_a_dataset_with_the_papers_numbers_beside_ours(whole: Path) -> None:
+    report = whole.parent / "out" / "report"
+    table = (report / "results.md").read_text().splitlines()
+    assert table[0] == "### reverse"
+    assert table[2].startswith(
+        "| model | runs | accuracy | weighted F1 | macro F1 | NLL | parameters | hours"
+    )
+    lmc = next(line for line in table if line.startswith("| lmc |"))
+    assert ".74 / .69 | .71 / .51 |" in lmc
+    assert " to " in lmc
+    assert len({line.count("|") for line in table[2:10]}) == 1
+    oracle = next(line for line in table if line.startswith("| dominant (oracle) |"))
+    assert "**" not in oracle
+    assert "### Other <notes>" in table
+    page = (report / "index.html").read_text()
+    assert "Other &lt;notes&gt;" in page
+    assert 'href="other/report.html"' in page
+
+
+@pytest.mark.parametrize("name", ["main", "seeds", "cost", "ablation", "selection", "acronyms"])
+def test_the_tables_are_there_in_latex(whole: Path, name: str) -> None:
+    text = (whole.parent / "out" / "report" / "reverse" / "tables" / f"{name}.tex").read_text()
+    assert text.count(r"\begin{") == text.count(r"\end{") > 1
+    assert text.count("{") == text.count("}")
+
+
+def test_a_changed_setting_is_done_again_with_what_depends_on_it(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(whole.parent, tmp_path / "copy")
+    config = changed(copied / "protocol.toml", 'name = "elmo"', 'name = "elmo"\ntraining.gradient_clip = 7.0')
+    before = states(config, capsys)
+    assert {name for name, state in before.items() if state != "done"} == {
+        "train/elmo-0",
+        "evaluate/reverse/elmo-0",
+        "evaluate/other/elmo-0",
+        *("report/reverse", "report/other", "report/overview"),
+    }
+    assert reproduce(config, "--steps") == 0
+    assert "to do: changed: training.gradient_clip" in capsys.readouterr().out
+    config = changed(config, "training.gradient_clip = 7.0", "")
+    assert set(states(config, capsys).values()) == {"done"}
+    config = changed(config, "rounds = 20", "rounds = 21")
+    assert {name for name, state in states(config, capsys).items() if state != "done"} == {
+        "report/reverse",
+        "report/other",
+    }
+
+
+def test_models_may_stay_on_the_machine_that_trained_them(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied = shutil.copytree(whole.parent, tmp_path / "copy")
+    for name in ("train", "report"):
+        shutil.rmtree(copied / "out" / name)
+    config = copied / "protocol.toml"
+    found = states(config, capsys)
+    assert found["train/lmc-0"] == "done elsewhere"
+    assert found["report/reverse"] == "to do"
+    assert reproduce(config) == 0
+    assert (copied / "out" / "report" / "results.md").read_text() == (
+        whole.parent / "out" / "report" / "results.md"
+    ).read_text()
+
+
+def test_training_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    often = "training.checkpoint_minutes = 0.005\n"
+    broken, unbroken = (
+        changed(
+            write_protocol(tmp_path / name, epochs=6, n_notes=60),
+            'preset = "paper"',
+            f'preset = "paper"\nseeds = [0]\n{often}',
+        )
+        for name in ("broken", "unbroken")
+    )
+    for config in (broken, unbroken):
+        assert reproduce(config, "--only", "dataset", "--only", "corpus") == 0
+    command = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(broken), "--device", "cpu"]
+    command += ["--output", str(broken.parent / "out"), "--only", "train"]
+    process = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(SOURCE)}, stderr=subprocess.DEVNULL
+    )
+    checkpoints = broken.parent / "out" / "train" / "lmc-0.training" / "checkpoints"
+    until = time.monotonic() + 300
+    while not list(checkpoints.glob("*.json")):
+        assert time.monotonic() < until
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (broken.parent / "out" / "train" / "lmc-0").exists()
+    for config in (
+        broken,
+        unbroken,
+    ):  # the child that was left behind is waited for, or takes its checkpoint with it
+        assert reproduce(config, "--only", "train") == 0
+    weights = [
+        config.parent / "out" / "train" / "lmc-0" / "model.safetensors" for config in (broken, unbroken)
+    ]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    logged = (broken.parent / "out" / "train" / "lmc-0.training" / "metrics.jsonl").read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in logged]
+    assert steps == sorted(steps)
+
+
+def test_a_machine_with_torch_and_numpy_alone_does_what_it_can_from_the_packed_corpus(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is not there on a bare GPU machine is made unimportable; of the notes only the packed corpus is taken."""
+    config = changed(write_protocol(tmp_path / "here"), "seeds = [0, 1]", "seeds = [0]")
+    assert reproduce(config, "--only", "dataset", "--only", "corpus") == 0
+    there = tmp_path / "there"
+    (there / "out").mkdir(parents=True)
+    shutil.copy(config, there)
+    for name in ("corpus.packed", "datasets", "steps"):
+        path = config.parent / "out" / name
+        (shutil.copytree if path.is_dir() else shutil.copy)(path, there / "out" / name)
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "sitecustomize.py").write_text(
+        "import sys\n"
+        "for name in ('pyarrow', 'matplotlib', 'transformers', 'safetensors', 'rich', 'tensorboard', 'scipy'):\n"
+        "    sys.modules[name] = None\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'bare'}{os.pathsep}{SOURCE}"}
+    command = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(there / "protocol.toml")]
+    command += ["--output", str(there / "out"), "--device", "cpu"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "train/lmc-0: done in" in done.stderr
+    assert "evaluate/reverse/lmc-0: done in" in done.stderr
+    assert (
+        "report/reverse: Writing a report needs matplotlib, which is not installed. "
+        "Run: pip install 'lmcells[report]'\n" in done.stderr
+    )
+    assert "Traceback" not in done.stderr
+    for name in ("steps", "evaluate"):
+        shutil.copytree(there / "out" / name, config.parent / "out" / name, dirs_exist_ok=True)
+    assert reproduce(config) == 0
+    assert "train/" not in capsys.readouterr().err
+    assert (config.parent / "out" / "report" / "reverse" / "report.html").is_file()
+
+
+def test_licensed_files_that_are_missing_are_named_with_the_way_to_get_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOTES_OF_MINE", raising=False)
+    config = changed(write_protocol(tmp_path), '["train.jsonl", "dev.jsonl"]', '["${NOTES_OF_MINE}"]')
+    changed(config, "seeds = [0, 1]", 'seeds = [0]\nsources.NOTES_OF_MINE = "Ask the owner."')
+    assert reproduce(config, "--steps") == 0
+    assert "corpus/main" in (listed := capsys.readouterr().out)
+    assert "cannot run: the variable NOTES_OF_MINE is not set" in listed
+    assert reproduce(config) == 2
+    error = capsys.readouterr().err
+    assert "dataset/reverse: done" in error
+    assert "corpus/main: cannot run: the variable NOTES_OF_MINE is not set" in error
+    assert "Ask the owner. Then: export NOTES_OF_MINE=PATH" in error
+
+
+def test_a_training_that_fails_is_told_in_one_line_with_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = changed(write_protocol(tmp_path), "seeds = [0, 1]", "seeds = [0]")
+    changed(config, 'preset = "paper"', 'preset = "paper"\ntraining.metadata = "colour"')
+    assert reproduce(config) == 2
+    error = capsys.readouterr().err
+    assert "has no metadata 'colour'" in error
+    assert "lmc-0.log)" in error
+    assert "evaluate/reverse/lmc-0: waits: for train/lmc-0" in error
+    assert error.splitlines()[-1].startswith("lmcells reproduce: ")
+
+
+def test_a_second_one_in_the_same_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lmcells.evaluation.reproduce import execution
+
+    monkeypatch.setattr(execution, "_LOCK_SECONDS", 0.0)
+    config = write_protocol(tmp_path)
+    with execution.locked(tmp_path / "out"):
+        assert reproduce(config) == 2
+    assert "is being worked on by another `lmcells reproduce`" in capsys.readouterr().err
+
+
+def test_time_that_is_up_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = write_protocol(tmp_path)
+    assert reproduce(config, "--minutes", "1e-9") == 0
+    assert "steps are left; run the command again to go on." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--jobs", "0"], "--jobs: found 0, allowed: 1 or more."),
+        (["--minutes", "0"], "--minutes: found 0, allowed: above 0."),
+        (["--only", "evalute"], "--only: 'evalute' matches no step"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(write_protocol(tmp_path), *arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

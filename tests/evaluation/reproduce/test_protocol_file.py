@@ -1,0 +1,189 @@
+"""A protocol's file: what is wrong is named with what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from evaluation.reproduce.small_protocol import changed, write_protocol
+from lmcells.errors import ConfigError
+from lmcells.evaluation.reproduce import Workspace, load_protocol, plan_steps
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    return write_protocol(tmp_path)
+
+
+def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
+    protocol = load_protocol(config)
+    assert protocol.model("lmc").seeds == (0, 1)
+    assert protocol.dataset("reverse").max_per_sense == 500
+    assert [source.path() for source in protocol.corpus.inputs] == [
+        config.parent / "train.jsonl",
+        config.parent / "dev.jsonl",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("[corpus]", "[korpus]", "'korpus' is not known; allowed: extends, seeds"),
+        ("seeds = [0, 1]", "seeds = 3", "seeds is 3; allowed: different whole numbers"),
+        ("seeds = [0, 1]", "seeds = [1, 1]", "seeds is [1, 1]"),
+        ("min_count = 0", "min_cout = 0", "corpus.min_cout is not known"),
+        ("min_count = 0", "min_cout = 0", "Nearest: 'min_count'"),
+        ("min_count = 0", "min_count = -1", "corpus.min_count: found -1, allowed: 0 or more"),
+        ("min_count = 0", 'min_count = "ten"', "corpus.min_count is 'ten'; allowed: a whole number"),
+        ("min_count = 0", 'sections = "mine"', "corpus.sections: found 'mine', allowed: auto, paper"),
+        ("min_count = 0", 'format = "doc"', "corpus.format is 'doc'; allowed: auto"),
+        ("min_count = 0", 'pack = "no"', "corpus.pack is 'no'; allowed: true or false"),
+        (
+            'exclude = ["reverse"]',
+            'exclude = ["revers"]',
+            "corpus.exclude is 'revers'; allowed: reverse. Nearest",
+        ),
+        ('exclude = ["reverse"]', "exclude = [3]", "corpus.exclude is 3; allowed: text"),
+        (
+            'inputs = ["train.jsonl", "dev.jsonl"]',
+            'inputs = "train"',
+            "corpus.inputs is 'train'; allowed: a list",
+        ),
+        ('inputs = ["train.jsonl", "dev.jsonl"]', "inputs = []", "corpus.inputs is empty"),
+        (
+            'kind = "reverse"',
+            'kind = "revers"',
+            "dataset 'reverse': kind is 'revers'; allowed: file, casi, reverse",
+        ),
+        (
+            'notes = ["dev.jsonl"]',
+            "",
+            "dataset 'reverse': notes is not given; a dataset of kind 'reverse' needs",
+        ),
+        (
+            'notes = ["dev.jsonl"]',
+            'notes = ["dev.jsonl"]\nshare = 1.5',
+            "share is 1.5; allowed: above 0, at most 1",
+        ),
+        ('name = "reverse"', 'name = "a/b"', "dataset.name is 'a/b'; allowed: letters"),
+        ('name = "lmc"', 'name = "lmc@x"', "model.name is 'lmc@x'; allowed: letters"),
+        ('name = "lmc"', "", "model: one has no name"),
+        ('kind = "lmc"', 'kind = "lmcs"', "model 'lmc': kind is 'lmcs'; allowed: lmc, bsg"),
+        (
+            'kind = "lmc"',
+            'kind = "bert"',
+            "model 'lmc': folder; the kind 'bert' needs the folder of a checkpoint",
+        ),
+        ('kind = "lmc"', 'kind = "random"', "model 'lmc': 'model' is for trained kinds"),
+        (
+            'preset = "paper"',
+            'preset = "papr"',
+            "model 'lmc': preset is 'papr'; allowed: paper, tuned, default. Nearest",
+        ),
+        (
+            "training.epochs = 1",
+            "training.epoch = 1",
+            "model 'lmc': --set: 'training.epoch' is not known. Nearest",
+        ),
+        ("training.epochs = 1", "training.epochs = 0", "model 'lmc': epochs is 0; allowed"),
+        (
+            "training.epochs = 1",
+            "language_model = 1",
+            "model 'lmc': 'language_model' is a value; write language_model.KEY",
+        ),
+        ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, kind"),
+        ("rounds = 20", "rounds = 0", "report.rounds is 0; allowed: 1 or more"),
+        (
+            "[[model]]",
+            '[[model]]\nname = "lmc"\nkind = "bsg"\n[[model]]',
+            "model: the name 'lmc' is given twice",
+        ),
+        ("[report]", "[curve]\ndataset = 'x'\n[report]", "curve.dataset is 'x'; allowed: reverse"),
+        (
+            "[report]",
+            "[leakage]\nmodel = 'x'\ndataset = 'reverse'\n[report]",
+            "leakage.model is 'x'; allowed: lmc",
+        ),
+        ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is None; allowed: text"),
+        (
+            "[report]",
+            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n[report]",
+            "selection.setting: there is none",
+        ),
+        (
+            "[report]",
+            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\nseeds = [7]\n"
+            "[[selection.setting]]\nname = 'a'\n[report]",
+            "selection.seeds is [7]; allowed: of lmc's seeds, [0, 1]",
+        ),
+        (
+            "[report]",
+            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n"
+            "[[selection.setting]]\nname = 'a'\ntraining.epoch = 3\n[report]",
+            "model 'lmc@a': --set: 'training.epoch' is not known",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(config: Path, before: str, after: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_protocol(changed(config, before, after))
+    said = str(caught.value)
+    assert message in said
+    assert said.startswith(str(config))
+    assert "\n" not in said
+
+
+def test_a_file_that_is_absent_or_no_toml_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_protocol(tmp_path / "absent.toml")
+    (tmp_path / "broken.toml").write_text("seeds = [")
+    with pytest.raises(ConfigError, match="cannot be read as TOML"):
+        load_protocol(tmp_path / "broken.toml")
+
+
+def test_a_protocol_extends_another_whose_paths_stay_its_own(config: Path) -> None:
+    above = config.parent / "above"
+    above.mkdir()
+    (above / "mine.toml").write_text(
+        'extends = "../protocol.toml"\nseeds = [5]\n[corpus]\nmin_count = 3\n'
+        '[[model]]\nname = "lmc"\ntraining.epochs = 9\n[[model]]\nname = "chance"\nkind = "random"\n'
+    )
+    protocol = load_protocol(above / "mine.toml")
+    assert protocol.corpus.min_count == 3
+    assert protocol.corpus.inputs[0].path() == above / ".." / "train.jsonl"
+    assert protocol.model("lmc").settings["training"]["epochs"] == 9
+    assert protocol.model("lmc").settings["model"]["cell_dim"] == 6
+    assert protocol.model("lmc").preset == "paper"
+    assert protocol.model("chance").seeds == (5,)
+
+
+def test_files_that_extend_each_other_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text('extends = "b.toml"')
+    (tmp_path / "b.toml").write_text('extends = "a.toml"')
+    with pytest.raises(ConfigError, match="which extends this file"):
+        load_protocol(tmp_path / "a.toml")
+
+
+def test_datasets_that_use_each_other_are_refused(config: Path) -> None:
+    circle = '[[dataset]]\nname = "a"\nkind = "reverse"\nnotes = ["dev.jsonl"]\ninventory = "{}"\n'
+    text = circle.format("b") + circle.replace('"a"', '"b"').format("a")
+    with pytest.raises(ConfigError, match="use each other: a -> b -> a"):
+        plan_steps(
+            load_protocol(changed(config, "[[model]]", f"{text}[[model]]")), Workspace(config.parent / "out")
+        )
+
+
+def test_runs_that_would_share_their_files_are_refused(config: Path) -> None:
+    clash = '[[model]]\nname = "lmc-1"\nkind = "dominant"\n[[model]]'
+    with pytest.raises(ConfigError, match="two runs would be called 'evaluate/reverse/lmc-1'"):
+        plan_steps(load_protocol(changed(config, "[[model]]", clash)), Workspace(config.parent / "out"))
+
+
+@pytest.mark.parametrize("name", ["open.toml", "open-cpu.toml", "paper-mimic.toml"])
+def test_the_protocols_that_come_with_the_project_are_valid(name: str, tmp_path: Path) -> None:
+    protocol = load_protocol(CONFIGS / name)
+    assert {"lmc", "bsg", "mbsge", "elmo"} <= {model.kind for model in protocol.models}
+    assert len(list(plan_steps(protocol, Workspace(tmp_path)))) > 20
+    if name != "open-cpu.toml":
+        assert protocol.models[0].seeds == (0, 1, 2, 3, 4)
