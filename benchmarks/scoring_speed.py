@@ -39,9 +39,10 @@ from lmcells.corpus.build import NoteSource, build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
-from lmcells.expansion.context import Mention, ReadWindows, read_windows
+from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.windows import WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
 from lmcells.model.prior import ModelNetwork
 from lmcells.notes.readers import ReadReport
@@ -178,10 +179,8 @@ def main() -> None:
         )  # of all short forms alike
         with torch.inference_mode():
             score = authors_way(model, inventory)
-            each = [
-                read_windows([mentions[row]], word_ids=model.word_ids, radius=model.sizes.window)
-                for row in chosen
-            ]
+            read = WindowReader(model.word_ids, radius=model.sizes.window)
+            each = [read([mentions[row]]) for row in chosen]
             score(each[0], mentions[0])
             theirs, their_scoring = timed(
                 lambda: [score(window, mentions[row]) for window, row in zip(each, chosen, strict=True)]

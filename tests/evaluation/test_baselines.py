@@ -17,7 +17,7 @@ from lmcells.evaluation.baselines import (
     count_sections_of_examples,
 )
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.evaluate import Ranker, predict
+from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
 from lmcells.expansion.long_form_counts import LongFormPlaces
 

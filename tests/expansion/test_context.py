@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from corpora import corpus_of
 from expansion.clinic import mention
 from lmcells.corpus.windows import windows_around
-from lmcells.expansion.context import Mention, read_windows, tokens_around, window_text
+from lmcells.expansion.context import Mention, tokens_around, window_text
+from lmcells.expansion.windows import WindowReader
 
 WORDS = ["pain", "Pain", "pain", "the", "of", "IS", "gait", "PT", "pt", "500mg", "p.o.", "rare", "x-ray", "."]
 
@@ -31,7 +32,7 @@ def test_windows_are_those_of_the_corpus(folder: Path, seed: int, radius: int) -
     expected = windows_around(
         np.array([place]), tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
     )
-    found = read_windows([mention(text, "MS")], word_ids=word_ids, radius=radius)
+    found = WindowReader(word_ids, radius=radius)([mention(text, "MS")])
     np.testing.assert_array_equal(found.context_mask, expected.mask)
     np.testing.assert_array_equal(found.context[found.context_mask], expected.context[expected.mask])
     assert found.center.tolist() == [word_ids["ms"]]
@@ -39,7 +40,7 @@ def test_windows_are_those_of_the_corpus(folder: Path, seed: int, radius: int) -
 
 
 def test_a_short_form_that_is_no_word_of_the_model_is_a_masked_center() -> None:
-    found = read_windows([mention("gait PT stairs")], word_ids={"gait": 0, "stairs": 1}, radius=2)
+    found = WindowReader({"gait": 0, "stairs": 1}, radius=2)([mention("gait PT stairs")])
     assert found.center_mask.tolist() == [False]
     assert found.context.tolist() == [[0, 0, 1, 0]]
     assert found.context_mask.tolist() == [[False, True, True, False]]
@@ -63,7 +64,7 @@ def test_a_word_right_after_itself_counts_once_also_across_the_center(
 
 
 def test_no_mentions_are_no_windows() -> None:
-    assert read_windows([], word_ids={"gait": 0}).context.shape == (0, 20)
+    assert WindowReader({"gait": 0}, radius=10)([]).context.shape == (0, 20)
 
 
 def test_the_text_of_a_window_is_as_written() -> None:

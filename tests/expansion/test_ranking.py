@@ -23,10 +23,11 @@ from expansion.clinic import (
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import UnknownShortForm
-from lmcells.expansion.context import Mention, read_windows
+from lmcells.expansion.context import Mention
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.windows import WindowReader
 from lmcells.model import Windows
 from lmcells.model.prior import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -52,7 +53,7 @@ def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> float:
     """KL(q || p) from the formula; for the LMC summed over beta(section | long form)."""
     network = model.to_torch()
-    windows = read_windows([one], word_ids=model.word_ids, radius=model.sizes.window)
+    windows = WindowReader(model.word_ids, radius=model.sizes.window)([one])
     with torch.no_grad():
         q = network.posterior(
             Windows(
@@ -91,8 +92,7 @@ def test_scores_are_the_papers_divergences(models: dict[str, PretrainedModel], k
     ranker = CellRanker(model, INVENTORY)
     for one, scores in zip(MENTIONS, ranker.scores(MENTIONS), strict=True):
         expected = [
-            -slow_divergence(model, one, long_form_words(sense, model))
-            for sense in INVENTORY.senses("PT")
+            -slow_divergence(model, one, long_form_words(sense, model)) for sense in INVENTORY.senses("PT")
         ]
         np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-4)
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from lmcells.cli.evaluation_table import print_results
 from lmcells.cli.progress import ProgressLine
@@ -17,6 +18,7 @@ from lmcells.evaluation.results import ModelResult
 from lmcells.evaluation.run_model import run_model
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import load_inventory
+from lmcells.expansion.rankers import Ranking
 from lmcells.files import write_json
 from lmcells.notes.readers import ReadReport
 
@@ -29,6 +31,7 @@ MODEL is {CHOICES}.
 `dominant` is the dataset's own most common sense, an oracle; `section-mle` counts sections in --corpus."""
 EXAMPLE = """\
 examples:
+  lmcells evaluate default --dataset rs.jsonl --inventory inventory.json
   lmcells evaluate model random dominant --dataset rs.jsonl --inventory inventory.json --corpus corpus
   lmcells evaluate model encoder:all-MiniLM-L6-v2 --dataset rs.jsonl --inventory inventory.json --output report
   lmcells evaluate model --dataset casi.jsonl --inventory casi.json --section-map map.csv --no-leakage-check --json"""
@@ -55,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-leakage-check",
         action="store_true",
         help="the dataset's notes are truly others than the corpus'",
+    )
+    parser.add_argument(
+        "--ranking",
+        choices=get_args(Ranking),
+        default="auto",
+        help="of cell models: gap, by what fits in the short form's place; divergence, the paper's; auto: gap where "
+        "the model can",
     )
     parser.add_argument("--output", type=Path, metavar="REPORT_DIR", help="write the report into this folder")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
@@ -89,6 +99,7 @@ def run(options: argparse.Namespace) -> None:
                 corpus=corpus,
                 section_map=section_map,
                 words=words,
+                ranking=options.ranking,
                 seed=options.seed,
             )
             told = _leakage_of(named, leakage, corpus=corpus)

@@ -1,20 +1,14 @@
 """A model and a dataset -> predictions."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.predictions import Floats, Predictions
+from lmcells.evaluation.predictions import Predictions
 from lmcells.expansion.context import Mention
 from lmcells.expansion.inventory import SenseInventory
-
-
-class Ranker(Protocol):
-    """Whatever gives each candidate of each mention a score; higher is better, -inf is "cannot tell"."""
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]: ...
+from lmcells.expansion.rankers import Ranker
 
 
 def predict(name: str, ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory) -> Predictions:

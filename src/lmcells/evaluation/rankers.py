@@ -17,14 +17,17 @@ from lmcells.evaluation.baselines import (
 )
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.evaluation.elmo_ranker import ElmoRanker
-from lmcells.evaluation.evaluate import Ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
+from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.context import Mention
+from lmcells.expansion.expander import shipped_model
+from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
 from lmcells.expansion.long_forms import words_section_weights
+from lmcells.expansion.rankers import Ranker, Ranking, ranks_by_gap
 from lmcells.expansion.ranking import CellRanker
 from lmcells.language_model.layout import is_language_model
 from lmcells.notes.readers import ReadReport
@@ -33,7 +36,7 @@ from lmcells.pretrained import PretrainedModel
 DEFAULT = "default"
 NAMES = ("random", "dominant", "section-mle")
 PREFIXES = ("section-mle:DATASET", "bert:FOLDER", "encoder:FOLDER")
-CHOICES = f"a model folder, {', '.join((*NAMES, *PREFIXES))}"
+CHOICES = f"a model folder, {', '.join((DEFAULT, *NAMES, *PREFIXES))}"
 _TABLES = (  # embeddings: what the paper's counts of parameters leave out
     "variational.context.words.weight",
     "variational.metadata.weight",
@@ -54,6 +57,18 @@ class NamedRanker:
     hours_to_peak: float | None = None
     sections: SectionMapper | None = None  # counts how the dataset's headers were mapped
     corpus_fingerprint: str | None = None  # of the corpus it was trained on
+
+
+class CalibratedRanker:
+    """Another ranker's scores, so that their softmax is a calibrated probability."""
+
+    def __init__(self, ranker: Ranker, calibration: Calibration) -> None:
+        self._ranker = ranker
+        self._temperature = calibration.temperature
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """The other's scores, divided by the temperature."""
+        return [scores / self._temperature for scores in self._ranker.scores(mentions)]
 
 
 class SectionMappingRanker:
@@ -84,12 +99,13 @@ def make_ranker(
     corpus: Corpus | None = None,
     section_map: Mapping[str, str | None] = {},
     words: Container[str] | None = None,
+    ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
     """Find out what a name stands for, and open it.
 
     `corpus` supplies the counts of long forms; `section_map` overrides how headers are mapped to known ones; `words`
-    are those that count towards a transformer's window.
+    are those that count towards a transformer's window; `ranking` is how a cell model ranks.
     """
     kind, colon, argument = name.partition(":")
     if name == "random":
@@ -105,12 +121,13 @@ def make_ranker(
         encoder = open_encoder(Path(argument))
         transformer = TransformerRanker(encoder, inventory, words=words)
         return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
-    if name == DEFAULT:
-        raise InputError(f"{DEFAULT!r}: no default model ships with this lmcells yet. Allowed: {CHOICES}.")
-    if is_language_model(Path(name)):
+    folder = shipped_model() if name == DEFAULT else Path(name)
+    if is_language_model(folder):
         return _elmo_ranker(name, inventory)
-    if Path(name).is_dir():
-        return _cell_ranker(name, inventory, corpus=corpus, section_map=section_map)
+    if folder.is_dir():
+        model = PretrainedModel.from_pretrained(folder)
+        ranker = _gap_ranker if ranks_by_gap(model, ranking) else _divergence_ranker
+        return _of_cell_model(name, model, ranker(model, inventory, corpus=corpus), section_map=section_map)
     raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
 
 
@@ -138,19 +155,28 @@ def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
     )
 
 
-def _cell_ranker(
-    name: str, inventory: SenseInventory, *, corpus: Corpus | None, section_map: Mapping[str, str | None]
-) -> NamedRanker:
-    model = PretrainedModel.from_pretrained(name)
-    training = model.config.training
-    add = float(training.get("settings", {}).get("smoothing", 1.0))  # beta as it was in training
+def _gap_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:  # noqa: ARG001
+    """The model alone: what a corpus could tell about long forms, its phrase store knows."""
+    return CalibratedRanker(GapRanker(model, inventory), Calibration.load(model.folder))
+
+
+def _divergence_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:
+    settings = model.config.training.get("settings", {})
+    add = float(settings.get("smoothing", 1.0))  # beta as it was in training
     weights = words_section_weights(model, add=add)
     if corpus is not None and model.sizes.kind == "lmc":
         places = LongFormPlaces(corpus, metadata_kind=model.config.metadata_kind)
         weights = counted_section_weights(model, places, add=add)
+    return CellRanker(model, inventory, section_weights=weights)
+
+
+def _of_cell_model(
+    name: str, model: PretrainedModel, ranker: Ranker, *, section_map: Mapping[str, str | None]
+) -> NamedRanker:
+    training = model.config.training
     named = NamedRanker(
         name,
-        CellRanker(model, inventory, section_weights=weights),
+        ranker,
         n_parameters=sum(array.size for name, array in model.arrays.items() if name not in _TABLES),
         hours_to_peak=training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),

@@ -9,9 +9,10 @@ import lmcells
 from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.elmo_ranker import ElmoRanker
-from lmcells.evaluation.evaluate import Ranker, predict
+from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
 from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.rankers import Ranker
 from lmcells.expansion.ranking import CellRanker
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained

@@ -1,6 +1,6 @@
 """What a model reads of a short form in a text: its word, its section, and the words around it."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from lmcells.corpus.windows import RADIUS
 from lmcells.notes.tokens import Token, iterate_tokens, spell
-
-UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,38 +29,6 @@ class ReadWindows:
     center_mask: npt.NDArray[np.bool_]  # (B,) whether the model knows the short form as a word
     context: npt.NDArray[np.int64]  # (B, 2 * radius), one more where the gap is marked
     context_mask: npt.NDArray[np.bool_]  # as the context
-
-
-def read_windows(
-    mentions: Sequence[Mention],
-    *,
-    word_ids: Mapping[str, int],
-    radius: int = RADIUS,
-    hides_center: bool = False,
-    gap_id: int | None = None,
-) -> ReadWindows:
-    """Gather, for each mention, up to `radius` known words on either side, as the corpus would.
-
-    With `hides_center` the short form is not read itself; with `gap_id` that id stands in its place.
-    """
-    n_marks = 0 if gap_id is None else 1
-    center = np.zeros(len(mentions), np.int64)
-    center_mask = np.zeros(len(mentions), np.bool_)
-    context = np.zeros((len(mentions), 2 * radius + n_marks), np.int64)
-    context_mask = np.zeros(context.shape, np.bool_)
-    for row, mention in enumerate(mentions):
-        left, right = tokens_around(mention, words=word_ids, radius=radius)
-        first = radius - len(left)
-        ids = [word_ids[token.word] for token in left]
-        if gap_id is not None:
-            ids.append(gap_id)
-        ids += [word_ids[token.word] for token in right]
-        context[row, first : first + len(ids)] = ids
-        context_mask[row, first : first + len(ids)] = True
-        word = word_ids.get(spell(mention.short_form), UNKNOWN)
-        if word != UNKNOWN and not hides_center:
-            center[row], center_mask[row] = word, True
-    return ReadWindows(center, center_mask, context, context_mask)
 
 
 def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:

@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import ModelError
-from lmcells.expansion.context import Mention, ReadWindows, read_windows
+from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import rows_by_short_form
 from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.windows import WindowReader
 from lmcells.expansion.wordings import remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
 
@@ -68,6 +69,13 @@ class GapRanker:
         self.inventory = inventory
         self._network, self._store = model.phrase_network, model.phrase_store
         self._sections = SectionIds(model)
+        sizes = model.sizes
+        self._read = WindowReader(
+            model.word_ids,
+            radius=sizes.window,
+            hides_center=True,
+            gap_id=sizes.gap_id if sizes.marks_gap else None,
+        )
         self._senses: dict[str, list[SenseDirections]] = {}
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
@@ -80,14 +88,7 @@ class GapRanker:
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return what the model reads of each mention: the words around the gap."""
-        sizes = self.model.sizes
-        return read_windows(
-            mentions,
-            word_ids=self.model.word_ids,
-            radius=sizes.window,
-            gap_id=sizes.gap_id if sizes.marks_gap else None,
-            hides_center=True,
-        )
+        return self._read(mentions)
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions whose windows are read already."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lmcells.expansion.context import Mention, ReadWindows, read_windows
+from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import (
     Floats,
@@ -15,6 +15,7 @@ from lmcells.expansion.long_forms import (
     words_section_weights,
 )
 from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.windows import WindowReader
 from lmcells.pretrained import PretrainedModel
 
 _BATCH = 1024
@@ -39,6 +40,7 @@ class CellRanker:
         self._section_weights = section_weights or words_section_weights(model)
         self._moments: dict[str, LongFormMoments] = {}
         self._sections = SectionIds(model)
+        self._read = WindowReader(model.word_ids, radius=model.sizes.window)
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention; -inf where the model knows no word of a long form."""
@@ -50,7 +52,7 @@ class CellRanker:
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return what the model reads of each mention."""
-        return read_windows(mentions, word_ids=self.model.word_ids, radius=self.model.sizes.window)
+        return self._read(mentions)
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions whose windows are read already."""

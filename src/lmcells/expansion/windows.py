@@ -1,0 +1,149 @@
+"""The windows of many mentions at once, by array operations: what `context.tokens_around` finds one by one.
+
+The texts of a batch are tokenized as one. A token is read if the model knows it and it does not repeat the token before
+it; of those the last before a mention and the first after it make its window.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.expansion.context import Mention, ReadWindows
+from lmcells.notes.bulk_tokens import find_tokens, hash_word
+from lmcells.notes.tokens import spell
+
+Integers = npt.NDArray[np.int64]
+
+_BETWEEN = "\n]#\n"  # ends whatever token or de-identification mark a text leaves open
+_UNKNOWN = -1
+
+
+class WindowReader:
+    """Reads windows for one vocabulary.
+
+    read = WindowReader(model.word_ids, radius=10, gap_id=model.sizes.gap_id)
+    read(mentions)   # ReadWindows
+    """
+
+    def __init__(
+        self,
+        word_ids: Mapping[str, int],
+        *,
+        radius: int,
+        hides_center: bool = False,
+        gap_id: int | None = None,
+    ) -> None:
+        """With `hides_center` a short form is not read itself; with `gap_id` that id stands in its place."""
+        self._word_ids = word_ids
+        self._radius = radius
+        self._hides_center = hides_center
+        self._gap_id = gap_id
+        hashes = np.array([hash_word(word) for word in word_ids], np.uint64)
+        order = np.argsort(hashes)
+        self._hashes = hashes[order]
+        self._ids = np.array(list(word_ids.values()), np.int64)[order]
+
+    def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
+        """Gather, for each mention, up to `radius` known words on either side, as the corpus would."""
+        n_marks = 0 if self._gap_id is None else 1
+        context = np.zeros((len(mentions), 2 * self._radius + n_marks), np.int64)
+        mask = np.zeros(context.shape, np.bool_)
+        center, center_mask, center_hashes = self._centers(mentions)
+        if mentions:
+            words, places = self._tokenize(mentions)
+            before, after = _neighbours(words, places, center_hashes, radius=self._radius)
+            sides = [(before, slice(0, self._radius)), (after, slice(self._radius + n_marks, None))]
+            for found, columns in sides:
+                mask[:, columns] = found >= 0
+                context[:, columns] = np.where(found >= 0, words.ids[found], 0)
+        if self._gap_id is not None:
+            context[:, self._radius], mask[:, self._radius] = self._gap_id, True
+        return ReadWindows(center, center_mask, context, mask)
+
+    def _centers(
+        self, mentions: Sequence[Mention]
+    ) -> tuple[Integers, npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
+        spelt = {short_form: spell(short_form) for short_form in {each.short_form for each in mentions}}
+        ids = {short_form: self._word_ids.get(word, _UNKNOWN) for short_form, word in spelt.items()}
+        hashes = {short_form: hash_word(word) for short_form, word in spelt.items()}
+        center = np.array([ids[each.short_form] for each in mentions], np.int64)
+        is_read = (center != _UNKNOWN) & (not self._hides_center)
+        of_words = np.array([hashes[each.short_form] for each in mentions], np.uint64)
+        return np.where(is_read, center, 0), is_read, of_words
+
+    def _tokenize(self, mentions: Sequence[Mention]) -> tuple["_Words", "_Places"]:
+        """Tokenize the distinct texts of mentions joined into one, and place the mentions in that."""
+        begins: dict[int, int] = {}  # by identity: mentions in one section share their text
+        texts, length = [], 0
+        for mention in mentions:
+            if id(mention.text) not in begins:
+                begins[id(mention.text)] = length
+                texts.append(mention.text)
+                length += len(mention.text) + len(_BETWEEN)
+        tokens = find_tokens(_BETWEEN.join(texts))
+        at = np.minimum(np.searchsorted(self._hashes, tokens.hashes), max(self._hashes.size - 1, 0))
+        known = self._hashes[at] == tokens.hashes if self._hashes.size else np.zeros(at.shape, np.bool_)
+        ids = np.where(known, self._ids[at] if self._hashes.size else 0, _UNKNOWN)
+        text_begins = np.array([begins[id(each.text)] for each in mentions], np.int64)
+        text_ends = text_begins + np.array([len(each.text) for each in mentions], np.int64)
+        starts = text_begins + np.array([each.start for each in mentions], np.int64)
+        ends = text_begins + np.array([each.end for each in mentions], np.int64)
+        places = _Places(
+            first=np.searchsorted(tokens.starts, text_begins, "left"),
+            left=np.searchsorted(tokens.ends, starts, "right"),
+            right=np.searchsorted(tokens.starts, ends, "left"),
+            last=np.searchsorted(tokens.starts, text_ends, "left"),
+        )
+        is_first = np.zeros(tokens.hashes.size + 1, np.bool_)
+        is_first[places.first] = True
+        repeats = np.append(False, tokens.hashes[1:] == tokens.hashes[:-1]) & ~is_first[:-1]
+        return _Words(ids, tokens.hashes, repeats), places
+
+
+class _Words(NamedTuple):
+    """Tokens in order."""
+
+    ids: Integers
+    hashes: npt.NDArray[np.uint64]
+    repeats: npt.NDArray[np.bool_]  # whether a token is the one before it once more
+
+
+class _Places(NamedTuple):
+    """Where mentions stand among the tokens, one value a mention."""
+
+    first: Integers  # token of its text
+    left: Integers  # after the last token that ends before it
+    right: Integers  # the first token that begins after it
+    last: Integers  # after the last token of its text
+
+
+def _neighbours(
+    words: _Words, places: _Places, center_hashes: npt.NDArray[np.uint64], *, radius: int
+) -> tuple[Integers, Integers]:
+    """The tokens that are read before and after each mention, -1 where there are fewer: -> (B, radius) each."""
+    n_tokens = words.ids.size
+    is_read = np.append((words.ids >= 0) & ~words.repeats, False)  # one more: an index past the end is safe
+    read = np.append(np.flatnonzero(is_read), n_tokens)  # and an end that no token is
+    hashes = np.append(words.hashes, np.uint64(0))
+
+    # "PT PT": the corpus has one of them, the center.
+    previous = places.left - 1
+    is_center = (previous >= places.first) & (hashes[np.maximum(previous, 0)] == center_hashes)
+    before_end = np.searchsorted(read, np.where(is_center, previous, places.left), "left")
+    columns = np.arange(radius)
+    at = before_end[:, None] - radius + columns
+    before = np.where(at >= 0, read[np.maximum(at, 0)], _UNKNOWN)
+    before = np.where(before >= places.first[:, None], before, _UNKNOWN)
+
+    # The first after a mention follows the center, whatever is written there; the others their neighbour.
+    follows = places.right < places.last
+    first_id = np.append(words.ids, _UNKNOWN)[np.minimum(places.right, n_tokens)]
+    is_first_read = follows & (first_id >= 0) & (hashes[np.minimum(places.right, n_tokens)] != center_hashes)
+    after_begin = np.searchsorted(read, places.right + 1, "left")
+    at = after_begin[:, None] + columns - is_first_read[:, None]
+    after = read[np.clip(at, 0, read.size - 1)]
+    after[is_first_read, 0] = places.right[is_first_read]
+    after = np.where(after < places.last[:, None], after, _UNKNOWN)
+    return before, after

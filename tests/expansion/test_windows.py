@@ -1,0 +1,77 @@
+"""Windows by array operations, against the definition that takes one token after another."""
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lmcells.expansion.context import Mention, tokens_around
+from lmcells.expansion.windows import WindowReader
+from lmcells.notes.tokens import spell
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "pain ",
+            "Pain ",
+            "the ",
+            "gait\n",
+            "PT ",
+            "pt, ",
+            "PTs ",
+            "500mg ",
+            "p.o. ",
+            "rare ",
+            "x-ray",
+            ". ",
+        ),
+        *("[** a", "**] ", "_%#x ", "#%_", "___ ", "é ", "OR ", "s/p "),
+    ]
+)
+WORD_IDS = {"pain": 0, "gait": 1, "pt": 2, "<digit>": 3, "po": 4, "x-ray": 5, "or": 6, "mg": 7, "s/p": 8}
+
+
+@st.composite
+def mentions(draw: st.DrawFn) -> Mention:
+    before, after = ("".join(draw(st.lists(PIECES, max_size=14))) for _ in range(2))
+    short_form = draw(st.sampled_from(["PT", "MS", "s/p"]))
+    inside = draw(st.sampled_from([short_form, short_form + "s"]))
+    text = f"{before} {inside} {after}"
+    start = len(before) + 1
+    return Mention(text, start, start + len(inside), short_form, None)
+
+
+@given(st.lists(mentions(), min_size=1, max_size=5), st.integers(1, 6))
+@example([Mention("_%#a PT", 5, 7, "PT", None), Mention("b#%_ PT pain", 5, 7, "PT", None)], 3)
+@example([Mention("pain PT [** a", 5, 7, "PT", None), Mention("b **] PT pain", 6, 8, "PT", None)], 3)
+def test_windows_are_those_of_one_token_after_another(given_mentions: list[Mention], radius: int) -> None:
+    found = WindowReader(WORD_IDS, radius=radius)(given_mentions)
+    for row, mention in enumerate(given_mentions):
+        left, right = tokens_around(mention, words=WORD_IDS, radius=radius)
+        expected = [-1] * (radius - len(left)) + [WORD_IDS[token.word] for token in left + right]
+        expected += [-1] * (2 * radius - len(expected))
+        assert np.where(found.context_mask[row], found.context[row], -1).tolist() == expected
+        assert found.center_mask[row] == (spell(mention.short_form) in WORD_IDS)
+
+
+def test_mentions_of_one_text_share_its_tokens_and_texts_do_not_touch() -> None:
+    text = "pain PT gait PT pain"
+    first, second = (Mention(text, start, start + 2, "PT", None) for start in (5, 13))
+    other = Mention("PT OR", 0, 2, "PT", None)
+    found = WindowReader(WORD_IDS, radius=2)([first, other, second])
+    assert found.context[found.context_mask].tolist() == [0, 1, 2, 6, 2, 1, 0]
+    assert found.context_mask.sum(axis=1).tolist() == [3, 1, 3]
+
+
+@pytest.mark.parametrize("gap_id", [None, 99])
+def test_a_hidden_center_leaves_a_mark_where_it_is_wanted(gap_id: int | None) -> None:
+    read = WindowReader(WORD_IDS, radius=1, hides_center=True, gap_id=gap_id)
+    found = read([Mention("pain PT gait", 5, 7, "PT", None)])
+    assert not found.center_mask.any()
+    assert found.context.tolist() == [[0, 1]] if gap_id is None else [[0, 99, 1]]
+    assert found.context_mask.all()
+
+
+def test_an_empty_vocabulary_reads_nothing() -> None:
+    found = WindowReader({}, radius=2)([Mention("pain PT gait", 5, 7, "PT", None)])
+    assert not found.context_mask.any()
