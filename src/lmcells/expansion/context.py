@@ -47,7 +47,10 @@ def tokens_around(
     right: list[Token] = []
     side, previous = left, ""
     center = spell(mention.short_form)
+    nearest = None
     for token in iterate_tokens(mention.text):
+        if token.end <= mention.start:
+            nearest = token
         if token.start >= mention.end and side is left:
             side, previous = right, center
         if (
@@ -59,12 +62,6 @@ def tokens_around(
             if len(right) == radius:
                 break
         previous = token.word
-    if left and left[-1].word == center and _is_next(left[-1], mention):
+    if left and left[-1] is nearest and nearest.word == center:
         left.pop()  # "PT PT": the corpus has one of them, the center
     return left[-radius:], right
-
-
-def _is_next(token: Token, mention: Mention) -> bool:
-    """Whether no other token stands between a token and the mention after it."""
-    between = mention.text[token.end : mention.start]
-    return next(iterate_tokens(between), None) is None

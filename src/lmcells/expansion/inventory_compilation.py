@@ -1,0 +1,126 @@
+"""A model that knows the long forms of an inventory by where they stand in a corpus: a compiled inventory.
+
+The corpus need not be the one that the model was trained on: words go by their spelling and sections by the rules that
+hold for notes. A long form whose words the model does not know is known by its places all the same.
+
+Needs torch; nothing that expands notes imports this module.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lmcells.corpus import Corpus
+from lmcells.corpus.sections import NO_SECTION
+from lmcells.errors import InputError, ModelError
+from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.wordings import Wording, with_plurals, wordings
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.save import save_compiled
+from lmcells.training import TrainingSettings
+from lmcells.training.model_text import ModelIds, ModelText
+from lmcells.training.prototypes import MIN_COUNT, read_long_forms
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What became of an inventory."""
+
+    n_senses: int
+    n_senses_found: int  # with at least one wording that the corpus has often enough
+    n_added: int  # phrases that the store had not
+    n_replaced: int  # phrases that it had, and that the corpus has at least as often
+    n_kept: int  # phrases that it had more often
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def compile_inventory(
+    model: PretrainedModel,
+    inventory: SenseInventory,
+    corpus: Corpus,
+    *,
+    output: Path,
+    name: str,
+    device: torch.device,
+    min_count: int = MIN_COUNT,
+) -> Compilation:
+    """Write a copy of a model that also knows the long forms which a corpus has at least `min_count` times.
+
+    `name` is what the model's card calls the inventory.
+    """
+    store = _store_of(model)
+    phrases_of = {sense: with_plurals(wordings(sense.forms)) for sense in inventory}
+    phrases = {phrase for of_sense in phrases_of.values() for phrase in of_sense}
+    network = model.to_torch().to(device)
+    ids = ModelIds(
+        vocabulary=model.words,
+        metadata=metadata_ids(model, corpus) if model.sizes.kind != "bsg" else (),
+        kept={word for phrase in phrases for word in phrase},
+    )
+    settings = TrainingSettings(metadata=model.config.metadata_kind)
+    text = ModelText.of_corpus(corpus, config=network.config, settings=settings, device=device, ids=ids)
+    prototypes = read_long_forms(
+        network,
+        text,
+        long_forms=phrases,
+        gap_center=store.gap_center,
+        phrase_center=store.phrase_center,
+        min_count=min_count,
+    )
+    if not prototypes.phrases:
+        raise InputError(
+            f"{corpus.folder} has none of the long forms of {inventory.n_senses:,} senses at least {min_count} times. "
+            "Give a corpus of notes that write them out."
+        )
+    found = PhraseStore.of_prototypes(prototypes)
+    updated = store.updated(found)
+    result = _account(phrases_of, before=store, found=found, after=updated)
+    n_taken = result.n_added + result.n_replaced
+    save_compiled(model, output, store=updated, inventory=name, corpus=corpus, n_phrases=n_taken)
+    return result
+
+
+def _store_of(model: PretrainedModel) -> PhraseStore:
+    if model.phrase_network is None or model.phrase_store is None:
+        raise ModelError(
+            f"{model.folder} has no phrase network and store, which a compiled inventory needs. "
+            "Train with the preset default."
+        )
+    return model.phrase_store
+
+
+def metadata_ids(model: PretrainedModel, corpus: Corpus) -> list[int]:
+    """Under which id a model knows each metadata of a corpus: that of its name, or what a note's header would get."""
+    by_rule = SectionIds(model)
+    return [
+        model.section_ids[name]
+        if name in model.section_ids
+        else by_rule[None if name == NO_SECTION else name]
+        for name in corpus.metadata_names(model.config.metadata_kind)
+    ]
+
+
+def _account(
+    phrases_of: dict[Sense, list[Wording]], *, before: PhraseStore, found: PhraseStore, after: PhraseStore
+) -> Compilation:
+    counts = dict(zip(found.phrases, found.arrays["counts"].tolist(), strict=True))
+    n_kept = sum(
+        known.count != count
+        for phrase, count in counts.items()
+        if (known := after.find(tuple(phrase.split(" "))))
+    )
+    n_added = len(after) - len(before)
+    return Compilation(
+        n_senses=len(phrases_of),
+        n_senses_found=sum(any(" ".join(words) in counts for words in each) for each in phrases_of.values()),
+        n_added=n_added,
+        n_replaced=len(found) - n_added - n_kept,
+        n_kept=n_kept,
+    )
