@@ -6,9 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .PHONY: demo test check format bench clean
 
-demo: $(VENV)/.base  ## prepare the sample notes and describe the corpus
-	$(BIN)/lmcells prepare examples/notes --output build/demo-corpus --min-count 1 --min-header-count 2 --overwrite
-	$(BIN)/lmcells info build/demo-corpus
+demo: $(VENV)/.base  ## expand a sample note with the shipped model
+	$(BIN)/lmcells expand --pretty examples/notes/cardiology_admission.txt
 
 test: $(VENV)/.dev  ## run all tests
 	$(BIN)/python -m pytest

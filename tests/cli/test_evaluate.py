@@ -219,8 +219,7 @@ def test_a_report_that_could_not_be_written_is_refused_before_anything_is_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["default"], "no default model ships"),
-        (["nonsense"], "allowed: a model folder, random"),
+        (["nonsense"], "allowed: a model folder, default, random"),
         (["random", "random"], "given twice"),
         (["random", "--seed", "-1"], "--seed: found -1"),
         (["random", "--corpus", "absent"], "absent does not exist"),

@@ -65,10 +65,9 @@ def test_the_corpus_supplies_the_counts_of_long_forms(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("default", "no default model ships"),
         ("randon", "Nearest: 'random'"),
         ("bert:", "bert:FOLDER"),
-        ("no/such/folder", "a model folder, random, dominant, section-mle"),
+        ("no/such/folder", "a model folder, default, random, dominant, section-mle"),
         ("section-mle", "--corpus CORPUS"),
         ("bert:/no/such/folder", "is not a folder"),
     ],

@@ -22,6 +22,7 @@ DIFFERENT = {
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy
     ("LL", "lower limb", "lower lid"),  # leg; eyelid
     ("MPJ", "metacarpophalangeal joint", "metatarsophalangeal joint"),  # of the hand; of the foot
+    ("Pt", "PT", "Pt"),  # a patient; what is done to the patient
     ("PI", "protease inhibitor", "proteasome inhibitor"),  # for HIV; for myeloma
     ("RLL", "right lower leg", "right lower lid"),
     ("RS", "Reye syndrome", "Rett syndrome"),  # two eponyms
@@ -53,7 +54,8 @@ EXPECTED = {
     "PDL": {"periodontal ligament"},
     "PO": {"by mouth", "postoperative"},
     "s/p": {"status post"},
-    "PT": {"patient", "physical therapy", "prothrombin time", "posterior tibial"},
+    "Pt": {"patient"},
+    "PT": {"physical therapy", "prothrombin time", "posterior tibial"},
     "CI": {"confidence interval", "cardiac index"},
     "OR": {"operating room", "odds ratio"},
     "HR": {"heart rate", "hazard ratio"},

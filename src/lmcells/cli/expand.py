@@ -45,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON on a terminal too")
+    output.add_argument("--pretty", action="store_true", help="show the note when piped too, without colours")
     output.add_argument(
         "--expanded", action="store_true", help="print the note with its short forms written out"
     )
@@ -57,11 +58,12 @@ def run(options: argparse.Namespace) -> None:
     expansions = expander(text)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
-    elif options.json or not sys.stdout.isatty():
+    elif options.json or not (options.pretty or sys.stdout.isatty()):
         print_json([expansion.to_dict() for expansion in expansions])
     else:
         columns = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
-        print(render(text, expansions, width=columns, color=not os.environ.get("NO_COLOR")))
+        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        print(render(text, expansions, width=columns, color=color))
 
 
 def read_text(given: str) -> str:

@@ -172,7 +172,9 @@ class ShortFormFinder:
         if not plain.isupper() and "." not in stem and is_ordinary(lower, capitalised=capitalised):
             return None
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
-        return None if is_mixed and len(plain) < 4 else 2
+        if is_mixed and len(plain) < 4:
+            return None
+        return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is Pt before it is PT
 
 
 class _Fit(NamedTuple):

@@ -1,0 +1,100 @@
+"""What a model leaned on: the gate and the attention of the posterior, at the words of the note."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from lmcells.errors import InputError
+from lmcells.expansion.explanation import explain
+from lmcells.expansion.note_reader import NoteReader
+from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.windows import WindowReader
+from lmcells.pretrained import PretrainedModel
+
+NOTE = (
+    "😀 HPI: other filler.\n\nLABS: clotting, PT with warfarin and bruise. "
+    + "filler " * 400
+    + "gait PT stairs\n\nPMH: multiple sclerosis (MS)."
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("explanation")
+    return random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
+
+
+def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
+    occurrences = NoteReader(INVENTORY)(NOTE)
+    first, second, defined = explain(CellRanker(model, INVENTORY), occurrences)
+    assert defined is None
+    assert first is not None
+    assert second is not None
+    assert [NOTE[word.start : word.end] for word in first.words] == [
+        "clotting",
+        "warfarin",
+        "bruise",
+        "filler",
+    ]
+    assert [word.word for word in second.words][-2:] == ["gait", "stairs"]
+    assert NOTE[second.words[-1].start : second.words[-1].end] == "stairs"
+    for explanation in (first, second):
+        assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)
+        assert 0 < explanation.section_weight < 1
+
+
+def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
+    ranker = CellRanker(model, INVENTORY)
+    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
+    (explanation,) = explain(ranker, occurrences)
+    mention = occurrences[0].mention
+    assert explanation is not None
+    assert mention is not None
+    windows = ranker.read([mention])
+    posterior = model.variational.posterior(
+        windows.center,
+        np.array([SectionIds(model)[mention.section]]),
+        windows.context,
+        windows.context_mask,
+        center_mask=windows.center_mask,
+    )
+    assert explanation.section_weight == pytest.approx(float(posterior.gate[0]))
+    present = posterior.attention[0][windows.context_mask[0]].tolist()
+    assert [word.weight for word in explanation.words] == pytest.approx(present)
+
+
+def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None:
+    class Marked(CellRanker):
+        """Reads as a ranker of gaps does."""
+
+        def read(self, mentions: Any) -> Any:
+            read = WindowReader(model.word_ids, radius=model.sizes.window, gap_id=0, hides_center=True)
+            return read(mentions)
+
+    occurrences = NoteReader(INVENTORY)("warfarin PT bruise")
+    (explanation,) = explain(Marked(model, INVENTORY), occurrences)
+    assert explanation is not None
+    assert [(word.start, word.word) for word in explanation.words] == [
+        (0, "warfarin"),
+        (9, "PT"),
+        (12, "bruise"),
+    ]
+
+
+def test_words_are_in_no_representation(model: PretrainedModel) -> None:
+    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("warfarin PT"))
+    assert "warfarin" not in repr(explanation)
+
+
+def test_nothing_to_explain(model: PretrainedModel) -> None:
+    assert explain(CellRanker(model, INVENTORY), []) == []
+
+
+def test_a_ranker_without_cells_cannot_be_explained() -> None:
+    with pytest.raises(InputError, match="a object cannot be explained"):
+        explain(object(), [])
