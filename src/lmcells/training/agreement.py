@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from lmcells.model import Windows
 from lmcells.model.precision import at_least_float32, full_precision
+from lmcells.training.contrast import contrast
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.draws import take
 from lmcells.training.sampler import Sampler
@@ -68,7 +69,7 @@ def agreement_loss(means: Tensor, *, temperature: float) -> Tensor:
     """
     with full_precision(means):
         first, second = _centered(means).chunk(2)  # (n, d) each
-        return _find_each_other(first, second, temperature=temperature)
+        return contrast(first, second, temperature=temperature)
 
 
 def phrase_loss(means: Tensor, phrases: Tensor, *, temperature: float) -> Tensor:
@@ -77,19 +78,10 @@ def phrase_loss(means: Tensor, phrases: Tensor, *, temperature: float) -> Tensor
         first, second = _centered(means).chunk(2)
         words = _centered(phrases)
         return (
-            _find_each_other(first, words, temperature=temperature)
-            + _find_each_other(second, words, temperature=temperature)
+            contrast(first, words, temperature=temperature) + contrast(second, words, temperature=temperature)
         ) / 2
 
 
 def _centered(means: Tensor) -> Tensor:
     means = at_least_float32(means)
     return functional.normalize(means - means.mean(dim=0), dim=-1)
-
-
-def _find_each_other(one: Tensor, other: Tensor, *, temperature: float) -> Tensor:
-    similarity = one @ other.T / temperature  # (n, n)
-    partner = torch.arange(similarity.shape[0], device=similarity.device)
-    forth = functional.cross_entropy(similarity, partner)
-    back = functional.cross_entropy(similarity.T, partner)
-    return (forth + back) / 2
