@@ -34,7 +34,8 @@ from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 DEFAULT = "default"
-NAMES = ("random", "dominant", "section-mle")
+ORACLE = "dominant"
+NAMES = ("random", ORACLE, "section-mle")
 PREFIXES = ("section-mle:DATASET", "bert:FOLDER", "encoder:FOLDER")
 CHOICES = f"a model folder, {', '.join((DEFAULT, *NAMES, *PREFIXES))}"
 _TABLES = (  # embeddings: what the paper's counts of parameters leave out
@@ -110,7 +111,7 @@ def make_ranker(
     kind, colon, argument = name.partition(":")
     if name == "random":
         return NamedRanker(name, RandomRanker(inventory, seed=seed))
-    if name == "dominant":
+    if name == ORACLE:
         return NamedRanker(name, DominantRanker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
         counts = _section_counts(argument, inventory, corpus=corpus)
