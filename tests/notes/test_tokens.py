@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.notes.bulk_tokens import find_tokens, hash_word
+from lmcells.notes.bulk_tokens import find_tokens, hash_word, hash_words
 from lmcells.notes.stop_words import STOP_WORDS
 from lmcells.notes.tokens import iterate_tokens, spell
 
@@ -115,3 +115,8 @@ def test_time_is_linear_in_hostile_text(unit: str) -> None:
     assert (
         seconds(1 << 20) < 30 * seconds(1 << 17) + 0.5
     )  # 8 times the text; a quadratic path would take 64 times
+
+
+@given(st.lists(st.text(max_size=90)))
+def test_many_words_have_the_hashes_they_have_alone(words: list[str]) -> None:
+    assert hash_words(words).tolist() == [hash_word(word) for word in words]

@@ -6,13 +6,29 @@ argparse rather than typer: commands must start where there is only torch and nu
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
 import lmcells
-from lmcells.cli import dataset, evaluate, info, pack, prepare, train, unpack
+from lmcells.cli.arguments import add_command
 from lmcells.errors import LmcellsError
 
-COMMANDS = (prepare, train, dataset, evaluate, info, pack, unpack)
+COMMANDS = (
+    "expand",
+    "annotate",
+    "export",
+    "serve",
+    "inventory",
+    "prepare",
+    "train",
+    "calibrate",
+    "dataset",
+    "evaluate",
+    "reproduce",
+    "info",
+    "pack",
+    "unpack",
+)
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -24,8 +40,8 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: {message}. Run: {self.prog} --help\n")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """Return the parser of some commands, each of them imported."""
     parser = _Parser(
         prog="lmcells",
         description="Zero-shot clinical acronym expansion by Latent Meaning Cells.",
@@ -33,22 +49,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"lmcells {lmcells.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command in COMMANDS:
-        subparser = commands.add_parser(
-            command.__name__.rpartition(".")[2],
-            help=command.SUMMARY,
-            description=command.DESCRIPTION,
-            epilog=command.EXAMPLE,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        command.add_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+    for name in names:
+        command = import_module(f"lmcells.cli.{name}")
+        add_command(commands, name, command).set_defaults(run=command.run)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # Only the command that is asked for: importing all of them takes longer than expanding a note.
+    options = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS).parse_args(given)
     try:
         options.run(options)
     except LmcellsError as error:

@@ -11,7 +11,7 @@ operations and looked up by their hash; only the few that may be short forms are
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import UNIT_NAMES, is_ordinary
-from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_word
+from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_words
 from lmcells.notes.placeholders import NUMBER
 from lmcells.notes.tokens import iterate_tokens
 
@@ -65,8 +65,10 @@ class ShortFormFinder:
         self._entries: dict[int, list[_Entry]] = {}
         units = _with_units(inventory) if isinstance(inventory, SenseInventory) else frozenset()
         short_forms = inventory.short_forms if isinstance(inventory, SenseInventory) else inventory
-        for short_form in short_forms:
-            self._enter(short_form, is_unit=short_form in units)
+        entries = [pair for each in short_forms for pair in self._ways(each, is_unit=each in units)]
+        hashes = hash_words(word for word, _ in entries).tolist()
+        for hash_, (_, entry) in zip(hashes, entries, strict=True):
+            self._entries.setdefault(hash_, []).append(entry)
         self._with_pattern = {
             hash_ for hash_, entries in self._entries.items() if any(entry.pattern for entry in entries)
         }
@@ -76,7 +78,8 @@ class ShortFormFinder:
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
         self._slots[np.array(list(self._entries), np.uint64) >> self._shift] = True
 
-    def _enter(self, short_form: str, *, is_unit: bool) -> None:
+    def _ways(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry]]:
+        """Yield the tokens by which a short form may be found, each with how."""
         tokens = list(iterate_tokens(short_form))
         anchor = next((token for token in tokens if token.word != NUMBER), tokens[0] if tokens else None)
         if anchor is None:
@@ -85,16 +88,13 @@ class ShortFormFinder:
         if short_form[: anchor.start] or short_form[anchor.end :].strip("."):
             parts = map(re.escape, short_form.split())
             pattern = re.compile(r"\s+".join(parts) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            entry = _Entry(short_form, plain, "", anchor.start, pattern, is_unit)
-            self._entries.setdefault(hash_word(anchor.word), []).append(entry)
+            yield anchor.word, _Entry(short_form, plain, "", anchor.start, pattern, is_unit)
             return
         if anchor.word[1:2] == "/":  # in "27y/o" it is two tokens
             pattern = re.compile(re.escape(short_form) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            entry = _Entry(short_form, plain, "", 0, pattern, is_unit)
-            self._entries.setdefault(hash_word(anchor.word[0]), []).append(entry)
+            yield anchor.word[0], _Entry(short_form, plain, "", 0, pattern, is_unit)
         for inflection in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
-            entry = _Entry(short_form, plain, inflection, 0, None, is_unit)
-            self._entries.setdefault(hash_word(anchor.word + inflection), []).append(entry)
+            yield anchor.word + inflection, _Entry(short_form, plain, inflection, 0, None, is_unit)
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return what is found, in order, none overlapping another; `tokens` are the text's, where known."""

@@ -5,6 +5,7 @@ arrays. A word is known by a 64-bit hash of its spelling: that any two of ten mi
 chance of about one in 400,000.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -47,6 +48,18 @@ def hash_word(word: str) -> int:
         value = (value ^ (value >> 32)) + int.from_bytes(encoded[start : start + _WORD_BYTES], "little")
         value = value * _MULTIPLIER % (1 << 64)
     return value
+
+
+def hash_words(words: Iterable[str]) -> Hashes:
+    """Return the hash of each word, as `hash_word` would, many times faster."""
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    lengths = np.array([len(word) for word in encoded], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    content = b"\0" + b"".join(encoded) + b"\0" * (_WORD_BYTES + 1)
+    hashes = _hash(np.frombuffer(content, np.uint8), starts, lengths)
+    for long in np.flatnonzero(lengths > MAX_LENGTH).tolist():
+        hashes[long] = hash_word(encoded[long].decode("utf-8", "surrogatepass"))
+    return hashes
 
 
 def slots_of(hashes: Hashes, multiplier: int, bits: int) -> Array:
