@@ -23,9 +23,9 @@ SETTINGS = TrainingSettings(
     agreement_units=24,
     agreement_max_words=2,
 )
-# Of each one word is known to the clinic's model, and that from places of both kinds.
+# To a model that knows neither "rehearsal" nor "titration" they are the same.
 REHEARSAL = Sense("PT", "multiple rehearsal", ("multiple rehearsal",))
-TITRATION = Sense("PT", "filler titration", ("filler titration",))
+TITRATION = Sense("PT", "multiple titration", ("multiple titration",))
 WARD_INVENTORY = SenseInventory.from_senses([REHEARSAL, TITRATION])
 WARD_HEADERS = {"PLAN": "TREATMENT PLAN", "LABS": "BLOOD WORK"}  # an alias of PLAN; nothing the model knows
 UNKNOWN_WORDS = ("ambulating", "zinc", "aardvark", "bedside")

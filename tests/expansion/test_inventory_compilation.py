@@ -76,7 +76,7 @@ def test_what_could_not_be_ranked_is_ranked_right_after_compiling(
     model: PretrainedModel, ward: Corpus, tmp_path: Path
 ) -> None:
     assert ward.words != model.words
-    assert n_right(model) <= 8
+    assert n_right(model) == 6  # always the first: it cannot tell them apart
     after, result = compiled(model, ward, tmp_path / "new")
     assert n_right(after) == 12
     assert result == Compilation(n_senses=2, n_senses_found=2, n_added=2, n_replaced=0, n_kept=0)

@@ -12,7 +12,8 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
 from lmcells.pretrained import PretrainedModel, layout, save_pretrained
 from lmcells.training import TrainingSettings
-from lmcells.training.prototypes import Prototypes, _spherical_means, build_prototypes
+from lmcells.training.model_text import ModelText
+from lmcells.training.prototypes import Prototypes, _spherical_means, build_prototypes, read_long_forms
 
 SETTINGS = TrainingSettings(agreement_max_words=3, agreement_min_count=4, smoothing=0.0)
 
@@ -52,6 +53,50 @@ def test_there_are_never_more_directions_than_there_is_room_for(corpus: Corpus) 
     built = build_prototypes(model, corpus, settings=SETTINGS, max_directions=7)
     assert 0 < len(built.directions) <= 7
     assert built.counts.min() >= np.sort(np.asarray(corpus.word_counts))[-7]
+
+
+def test_long_forms_alone_are_read_as_among_all_units(tmp_path: Path) -> None:
+    corpus = clinic_corpus(tmp_path, n_notes=70)  # enough for a second direction
+    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    long_forms = [
+        ("physical", "therapy"),
+        ("gait",),
+        ("prothrombin", "time"),
+        ("therapy", "physical"),
+        ("x",) * 9,
+    ]
+    among_all = build_prototypes(model, corpus, settings=SETTINGS, long_forms=long_forms)
+    alone = read_long_forms(
+        model,
+        ModelText.of_corpus(corpus, config=model.config, settings=SETTINGS, device=torch.device("cpu")),
+        long_forms=long_forms,
+        gap_center=among_all.gap_center,
+        phrase_center=among_all.phrase_center,
+    )
+    assert set(alone.phrases) == {"physical therapy", "gait", "prothrombin time"}
+    for row, phrase in enumerate(alone.phrases):
+        same = among_all.phrases.index(phrase)
+        assert alone.counts[row] == among_all.counts[same]
+        assert alone.offsets[row + 1] - alone.offsets[row] >= 2
+        for name in ("directions", "shares"):
+            mine, theirs = (
+                getattr(built, name)[built.offsets[at] : built.offsets[at + 1]]
+                for built, at in ((alone, row), (among_all, same))
+            )
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_a_text_without_any_of_the_long_forms_has_no_prototypes(corpus: Corpus) -> None:
+    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    text = ModelText.of_corpus(corpus, config=model.config, settings=SETTINGS, device=torch.device("cpu"))
+    zeros = np.zeros(model.config.cell_dim, np.float32)
+    for long_forms in ([("never", "seen")], []):
+        built = read_long_forms(
+            model, text, long_forms=long_forms, gap_center=zeros, phrase_center=zeros, min_count=1
+        )
+        assert built.phrases == []
+        assert built.offsets.tolist() == [0]
+        assert built.directions.shape == (0, model.config.cell_dim)
 
 
 def test_k_means_finds_two_bundles_of_directions() -> None:

@@ -1,7 +1,7 @@
 """A model that knows the long forms of an inventory by where they stand in a corpus: a compiled inventory.
 
 The corpus need not be the one that the model was trained on: words go by their spelling and sections by the rules that
-hold for notes. A long form whose words the model does not know is known by its places all the same.
+hold for notes. Words of a long form that the model does not know are found all the same, and never read.
 
 Needs torch; nothing that expands notes imports this module.
 """

@@ -67,6 +67,60 @@ class PhraseStore:
             )
         return cls(phrases, arrays)
 
+    @classmethod
+    def of_prototypes(cls, prototypes: "Prototypes") -> Self:
+        """Round what a model found out about phrases, directions and shares to eight bits."""
+        directions, _ = to_eight_bits(prototypes.directions)  # of length 1: they need no scale
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "counts": prototypes.counts.astype(np.uint32),
+            "offsets": prototypes.offsets.astype(np.uint32),
+            "directions": directions,
+            "shares": np.maximum(np.rint(prototypes.shares * 255), 1).astype(np.uint8),
+            "gap_center": prototypes.gap_center.astype(np.float32),
+            "phrase_center": prototypes.phrase_center.astype(np.float32),
+        }
+        return cls(prototypes.phrases, arrays)
+
+    def save(self, folder: Path) -> None:
+        """Write the store into a model folder."""
+        write_json(folder / layout.PHRASES, self.phrases)
+        write_tensors(folder / layout.PHRASE_VECTORS, self.arrays, durable=True)
+
+    def updated(self, other: Self) -> Self:
+        """Add the phrases of another store; one that both have is taken from where it was seen more often.
+
+        From the other where that is equal, in its old place: to do it twice changes nothing.
+        """
+        source = np.arange(len(self) + len(other))  # rows of both stores, one after the other
+        seen = np.concatenate([self.arrays["counts"], other.arrays["counts"]])
+        is_new = np.ones(len(other), np.bool_)
+        for row, phrase in enumerate(other.phrases):
+            own = self._rows.get(phrase)
+            if own is not None:
+                is_new[row] = False
+                source[own] = own if seen[own] > seen[len(self) + row] else len(self) + row
+        source = np.concatenate([source[: len(self)], source[len(self) :][is_new]])
+        names = [*self.phrases, *other.phrases]
+        first = self.arrays["offsets"].astype(np.int64)
+        second = other.arrays["offsets"].astype(np.int64) + first[-1]
+        begins = np.concatenate([first[:-1], second[:-1]])[source]
+        sizes = np.concatenate([first[1:], second[1:]])[source] - begins
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        rows = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], sizes)
+        arrays = {
+            name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
+            for name in ("directions", "shares")
+        }
+        return type(self)(
+            [names[row] for row in source.tolist()],
+            {
+                **self.arrays,  # the averages stay: all directions start from them
+                **arrays,
+                "counts": seen[source].astype(np.uint32),
+                "offsets": offsets.astype(np.uint32),
+            },
+        )
+
     def __len__(self) -> int:
         return len(self.phrases)
 
@@ -94,21 +148,3 @@ class PhraseStore:
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {phrase: row for row, phrase in enumerate(self.phrases)}
-
-
-def save_phrases(folder: Path, prototypes: "Prototypes") -> None:
-    """Write what training found out about phrases, directions and shares in eight bits."""
-    directions, _ = to_eight_bits(prototypes.directions)  # of length 1: they need no scale
-    write_json(folder / layout.PHRASES, prototypes.phrases)
-    write_tensors(
-        folder / layout.PHRASE_VECTORS,
-        {
-            "counts": prototypes.counts.astype(np.uint32),
-            "offsets": prototypes.offsets.astype(np.uint32),
-            "directions": directions,
-            "shares": np.maximum(np.rint(prototypes.shares * 255), 1).astype(np.uint8),
-            "gap_center": prototypes.gap_center.astype(np.float32),
-            "phrase_center": prototypes.phrase_center.astype(np.float32),
-        },
-        durable=True,
-    )

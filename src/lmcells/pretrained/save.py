@@ -2,8 +2,9 @@
 
 import os
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,12 +17,13 @@ from lmcells.files import read_json, write_json
 from lmcells.pretrained import layout
 from lmcells.pretrained.eight_bits import SCALE, to_eight_bits
 from lmcells.pretrained.model_card import model_card
-from lmcells.pretrained.phrase_store import save_phrases
+from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.statistics_file import save_statistics
 from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from lmcells.model import CellModel
+    from lmcells.pretrained.pretrained_model import PretrainedModel
     from lmcells.training.prototypes import Prototypes
 
 StoredDtype = Literal["float32", "float16", "int8"]
@@ -50,10 +52,7 @@ def save_pretrained(
     folder = Path(folder)
     _require_free(folder, overwrite=overwrite)
     names = _metadata_names(model, corpus, metadata_kind)
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
+    with _new_folder(folder) as temporary:
         write_tensors(
             temporary / layout.WEIGHTS, _weights(model, dtype), metadata={"format": "pt"}, durable=True
         )
@@ -64,7 +63,7 @@ def save_pretrained(
             counts = counts.at_least(_LEAST_COUNT)
         save_statistics(temporary / layout.STATISTICS, counts, np.asarray(corpus.word_counts))
         if prototypes is not None:
-            save_phrases(temporary, prototypes)
+            PhraseStore.of_prototypes(prototypes).save(temporary)
         config = layout.FolderConfig(
             kind=model.config.kind,
             model=asdict(model.config),
@@ -83,6 +82,57 @@ def save_pretrained(
         # The card is for people to edit, so no checksum vouches for it.
         (temporary / layout.MODEL_CARD).write_text(model_card(config), encoding="utf-8")
         config.save(temporary)
+
+
+def save_compiled(
+    model: "PretrainedModel",
+    folder: Path | str,
+    *,
+    store: PhraseStore,
+    inventory: str,
+    corpus: Corpus,
+    n_phrases: int,
+) -> None:
+    """Write a copy of a model folder, whatever else lies in it, with a store that knows an inventory's phrases.
+
+    `inventory` is its name; it is kept with the corpus and how many phrases it was worth, in config and card.
+    """
+    folder = Path(folder)
+    _require_free(folder, overwrite=False)
+    fingerprint = corpus.manifest.fingerprint
+    compiled = {"inventory": inventory, "corpus": fingerprint, "phrases": n_phrases}
+    line = f"- {n_phrases:,} phrases of `{inventory}`, by their occurrences in corpus `{fingerprint}`\n"
+    with _new_folder(folder) as temporary:
+        for path in model.folder.iterdir():
+            if path.is_file():
+                shutil.copyfile(path, temporary / path.name)
+        store.save(temporary)
+        _add_line(temporary / layout.MODEL_CARD, line, heading="## Compiled inventories\n\n")
+        before, described = model.config.training.get("compiled", []), layout.describe_files(temporary)
+        replace(
+            model.config,
+            training=model.config.training
+            | {"compiled": before if compiled in before else [*before, compiled]},
+            files={name: described[name] for name in model.config.files},
+        ).save(temporary)
+
+
+def _add_line(card: Path, line: str, *, heading: str) -> None:
+    """Put a line at the end of a card, unless it is there; the rest stays as it is, for people edit it."""
+    text = card.read_bytes() if card.is_file() else b""
+    if line.encode() not in text:
+        heading = "" if heading.encode() in text else f"\n{heading}"
+        card.write_bytes(text + heading.encode() + line.encode())
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """Give a temporary folder to fill; it takes the place of `folder` only when the block ends without an error."""
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
         _put_in_place(temporary, folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

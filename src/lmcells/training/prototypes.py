@@ -6,7 +6,7 @@ the sphere, since a phrase can stand in several kinds of places.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,9 @@ from torch.nn import functional
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel
 from lmcells.training.agreement import UnitGaps, gap_windows
-from lmcells.training.chunks import divide
 from lmcells.training.device_corpus import Chunk, DeviceTables
+from lmcells.training.draws import AliasTable
+from lmcells.training.model_text import ModelText
 from lmcells.training.sampler import Sampler
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.units import DrawnUnits, Units, unit_key
@@ -27,6 +28,8 @@ MAX_DIRECTIONS = 64_000  # of all together: 6.5 MB in eight bits
 N_PLACES = 64  # of a word or phrase that are read
 SEVERAL = (64, 512)  # how often a long form must occur to get a second and a third direction
 MIN_COHESION = 0.15  # of a phrase
+MIN_COUNT = 4  # of a long form that is read in a text of the user's
+LONGEST = 6  # words of such a long form
 N_CENTER_UNITS = 8192  # that the averages are taken of
 _N_ROUNDS = 8  # of k-means
 _BLOCK = 512  # units that are read at a time
@@ -53,53 +56,112 @@ def build_prototypes(
     long_forms: Iterable[Sequence[str]] = (),
     max_directions: int = MAX_DIRECTIONS,
 ) -> Prototypes:
-    """Read a sample of the places of words and phrases with a trained model, on its device.
+    """Read a sample of the places of words and phrases with a model and the corpus it was trained on, on its device.
 
     `long_forms` are phrases that are wanted most, each as its words.
     """
-    reader = _GapReader(model, corpus, settings)
+    text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=_device(model))
+    units = Units.of_chunk(
+        text.chunk,
+        min_count=settings.agreement_min_count,
+        exponent=settings.agreement_exponent,
+        max_words=settings.agreement_max_words,
+    )
+    reader = _GapReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
     wanted = reader.find(long_forms)
-    chosen = _choose(reader.units, reader.chunk, corpus, wanted=wanted, max_directions=max_directions)
+    chosen = _choose(units, text, wanted=wanted, max_directions=max_directions)
     model.eval()
     with torch.no_grad():
         gap_center, phrase_center = reader.centers()
-        parts = [
-            (rows, *reader.directions(rows, n_directions=n_directions, center=gap_center))
-            for n_directions, rows in _blocks(chosen, _n_directions(reader.units, wanted)[chosen])
-        ]
-        words = [reader.words_of(rows) for rows, _, _ in parts]
-    each = np.concatenate([np.full(len(rows), shares.shape[1]) for rows, _, shares in parts])
-    return Prototypes(
-        phrases=[" ".join(corpus.words[word] for word in phrase) for part in words for phrase in part],
-        counts=np.concatenate([_numpy(reader.units.counts[rows]) for rows, _, _ in parts]).astype(np.int64),
-        offsets=np.concatenate([[0], np.cumsum(each)]).astype(np.int64),
-        directions=np.concatenate([_numpy(directions.flatten(0, 1)) for _, directions, _ in parts]),
-        shares=np.concatenate([_numpy(shares.flatten()) for _, _, shares in parts]),
-        gap_center=_numpy(gap_center),
-        phrase_center=_numpy(phrase_center),
+        return reader.read(
+            chosen, _n_directions(units, wanted)[chosen], gap_center=gap_center, phrase_center=phrase_center
+        )
+
+
+def read_long_forms(
+    model: CellModel,
+    text: ModelText,
+    *,
+    long_forms: Iterable[Sequence[str]],
+    gap_center: npt.NDArray[np.float32],
+    phrase_center: npt.NDArray[np.float32],
+    min_count: int = MIN_COUNT,
+) -> Prototypes:
+    """Read the places of long forms alone, in any text, for a model whose averages are known already."""
+    phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
+    longest = max(map(len, phrases), default=1)
+    units = _units_among(text, phrases, min_count=min_count, max_words=longest)
+    reader = _GapReader(model, text, units, max_words=longest)
+    wanted = reader.find(phrases)
+    chosen = wanted.nonzero().squeeze(1)
+    model.eval()
+    with torch.no_grad():
+        return reader.read(
+            chosen,
+            _n_directions(units, wanted)[chosen],
+            gap_center=torch.from_numpy(np.array(gap_center, np.float32)).to(_device(model)),
+            phrase_center=torch.from_numpy(np.array(phrase_center, np.float32)).to(_device(model)),
+        )
+
+
+def _units_among(
+    text: ModelText, phrases: Iterable[Sequence[str]], *, min_count: int, max_words: int
+) -> Units:
+    """The units of a text that have no other words than some phrases do: far fewer than all, in a long text."""
+    words = {word for phrase in phrases for word in phrase}
+    chunk = text.chunk
+    is_wanted = torch.tensor([word in words for word in text.words], device=chunk.tokens.device)
+    kept = is_wanted[chunk.tokens].nonzero().squeeze(1)
+    segments = chunk.segments[kept]
+    # What is left is cut wherever words were left out, so that no phrase reaches across.
+    cut = (kept.diff() != 1) | (segments.diff() != 0)
+    runs = torch.cat([cut.new_zeros(min(len(kept), 1)), cut]).cumsum(0, dtype=torch.int32)
+    units = Units.of_chunk(
+        Chunk(chunk.tokens[kept], runs), min_count=min_count, exponent=0.0, max_words=max_words
     )
+    return replace(units, places=kept[units.places].to(torch.int32))
 
 
 class _GapReader:
-    """The corpus on the model's device, with nothing left out of it, and its words and phrases."""
+    """Reads the gaps that words and phrases of a text leave."""
 
-    def __init__(self, model: CellModel, corpus: Corpus, settings: TrainingSettings) -> None:
-        device = next(model.parameters()).device
-        everything = TrainingSettings(**settings.to_dict() | {"subsampling": 0.0})
-        division = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
-        self.model = model
-        self._words = corpus.words
-        self.chunk = Chunk.load(corpus, division.shards[0][0], settings=everything, device=device)
-        self.units = Units.of_chunk(
-            self.chunk,
-            min_count=settings.agreement_min_count,
-            exponent=settings.agreement_exponent,
-            max_words=settings.agreement_max_words,
+    def __init__(
+        self, model: CellModel, text: ModelText, units: Units, *, max_words: int, seed: int = 0
+    ) -> None:
+        self.model, self.text, self.units = model, text, units
+        device = _device(model)
+        tables = DeviceTables(
+            segment_metadata=text.segment_metadata,
+            segment_category=None,
+            sections=None,
+            negatives=AliasTable.of_weights(np.ones(1), device=device),  # none is drawn
         )
-        tables = DeviceTables.of_corpus(corpus, config=model.config, settings=settings, device=device)
-        generator = torch.Generator(device).manual_seed(settings.seed)
-        self._sampler = Sampler(tables, model.config, generator)
-        self._max_words = settings.agreement_max_words
+        self._sampler = Sampler(tables, text.config, torch.Generator(device).manual_seed(seed))
+        self._max_words = max_words
+
+    def read(
+        self, rows: Tensor, n_directions: Tensor, *, gap_center: Tensor, phrase_center: Tensor
+    ) -> Prototypes:
+        """Read some units, so many directions of each: (n,), (n,)."""
+        phrases: list[str] = []
+        counts, each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        directions, shares = [np.zeros((0, len(gap_center)), np.float32)], [np.zeros(0, np.float32)]
+        for n, block in _blocks(rows, n_directions):
+            of_block, their_shares = self.directions(block, n_directions=n, center=gap_center)
+            phrases += self.names(block)
+            counts.append(_numpy(self.units.counts[block]).astype(np.int64))
+            each.append(np.full(len(block), n))
+            directions.append(_numpy(of_block.flatten(0, 1)))
+            shares.append(_numpy(their_shares.flatten()))
+        return Prototypes(
+            phrases=phrases,
+            counts=np.concatenate(counts),
+            offsets=np.concatenate([[0], np.cumsum(np.concatenate(each))]).astype(np.int64),
+            directions=np.concatenate(directions),
+            shares=np.concatenate(shares),
+            gap_center=_numpy(gap_center),
+            phrase_center=_numpy(phrase_center),
+        )
 
     def centers(self) -> tuple[Tensor, Tensor]:
         """The average mean of a gap, and of a phrase by its words, drawn as training draws them: (d,), (d,)."""
@@ -115,36 +177,40 @@ class _GapReader:
         )  # (64, n), evenly
         places = self.units.places[offsets + spread]
         gaps = self._gaps(DrawnUnits(places, self.units.lengths[rows]))
-        means = self.model.posterior(gaps.windows).cell.mean.float()  # (64 n, d)
+        means = self.model.posterior(self.text.readable(gaps.windows)).cell.mean.float()  # (64 n, d)
         points = functional.normalize(means - center, dim=-1).view(N_PLACES, len(rows), -1)
         return _spherical_means(points.transpose(0, 1), n_directions)
 
     def find(self, phrases: Iterable[Sequence[str]]) -> Tensor:
         """Which units are among some phrases: -> (U,) bool."""
-        word_ids = {word: id_ for id_, word in enumerate(self._words)}
+        word_ids = {word: id_ for id_, word in enumerate(self.text.words)}
         ids = ([word_ids.get(word, -1) for word in phrase] for phrase in phrases)
         keys = torch.tensor(
             [unit_key(words) for words in ids if words and -1 not in words], dtype=torch.int64
         )
         return torch.isin(self.units.keys, keys.to(self.units.keys.device))
 
-    def words_of(self, rows: Tensor) -> list[list[int]]:
-        """The words of units."""
-        first = self.units.places[self.units.offsets[rows]]
+    def names(self, rows: Tensor) -> list[str]:
+        """The words of units, joined by spaces."""
+        first, tokens = self.units.places[self.units.offsets[rows]], self.text.chunk.tokens
         within = torch.arange(self._max_words, device=rows.device)
-        words = self.chunk.tokens[(first.unsqueeze(1) + within).clamp_max(len(self.chunk) - 1)].tolist()
-        return [of_row[:n] for of_row, n in zip(words, self.units.lengths[rows].tolist(), strict=True)]
+        words = tokens[(first.unsqueeze(1) + within).clamp_max(len(tokens) - 1)].tolist()
+        return [
+            " ".join(self.text.words[word] for word in of_row[:n])
+            for of_row, n in zip(words, self.units.lengths[rows].tolist(), strict=True)
+        ]
 
     def _gaps(self, units: DrawnUnits) -> UnitGaps:
-        return gap_windows(self._sampler, self.chunk, units, max_words=self._max_words)
+        return gap_windows(self._sampler, self.text.chunk, units, max_words=self._max_words)
 
 
-def _choose(units: Units, chunk: Chunk, corpus: Corpus, *, wanted: Tensor, max_directions: int) -> Tensor:
+def _choose(units: Units, text: ModelText, *, wanted: Tensor, max_directions: int) -> Tensor:
     """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
     A number or a mark is no part of a phrase.
     """
-    is_word = torch.tensor([not word.startswith("<") for word in corpus.words], device=chunk.tokens.device)
+    chunk = text.chunk
+    is_word = torch.tensor([not word.startswith("<") for word in text.words], device=chunk.tokens.device)
     first = units.places[units.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
     may_be = torch.ones_like(units.counts, dtype=torch.bool)
@@ -192,6 +258,10 @@ def _spherical_means(points: Tensor, n_means: int) -> tuple[Tensor, Tensor]:
         sums = member.transpose(1, 2) @ points  # (n, K, P), (n, P, d) -> (n, K, d)
         means = torch.where(member.sum(dim=1).unsqueeze(-1) > 0, sums, means)
     return functional.normalize(means, dim=-1), member.mean(dim=1)
+
+
+def _device(model: CellModel) -> torch.device:
+    return next(model.parameters()).device
 
 
 def _numpy(values: Tensor) -> npt.NDArray[np.float32]:

@@ -1,0 +1,204 @@
+"""`lmcells inventory check` and `compile`, as they are typed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model, random_network
+from expansion.gap_clinic import SETTINGS, WARD_INVENTORY, ward_corpus
+from lmcells.cli.main import main
+from lmcells.expansion import Sense, save_inventory
+from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.training.prototypes import build_prototypes
+from refusals import assert_refused
+
+MISSPELT = Sense("PT", "prothrombim tyme", ("prothrombim tyme",))
+SAME_AGAIN = Sense("MS", "Mitral Stenoses", ("mitral stenoses",))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("inventory")
+    clinic = clinic_corpus(folder / "clinic")
+    network = random_network(clinic, "lmc", phrase_dim=4, marks_gap=True)
+    prototypes = build_prototypes(network, clinic, settings=SETTINGS)
+    save_pretrained(network, folder / "model", corpus=clinic, prototypes=prototypes)
+    random_model(folder / "plain", clinic, "lmc")
+    ward_corpus(folder / "ward")
+    save_inventory(INVENTORY.add(UNHEARD, MISSPELT, SAME_AGAIN), folder / "mine.csv")
+    save_inventory(WARD_INVENTORY, folder / "ward.json")
+    return folder
+
+
+def check(folder: Path, *arguments: str, model: str = "model") -> int:
+    return main(["inventory", "check", str(folder / "mine.csv"), "--model", str(folder / model), *arguments])
+
+
+def compile_command(folder: Path, output: Path, *arguments: str, model: str = "model") -> list[str]:
+    corpus = str(folder / "ward" / "corpus")
+    named = ["--corpus", corpus, "--model", str(folder / model), "--output", str(output), "--device", "cpu"]
+    return ["inventory", "compile", str(folder / "ward.json"), *named, *arguments]
+
+
+def test_check_says_how_each_sense_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(folder, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["summary"] == {
+        "senses": 7,
+        "short_forms": 2,
+        "ambiguous_short_forms": 2,
+        "known_by_occurrences": 4,
+        "known_by_words": 1,
+        "with_unknown_words": 1,
+        "unknown": 2,
+        "may_be_the_same_twice": 2,
+    }
+    assert [finding["second"] for finding in printed["findings"]] == ["prothrombim tyme", "Mitral Stenoses"]
+    senses = {sense["long_form"]: sense for sense in printed["senses"]}
+    assert senses["xylophone"] == {
+        "short_form": "PT",
+        "long_form": "xylophone",
+        "known": "unknown",
+        "count": 0,
+        "unknown_words": ["xylophone"],
+        "nearest": {},
+    }
+    assert senses["Mitral Stenoses"]["known"] == "words"
+    assert senses["Mitral Stenoses"]["unknown_words"] == ["stenoses"]
+    assert senses["prothrombim tyme"]["nearest"] == {"prothrombim": "prothrombin"}
+
+
+def test_check_prints_a_summary_and_the_worst(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(folder, "--corpus", str(folder / "clinic" / "corpus")) == 0
+    printed = capsys.readouterr().out
+    assert "known by occurrences   4" in printed
+    assert "MS: 'mitral stenosis' and 'Mitral Stenoses', " in printed
+    assert (
+        "PT: 'prothrombim tyme', unknown; not in the vocabulary: 'prothrombim' (near 'prothrombin'), 'tyme'; "
+        "0 in the corpus"
+    ) in printed
+    assert "--all" not in printed
+
+
+def test_check_lists_all_only_when_asked(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = INVENTORY.add(*(Sense("QQ", f"unheard{letter}") for letter in "abcdefghijklmnop"))
+    save_inventory(many, tmp_path / "many.csv")
+    command = ["inventory", "check", str(tmp_path / "many.csv"), "--model", str(folder / "model")]
+    assert main(command) == 0
+    assert "and 6 more: --all" in capsys.readouterr().out
+    assert main([*command, "--all"]) == 0
+    printed = capsys.readouterr().out
+    assert "more: --all" not in printed
+    assert printed.count("unknown; not in the vocabulary") == 16
+
+
+def test_check_needs_no_torch(folder: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; from lmcells.cli.main import main; sys.exit(main())"
+    arguments = ["inventory", "check", str(folder / "mine.csv"), "--model", str(folder / "model")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    compiling = subprocess.run(
+        [sys.executable, "-c", code, *compile_command(folder, folder / "never")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert compiling.returncode == 2
+    assert compiling.stderr.count("\n") == 1
+    assert "pip install 'lmcells[train]'" in compiling.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "nowhere"), "nowhere does not exist"),
+        (("--corpus", "nowhere"), "nowhere does not exist"),
+    ],
+)
+def test_check_refuses_bad_input(
+    folder: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(check(folder, *arguments), capsys, command="inventory", message=message)
+
+
+def test_compile_writes_a_model_that_knows_more(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(compile_command(folder, tmp_path / "new", "--json")) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["n_added"] == 2
+    assert printed["n_senses_found"] == 2
+    model = PretrainedModel.from_pretrained(tmp_path / "new", verify=True)
+    assert model.phrase_store is not None
+    found = model.phrase_store.find(("multiple", "rehearsal"))
+    assert found is not None
+    assert found.count == 24
+    assert main(["inventory", "check", str(folder / "ward.json"), "--model", str(tmp_path / "new")]) == 0
+    assert "known by occurrences   2" in capsys.readouterr().out
+
+
+def test_compile_prints_what_became_of_the_inventory(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(compile_command(folder, tmp_path / "new")) == 0
+    assert "phrases added                         2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--min-count", "0"), "--min-count: found 0"),
+        (("--min-count", "100"), "none of the long forms of 2 senses at least 100 times"),
+        (("--device", "tpu"), "device is 'tpu'"),
+        (("--corpus", "nowhere"), "nowhere does not exist"),
+        (("--model", "nowhere"), "nowhere does not exist"),
+        (("--output", "/dev/null/new"), "cannot be written"),
+    ],
+)
+def test_compile_refuses_bad_input(
+    folder: Path,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code = main([*compile_command(folder, tmp_path / "new"), *arguments])
+    assert_refused(code, capsys, command="inventory", message=message)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compile_refuses_a_model_without_a_phrase_network_and_a_folder_that_is_there(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(compile_command(folder, tmp_path / "new", model="plain"))
+    assert_refused(code, capsys, command="inventory", message="no phrase network and store")
+    code = main(compile_command(folder, tmp_path))
+    assert_refused(code, capsys, command="inventory", message="exists already")
+
+
+def test_a_killed_compile_leaves_no_half_model(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "new"
+    process = subprocess.Popen([sys.executable, "-m", "lmcells", *compile_command(folder, output)])
+    while process.poll() is None:
+        if any(path.name.endswith(".partial") for path in tmp_path.iterdir()):
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.0005)
+    process.wait()
+    if output.exists():  # it was quicker than the signal
+        PretrainedModel.from_pretrained(output, verify=True)
+    else:
+        assert process.returncode == -signal.SIGKILL
+    assert main(compile_command(folder, tmp_path / "again")) == 0
+    PretrainedModel.from_pretrained(tmp_path / "again", verify=True)

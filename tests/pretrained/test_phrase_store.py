@@ -1,0 +1,60 @@
+"""A store of phrases, updated with what another has."""
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.training.prototypes import Prototypes
+
+DIM = 3
+COUNTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 5), max_size=6)
+
+
+def store_of(counts: dict[str, int], *, seed: int) -> PhraseStore:
+    """A phrase that was seen n times has min(n, 3) directions."""
+    draw = np.random.default_rng(seed)
+    sizes = np.minimum(list(counts.values()), 3).astype(np.int64) if counts else np.zeros(0, np.int64)
+    directions: npt.NDArray[np.float32] = draw.normal(size=(int(sizes.sum()), DIM)).astype(np.float32)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    return PhraseStore.of_prototypes(
+        Prototypes(
+            phrases=list(counts),
+            counts=np.array(list(counts.values()), np.int64),
+            offsets=np.concatenate([[0], np.cumsum(sizes)]),
+            directions=directions,
+            shares=np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32),
+            gap_center=np.full(DIM, seed, np.float32),
+            phrase_center=np.full(DIM, -seed, np.float32),
+        )
+    )
+
+
+@given(COUNTS, COUNTS)
+def test_each_phrase_comes_whole_from_where_it_was_seen_more_often(
+    own: dict[str, int], others: dict[str, int]
+) -> None:
+    store, other = store_of(own, seed=1), store_of(others, seed=2)
+    updated = store.updated(other)
+    assert updated.phrases == [*own, *(phrase for phrase in others if phrase not in own)]
+    for phrase in updated.phrases:
+        source = store if own.get(phrase, 0) > others.get(phrase, 0) else other
+        expected, found = source.find((phrase,)), updated.find((phrase,))
+        assert expected is not None
+        assert found is not None
+        assert found.count == expected.count
+        np.testing.assert_array_equal(found.directions, expected.directions)
+        np.testing.assert_array_equal(found.shares, expected.shares)
+    assert updated.gap_center[0] == 1
+
+
+@given(COUNTS, COUNTS)
+def test_to_update_twice_changes_nothing(own: dict[str, int], others: dict[str, int]) -> None:
+    other = store_of(others, seed=2)
+    once = store_of(own, seed=1).updated(other)
+    twice = once.updated(other)
+    assert once.phrases == twice.phrases
+    for name, array in once.arrays.items():
+        np.testing.assert_array_equal(array, twice.arrays[name])
+        assert array.dtype == twice.arrays[name].dtype

@@ -1,0 +1,38 @@
+"""docs/inventories.md promises only what works: its blocks are run in order, and what they print is compared."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmcells.errors import ModelError
+from lmcells.expansion.expander import shipped_model
+
+PAGE = (Path(__file__).parent.parent / "docs" / "inventories.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+    try:
+        shipped_model()
+    except ModelError:
+        pytest.skip("this build ships no model")
+    blocks = BLOCK.findall(PAGE)
+    assert len(blocks) == 4
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for language, code, expected in blocks:
+        python = [sys.executable, "-c", code]
+        done = subprocess.run(
+            python if language == "python" else ["bash", "-euo", "pipefail", "-c", code],
+            cwd=tmp_path,
+            env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        if expected:
+            assert done.stdout.strip() == expected.strip()
