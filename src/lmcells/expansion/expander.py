@@ -108,8 +108,8 @@ class Expander:
         self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
     ) -> list[Expansion]:
         """Expand the short forms of one note; see `pipe` for many."""
-        lexicon = self._lexicon(inventory)
-        return self._expand([lexicon.read(_checked(note), sections)], lexicon)[0]
+        lexicon = self.lexicon(inventory)
+        return self.expand_read([lexicon.read(_checked(note), sections)], lexicon)[0]
 
     @overload
     def pipe(
@@ -145,17 +145,17 @@ class Expander:
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
-        return self._pipe(notes, batch_size, as_tuples, self._lexicon(inventory))
+        return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory))
 
     def _pipe(
-        self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: "_Lexicon"
+        self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: "Lexicon"
     ) -> Iterator[Any]:
         read: list[list[Occurrence]] = []
         contexts: list[Any] = []
         n_mentions = 0
 
         def finish() -> Iterator[Any]:
-            expanded = self._expand(read, lexicon)
+            expanded = self.expand_read(read, lexicon)
             return zip(expanded, contexts, strict=True) if as_tuples else iter(expanded)
 
         for note in notes:
@@ -168,7 +168,8 @@ class Expander:
                 read, contexts, n_mentions = [], [], 0
         yield from finish()
 
-    def _expand(self, notes: Sequence[Sequence[Occurrence]], lexicon: "_Lexicon") -> list[list[Expansion]]:
+    def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[list[Expansion]]:
+        """Expand notes that a lexicon has read, ranking their mentions together."""
         mentions = [each.mention for note in notes for each in note if each.mention is not None]
         scores = iter(lexicon.ranker.scores(mentions) if mentions else ())
         return [
@@ -200,11 +201,12 @@ class Expander:
             reason,
         )
 
-    def _lexicon(self, inventory: InventoryLike | None) -> "_Lexicon":
+    def lexicon(self, inventory: InventoryLike | None = None) -> "Lexicon":
+        """Return what reads and ranks notes with an inventory (without one, the expander's own)."""
         return self._lexicons.of(self.inventory if inventory is None else inventory)
 
-    def _build(self, inventory: SenseInventory) -> "_Lexicon":
-        return _Lexicon(
+    def _build(self, inventory: SenseInventory) -> "Lexicon":
+        return Lexicon(
             inventory,
             NoteReader(inventory, sections=self._style),
             self._make_ranker(self.model, inventory),
@@ -237,7 +239,7 @@ def _defined(place: Occurrence, candidate: Candidate) -> Expansion:
     )
 
 
-class _Lexicon:
+class Lexicon:
     """An inventory with all that is computed for it once."""
 
     def __init__(self, inventory: SenseInventory, read: NoteReader, ranker: Ranker) -> None:
@@ -249,12 +251,12 @@ class _Lexicon:
 class _Lexicons:
     """The lexicons of the inventories used last: changing between a few of them costs nothing."""
 
-    def __init__(self, build: Callable[[SenseInventory], _Lexicon]) -> None:
+    def __init__(self, build: Callable[[SenseInventory], Lexicon]) -> None:
         self._build = build
-        self._kept: OrderedDict[Any, tuple[Any, _Lexicon]] = OrderedDict()
+        self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, given: InventoryLike) -> _Lexicon:
+    def of(self, given: InventoryLike) -> Lexicon:
         """Return the lexicon of an inventory: the same object, the same unchanged file, or equal senses."""
         key, held = _identity(given)
         with self._lock:

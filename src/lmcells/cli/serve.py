@@ -1,0 +1,79 @@
+"""`lmcells serve`: expansion over HTTP, and a page to try it on."""
+
+import argparse
+import os
+from pathlib import Path
+
+from lmcells.errors import ConfigError, MissingExtra
+from lmcells.service import ServiceSettings
+
+SUMMARY = "expand over HTTP, with a page for the browser"
+DESCRIPTION = """\
+Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and serve a page at /.
+Notes of all clients are expanded together. No note text is logged. With the environment variable LMCELLS_TOKEN set,
+clients must send `Authorization: Bearer TOKEN`. SIGTERM ends it after what was taken is answered."""
+EXAMPLE = """\
+examples:
+  lmcells serve
+  LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
+  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/expand"""
+
+_EXTRA = ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)"
+    )
+    parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
+    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
+    parser.add_argument(
+        "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
+    )
+    default = ServiceSettings()
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
+        "--max-body",
+        type=float,
+        default=default.max_body,
+        metavar="MB",
+        help=f"of one request ({default.max_body:g}); else 413",
+    )
+    limits.add_argument(
+        "--max-note-length",
+        type=int,
+        default=default.max_note_length,
+        metavar="N",
+        help=f"characters of a note ({default.max_note_length}); else 422",
+    )
+    limits.add_argument(
+        "--max-concurrency",
+        type=int,
+        default=default.max_concurrency,
+        metavar="N",
+        help=f"requests at one time in each process ({default.max_concurrency}); else 429",
+    )
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Serve until a signal ends it."""
+    try:
+        from lmcells.service.server import TOKEN, Loaded, serve
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        raise MissingExtra(str(error.name), extra="serve", purpose="The service") from None
+    if options.workers < 1:
+        raise ConfigError(f"--workers: found {options.workers}, allowed: 1 or more.")
+    if not 0 <= options.port < 65536:
+        raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
+    settings = ServiceSettings(
+        max_body=options.max_body,
+        max_note_length=options.max_note_length,
+        max_concurrency=options.max_concurrency,
+        token=os.environ.get(TOKEN) or None,
+    )
+    loaded = Loaded(options.model, str(options.inventory) if options.inventory else None)
+    serve(loaded, settings, host=options.host, port=options.port, n_workers=options.workers)

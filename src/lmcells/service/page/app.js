@@ -1,0 +1,269 @@
+// The page: a note goes to the service, comes back with its acronyms, and is shown.
+
+import { LEVELS, level } from "./confidence.js";
+import { Details } from "./details.js";
+import { download } from "./download.js";
+import { byId, element } from "./element.js";
+import { Edits, InventoryDialog } from "./inventory.js";
+import { NoteView } from "./note.js";
+import { unitOffsets } from "./offsets.js";
+import { SAMPLE } from "./sample.js";
+import { expand, startTokenDialog } from "./service.js";
+
+const MOST = 8_000_000; // characters of a file; the service says what it allows
+
+const field = byId("text");
+let edits = new Edits();
+let answer = null; // what the service said of `text`
+let text = "";
+let chosen = null;
+let loaded = null; // a file as it is: the field shows it with other line ends, and offsets are the file's
+
+const note = new NoteView((index) => showChosen(index));
+const details = new Details({
+  choose: (index) => note.choose(index),
+  next: (step) => note.next(step),
+  close: () => closeDetails(),
+  addSense: (short_form, long_form) => changeInventory((all) => all.add({ short_form, long_form }), report),
+  removeSense: (short_form, long_form) => changeInventory((all) => all.remove({ short_form, long_form }), report),
+});
+const inventory = new InventoryDialog((edit) => changeInventory(edit));
+
+function report(problem) {
+  const box = byId("problem");
+  box.textContent = problem ?? "";
+  box.hidden = !problem;
+}
+
+const say = (words) => (byId("status").textContent = words);
+
+// Expanding
+
+async function expandNote() {
+  const given = loaded && loaded.shown === field.value ? loaded.text : field.value;
+  if (!given.trim()) {
+    report("There is no text to expand. Paste a note, open a file, or take the sample.");
+    field.focus();
+    return;
+  }
+  report(null);
+  if (await ask(given, edits, report)) {
+    showTab("read");
+    byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
+  }
+}
+
+async function ask(given, withEdits, onProblem) {
+  const button = byId("expand");
+  button.disabled = true;
+  byId("note-panel").setAttribute("aria-busy", "true");
+  try {
+    const answered = await expand(given, withEdits.message);
+    if (!given) return true; // only the inventory was to be checked
+    text = given;
+    answer = answered;
+    showAnswer();
+    return true;
+  } catch (error) {
+    if (error.name !== "AbortError") onProblem(error.message);
+    return false;
+  } finally {
+    button.disabled = false;
+    byId("note-panel").removeAttribute("aria-busy");
+  }
+}
+
+// A change that the service refuses is not kept; -> what is wrong with it.
+async function changeInventory(edit, onProblem = () => {}) {
+  const changed = edits.copy();
+  edit(changed);
+  let problem = null;
+  const was = answer?.expansions[chosen]?.start;
+  const isKept = await ask(answer ? text : "", changed, (said) => (problem = said));
+  onProblem(problem);
+  if (!isKept) return problem ?? "Another request came first. Try again.";
+  edits = changed;
+  inventory.show(edits);
+  byId("n-edits").textContent = String(edits.size);
+  byId("n-edits").hidden = edits.size === 0;
+  const again = answer?.expansions.findIndex((expansion) => expansion.start === was) ?? -1;
+  if (again >= 0) note.choose(again, { focus: false });
+  return null;
+}
+
+// Showing
+
+const isShown = (index) => {
+  const expansion = answer.expansions[index];
+  if (expansion.abstained) return byId("show-abstained").checked;
+  return 100 * expansion.probability >= Number(byId("least").value);
+};
+
+function showAnswer() {
+  chosen = null;
+  note.show(text, answer.expansions);
+  showExpanded();
+  for (const tab of tabs) tab.disabled = false;
+  byId("downloads").hidden = false;
+  applyFilter();
+  say(`${answer.expansions.length} acronyms found.`);
+}
+
+function applyFilter() {
+  byId("least-shown").value = `${byId("least").value} %`;
+  note.filter(isShown);
+  const counts = new Map(LEVELS.map(([name]) => [name, 0]));
+  for (const expansion of answer.expansions) counts.set(level(expansion), counts.get(level(expansion)) + 1);
+  byId("legend").replaceChildren(
+    ...LEVELS.filter(([name]) => counts.get(name) > 0).map(([name, words]) =>
+      element("li", {}, element("span", { class: `swatch ${name}` }, String(counts.get(name))), ` ${words}`),
+    ),
+  );
+  if (chosen !== null && !isShown(chosen)) chosen = null;
+  if (chosen === null) closeDetails({ focus: false });
+}
+
+function showChosen(index) {
+  chosen = index;
+  if (index === null) return;
+  const expansion = answer.expansions[index];
+  const explanation = answer.explanations[index];
+  details.showOne(text, expansion, explanation, `${index + 1} of ${answer.expansions.length}`);
+  note.attend(text, explanation ? explanation.words.filter((word) => word.start !== expansion.start) : []);
+  if (byId("view-read").hidden) showTab("read");
+}
+
+function closeDetails({ focus = true } = {}) {
+  const was = chosen;
+  chosen = null;
+  note.choose(null);
+  note.attend("", []);
+  details.showAll(text, answer.expansions, isShown);
+  if (focus && was !== null) byId("note").querySelectorAll(".mark")[was].focus({ preventScroll: true });
+}
+
+function showExpanded() {
+  const written = answer.expanded.text;
+  const unit = unitOffsets(written);
+  const { new_starts: starts, new_ends: ends } = answer.expanded.offset_map;
+  const pieces = [];
+  let position = 0;
+  starts.forEach((start, index) => {
+    pieces.push(written.slice(position, unit(start)), element("ins", {}, written.slice(unit(start), unit(ends[index]))));
+    position = unit(ends[index]);
+  });
+  byId("expanded").replaceChildren(...pieces, written.slice(position));
+}
+
+function startAgain() {
+  answer = null;
+  text = "";
+  chosen = null;
+  loaded = null;
+  note.show("", []);
+  byId("expanded").replaceChildren();
+  byId("downloads").hidden = true;
+  for (const tab of tabs.slice(1)) tab.disabled = true;
+  details.showNothing();
+  report(null);
+}
+
+// Tabs
+
+const tabs = ["write", "read", "expanded"].map((name) => byId(`tab-${name}`));
+
+function showTab(name) {
+  for (const tab of tabs) {
+    const isIt = tab.id === `tab-${name}`;
+    tab.setAttribute("aria-selected", String(isIt));
+    tab.tabIndex = isIt ? 0 : -1;
+    byId(tab.getAttribute("aria-controls")).hidden = !isIt;
+  }
+}
+
+tabs.forEach((tab) => {
+  tab.addEventListener("click", () => showTab(tab.id.slice("tab-".length)));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const enabled = tabs.filter((each) => !each.disabled);
+    const next = enabled[enabled.indexOf(tab) + step];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+    next.click();
+  });
+});
+
+// Files
+
+async function load(file) {
+  if (!file) return;
+  if (file.size > MOST) return report(`${file.name} is too large. Open a smaller file.`);
+  try {
+    const content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    startAgain();
+    field.value = content;
+    loaded = { text: content, shown: field.value, name: file.name };
+    await expandNote();
+  } catch {
+    report(`${file.name} is not UTF-8 text. Save it as UTF-8.`);
+  }
+}
+
+const panel = byId("note-panel");
+const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+document.addEventListener("dragover", (event) => {
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  panel.classList.add("dropping");
+});
+document.addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) panel.classList.remove("dropping");
+});
+document.addEventListener("drop", (event) => {
+  panel.classList.remove("dropping");
+  if (!hasFiles(event)) return;
+  event.preventDefault();
+  load(event.dataTransfer.files[0]);
+});
+
+// Controls
+
+byId("expand").addEventListener("click", expandNote);
+byId("open-file").addEventListener("click", () => byId("file").click());
+byId("file").addEventListener("change", async (event) => {
+  await load(event.target.files[0]);
+  event.target.value = "";
+});
+byId("sample").addEventListener("click", () => {
+  startAgain();
+  field.value = SAMPLE;
+  expandNote();
+});
+byId("clear").addEventListener("click", () => {
+  startAgain();
+  field.value = "";
+  field.focus();
+});
+field.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    event.preventDefault();
+    expandNote();
+  }
+});
+byId("least").addEventListener("input", applyFilter);
+byId("show-abstained").addEventListener("change", applyFilter);
+byId("open-inventory").addEventListener("click", () => inventory.open());
+for (const button of document.querySelectorAll("[data-close]")) {
+  button.addEventListener("click", () => button.closest("dialog").close());
+}
+for (const button of document.querySelectorAll("[data-download]")) {
+  const name = () => (loaded && loaded.text === text ? loaded.name.replace(/\.[^.]*$/, "") : "note");
+  button.addEventListener("click", () => download(button.dataset.download, text, answer, name()));
+}
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && chosen !== null && !document.querySelector("dialog[open]")) closeDetails();
+});
+if (/Mac|iP(hone|ad)/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘ ⏎";
+startTokenDialog();
+details.showNothing();

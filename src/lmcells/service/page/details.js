@@ -1,0 +1,209 @@
+// Beside the note: all acronyms, or one with its senses, its section, and what the model leaned on.
+
+import { level, reason } from "./confidence.js";
+import { bar, byId, element, percent } from "./element.js";
+import { unitOffsets } from "./offsets.js";
+
+const SHOWN = 8;
+
+export class Details {
+  #box = byId("details");
+  #actions;
+
+  constructor(actions) {
+    this.#actions = actions; // choose, next, close, addSense, removeSense
+  }
+
+  showNothing() {
+    this.#fill(
+      "empty",
+      element("h2", {}, "From short forms to what they mean"),
+      element("p", {}, "Each acronym of the inventory is found, and its meanings are ranked by the words around it and the section it stands in."),
+      element(
+        "ol",
+        {},
+        element("li", {}, "Paste a note, open a file, or start with the sample."),
+        element("li", {}, "Choose an acronym to see its senses and why."),
+        element("li", {}, "Add or remove senses; the note is expanded again."),
+      ),
+    );
+  }
+
+  showAll(text, expansions, isShown) {
+    const unit = unitOffsets(text);
+    const shown = expansions.map((expansion, index) => [expansion, index]).filter(([, index]) => isShown(index));
+    const rows = shown.map(([expansion, index]) =>
+      element(
+        "li",
+        {},
+        element(
+          "button",
+          { type: "button", onclick: () => this.#actions.choose(index) },
+          element("span", {}, element("span", { class: `swatch ${level(expansion)}` }, text.slice(unit(expansion.start), unit(expansion.end)))),
+          element("span", { class: "long" }, expansion.long_form ?? reason(expansion)),
+          element("span", { class: "percent" }, sureness(expansion)),
+        ),
+      ),
+    );
+    const title = expansions.length === 0 ? "No acronym of the inventory was found" : counted(shown.length, expansions.length);
+    this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows));
+  }
+
+  showOne(text, expansion, explanation, place) {
+    const unit = unitOffsets(text);
+    const written = text.slice(unit(expansion.start), unit(expansion.end));
+    this.#fill(
+      "chosen",
+      element(
+        "div",
+        { class: "details-head" },
+        element("button", { type: "button", class: "quiet small", onclick: () => this.#actions.close() }, "All"),
+        element("span", {}, place),
+        element("button", { type: "button", class: "quiet small", "aria-label": "Previous acronym", onclick: () => this.#actions.next(-1) }, "‹"),
+        element("button", { type: "button", class: "quiet small", "aria-label": "Next acronym", onclick: () => this.#actions.next(1) }, "›"),
+      ),
+      element("h2", {}, written),
+      element("p", { class: "answer" }, expansion.long_form ?? "No answer"),
+      element(
+        "p",
+        { class: "facts" },
+        element("span", { class: `chip swatch ${level(expansion)}` }, expansion.abstained ? reason(expansion) : sureness(expansion) + onlyOne(expansion)),
+        element("span", { class: "chip" }, expansion.section ?? "no section"),
+        ...(expansion.long_form && expansion.candidates[0].concept_id
+          ? [element("span", { class: "chip" }, expansion.candidates[0].concept_id)]
+          : []),
+      ),
+      element("h3", {}, expansion.source === "definition" ? "Sense" : "Senses"),
+      this.#senses(expansion),
+      this.#addForm(expansion),
+      ...(explanation ? this.#reasons(text, unit, explanation, expansion) : []),
+      ...(expansion.source === "definition"
+        ? [element("h3", {}, "What it leaned on"), element("p", { class: "faint" }, "The note itself says what it means; the model was not asked.")]
+        : []),
+    );
+  }
+
+  #senses(expansion) {
+    const first = expansion.candidates.slice(0, SHOWN);
+    const list = element("ol", { class: "senses" }, ...first.map((candidate) => this.#sense(expansion, candidate)));
+    const rest = expansion.candidates.slice(first.length);
+    if (rest.length > 0) {
+      const more = element("button", { type: "button", class: "quiet small" }, `${rest.length} more`);
+      more.addEventListener("click", () => item.replaceWith(...rest.map((candidate) => this.#sense(expansion, candidate))));
+      const item = element("li", {}, more);
+      list.append(item);
+    }
+    return list;
+  }
+
+  #sense(expansion, candidate) {
+    const isOwn = expansion.source === "definition";
+    return element(
+      "li",
+      {},
+      element("span", { class: "name" }, candidate.long_form),
+      element("span", { class: "percent" }, percent(candidate.probability)),
+      isOwn
+        ? element("span")
+        : element(
+            "button",
+            {
+              type: "button",
+              class: "remove",
+              title: "Remove this sense for the session",
+              "aria-label": `Remove ${candidate.long_form} from the senses of ${expansion.short_form}`,
+              onclick: () => this.#actions.removeSense(expansion.short_form, candidate.long_form),
+            },
+            "×",
+          ),
+      bar(candidate.probability, percent(candidate.probability)),
+    );
+  }
+
+  #addForm(expansion) {
+    const field = element("input", {
+      placeholder: `Another sense of ${expansion.short_form}`,
+      "aria-label": `Another sense of ${expansion.short_form}`,
+      maxlength: 200,
+      required: true,
+      autocomplete: "off",
+    });
+    return element(
+      "form",
+      {
+        class: "inline-add",
+        onsubmit: (event) => {
+          event.preventDefault();
+          if (field.value.trim()) this.#actions.addSense(expansion.short_form, field.value.trim());
+        },
+      },
+      field,
+      element("button", { class: "quiet small" }, "Add"),
+    );
+  }
+
+  #reasons(text, unit, explanation, expansion) {
+    const ofSection = explanation.section_weight;
+    const weights = element(
+      "div",
+      { class: "weights", "aria-hidden": true },
+      ...(ofSection > 0 ? [share("of-section", ofSection)] : []),
+      share("of-words", 1 - ofSection),
+    );
+    const n = explanation.words.length;
+    const words = explanation.words.map((word) => {
+      const isItself = word.start === expansion.start;
+      const item = element(
+        "li",
+        {},
+        isItself ? "(its place)" : text.slice(unit(word.start), unit(word.end)),
+        " ",
+        element("small", {}, percent(word.weight)),
+      );
+      item.style.setProperty("--share", `${Math.round(Math.min(60, 28 * n * word.weight))}%`);
+      return item;
+    });
+    return [
+      element("h3", {}, "What it leaned on"),
+      element(
+        "p",
+        { class: "weight-names" },
+        element("span", { class: "of-section" }, `Section ${percent(ofSection)}`),
+        " ",
+        element("span", { class: "of-words" }, `Words ${percent(1 - ofSection)}`),
+      ),
+      weights,
+      words.length > 0
+        ? element("ul", { class: "words", "aria-label": "Words attended to" }, ...words)
+        : element("p", { class: "faint" }, "There is no word around it that the model knows."),
+    ];
+  }
+
+  #fill(kind, ...children) {
+    const label = this.#box.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    this.#box.className = `card details ${kind}`.trim();
+    this.#box.replaceChildren(...children);
+    this.#box.scrollTop = 0;
+    if (label) this.#box.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus(); // "Next" stays under the finger
+    document.body.classList.toggle("has-choice", kind === "chosen");
+  }
+}
+
+function share(kind, weight) {
+  const part = element("span", { class: kind });
+  part.style.flexGrow = String(weight);
+  part.style.flexBasis = "0";
+  return part;
+}
+
+function sureness(expansion) {
+  if (expansion.abstained) return "–";
+  return expansion.source === "definition" ? "defined" : percent(expansion.probability);
+}
+
+const onlyOne = ({ source, candidates }) => (source === "model" && candidates.length === 1 ? ", its only sense" : "");
+
+function counted(n, all) {
+  const acronyms = all === 1 ? "acronym" : "acronyms";
+  return n === all ? `${all} ${acronyms}` : `${n} of ${all} ${acronyms}`;
+}

@@ -1,0 +1,135 @@
+// The note with its acronyms: one stop for Tab, arrows between them, and the words that the chosen one leaned on.
+
+import { level, reason } from "./confidence.js";
+import { byId, element, percent } from "./element.js";
+import { unitOffsets } from "./offsets.js";
+
+const STRENGTHS = ["words-1", "words-2", "words-3"];
+
+export class NoteView {
+  #box = byId("note");
+  #marks = [];
+  #chosen = null;
+  #onChoose;
+
+  constructor(onChoose) {
+    this.#onChoose = onChoose;
+    this.#box.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#box.addEventListener("click", (event) => {
+      const mark = event.target.closest(".mark");
+      if (mark && !mark.classList.contains("filtered")) this.choose(this.#marks.indexOf(mark));
+    });
+  }
+
+  show(text, expansions) {
+    const unit = unitOffsets(text);
+    this.#marks = [];
+    this.#chosen = null;
+    const pieces = [];
+    let position = 0;
+    for (const expansion of expansions) {
+      const [start, end] = [unit(expansion.start), unit(expansion.end)];
+      const mark = element(
+        "button",
+        { type: "button", class: `mark ${level(expansion)}`, tabindex: -1, "aria-pressed": false },
+        text.slice(start, end),
+      );
+      mark.setAttribute("aria-label", describe(text.slice(start, end), expansion));
+      pieces.push(text.slice(position, start), mark);
+      this.#marks.push(mark);
+      position = end;
+    }
+    pieces.push(text.slice(position));
+    this.#box.replaceChildren(...pieces);
+    this.attend("", []);
+    this.#rove(this.#visible()[0]);
+  }
+
+  filter(isShown) {
+    this.#marks.forEach((mark, index) => {
+      mark.classList.toggle("filtered", !isShown(index));
+      mark.tabIndex = -1;
+      mark.disabled = !isShown(index);
+    });
+    const visible = this.#visible();
+    this.#rove(visible.includes(this.#marks[this.#chosen]) ? this.#marks[this.#chosen] : visible[0]);
+  }
+
+  choose(index, { focus = true } = {}) {
+    this.#marks[this.#chosen]?.setAttribute("aria-pressed", "false");
+    this.#chosen = index;
+    const mark = this.#marks[index];
+    if (mark) {
+      mark.setAttribute("aria-pressed", "true");
+      this.#rove(mark);
+      if (focus) mark.focus({ preventScroll: true });
+    }
+    this.#onChoose(index);
+    mark?.scrollIntoView({ block: "nearest" });
+  }
+
+  next(step) {
+    const visible = this.#visible();
+    const place = visible.indexOf(this.#marks[this.#chosen]) + step;
+    if (visible[place]) this.choose(this.#marks.indexOf(visible[place]), { focus: false });
+  }
+
+  // Shade words by their weight; a browser without highlights shows them beside the note only.
+  attend(text, words) {
+    if (!globalThis.CSS?.highlights) return;
+    const ranges = STRENGTHS.map(() => []);
+    const unit = unitOffsets(text);
+    for (const word of words) {
+      const times = word.weight * words.length; // 1 where attention is shared evenly
+      ranges[times < 0.75 ? 0 : times < 1.5 ? 1 : 2].push(...this.#ranges(unit(word.start), unit(word.end)));
+    }
+    STRENGTHS.forEach((name, index) => CSS.highlights.set(name, new Highlight(...ranges[index])));
+  }
+
+  *#ranges(start, end) {
+    const walker = document.createTreeWalker(this.#box, NodeFilter.SHOW_TEXT);
+    let position = 0;
+    while (walker.nextNode() && position < end) {
+      const length = walker.currentNode.data.length;
+      if (position + length > start) {
+        const range = new Range();
+        range.setStart(walker.currentNode, Math.max(0, start - position));
+        range.setEnd(walker.currentNode, Math.min(length, end - position));
+        yield range;
+      }
+      position += length;
+    }
+  }
+
+  #visible() {
+    return this.#marks.filter((mark) => !mark.classList.contains("filtered"));
+  }
+
+  #rove(mark) {
+    for (const each of this.#marks) each.tabIndex = -1;
+    if (mark) mark.tabIndex = 0;
+  }
+
+  #onKey(event) {
+    const visible = this.#visible();
+    const place = visible.indexOf(event.target.closest(".mark"));
+    if (place < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+    const target = {
+      ArrowRight: visible[place + 1], ArrowDown: visible[place + 1],
+      ArrowLeft: visible[place - 1], ArrowUp: visible[place - 1],
+      Home: visible[0], End: visible[visible.length - 1],
+    }[event.key];
+    if (!["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End"].includes(event.key)) return;
+    event.preventDefault();
+    if (!target) return;
+    this.#rove(target);
+    target.focus();
+    if (this.#chosen !== null) this.choose(this.#marks.indexOf(target));
+  }
+}
+
+function describe(written, expansion) {
+  if (expansion.abstained) return `${written}, abstained: ${reason(expansion)}`;
+  const sure = expansion.source === "definition" ? "defined in the note" : percent(expansion.probability);
+  return `${written}, ${expansion.long_form}, ${sure}`;
+}

@@ -1,0 +1,68 @@
+// Talking to the service. The token is kept in memory, and asked for when it is missing.
+
+import { byId } from "./element.js";
+
+let token = "";
+let running = null;
+
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+async function ask(path, options = {}) {
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "The service cannot be reached. Is it still running?");
+  }
+  if (answer.ok) return answer.json();
+  if (answer.status === 401 && (await askForToken())) return ask(path, options);
+  const said = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, said.detail ?? `The service answered ${answer.status}.`);
+}
+
+function askForToken() {
+  const dialog = byId("token");
+  const field = byId("token-value");
+  field.value = "";
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener(
+      "close",
+      () => {
+        token = dialog.returnValue === "given" ? field.value : "";
+        field.value = "";
+        resolve(token !== "");
+      },
+      { once: true },
+    );
+  });
+}
+
+export function startTokenDialog() {
+  byId("token-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    byId("token").close("given");
+  });
+}
+
+// A new request takes the place of one that is still running.
+export async function expand(text, inventory) {
+  running?.abort();
+  running = new AbortController();
+  return ask("expand", {
+    method: "POST",
+    signal: running.signal,
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ text, inventory, explain: true, expanded_text: "replace" }),
+  });
+}
+
+export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);

@@ -1,0 +1,44 @@
+"""What the service accepts, and how much of it at one time."""
+
+from dataclasses import dataclass, field
+
+from lmcells.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """Limits, and the token that clients must show; checked where it is made."""
+
+    max_body: float = 8.0  # MB of one request; more is answered with 413
+    max_note_length: int = 200_000  # characters; longer is answered with 422
+    max_notes: int = 1_000  # in one request; more is answered with 422
+    max_concurrency: int = (
+        128  # requests at one time, reading and waiting included; more is answered with 429
+    )
+    body_seconds: float = 30.0  # in which a body must have arrived; later is answered with 408
+    token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("max_note_length", "max_notes", "max_concurrency"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a whole number of 1 or more.")
+        for name in ("max_body", "body_seconds"):
+            value = getattr(self, name)
+            if not 0 < value < float("inf"):
+                raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a number above 0.")
+        if self.token is not None and not (
+            self.token.isascii() and self.token.isprintable() and self.token.strip() == self.token != ""
+        ):
+            raise ConfigError(
+                "the token must be printable ASCII without spaces around it. Set another LMCELLS_TOKEN."
+            )
+
+    @property
+    def max_body_bytes(self) -> int:
+        """The largest body in bytes."""
+        return int(self.max_body * 1_000_000)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,111 @@
+"""Notes of many requests, expanded together: as if each had come alone, and each wrong one wrong alone."""
+
+from typing import Any
+
+import pytest
+
+from expansion.clinic import INVENTORY
+from lmcells import Expander
+from lmcells.errors import InputError
+from lmcells.expansion import Sense, expand_text
+from lmcells.service.batch_expander import BatchExpander
+from lmcells.service.job import Job
+from lmcells.service.metrics import ServiceMetrics
+from lmcells.service.requests import ManyNotes, OneNote
+from service.serving import NOTE
+
+ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
+
+
+@pytest.fixture(scope="module")
+def expand(expander: Expander) -> BatchExpander:
+    return BatchExpander(expander, ServiceMetrics())
+
+
+def asked(**values: Any) -> tuple[Job, list[Job]]:
+    done: list[Job] = []
+    request = (ManyNotes if "notes" in values else OneNote).model_validate(values)
+    return Job(request, done.append), done
+
+
+def run(expand: BatchExpander, *jobs: Job) -> None:
+    expand([(job, index) for job in jobs for index in range(len(job.notes))])
+
+
+def names(expansions: Any) -> list[Any]:
+    return [(each.start, each.short_form, each.section, each.long_form, each.source) for each in expansions]
+
+
+def test_answers_are_those_of_the_library(expand: BatchExpander, expander: Expander) -> None:
+    plain, _ = asked(text=NOTE)
+    own_sections, _ = asked(text=NOTE, sections=[{"start": 0, "end": 10, "header": "LABS"}])
+    own_senses, _ = asked(text=NOTE, inventory=ADDED)
+    many, done = asked(notes=[{"id": "a", "text": NOTE}, {"id": "b", "text": ""}], expanded_text="replace")
+    run(expand, plain, own_sections, own_senses, many)
+    assert plain.answers[0] is not None
+    assert names(plain.answers[0].expansions) == names(expander(NOTE))
+    assert own_sections.answers[0] is not None
+    assert names(own_sections.answers[0].expansions) == names(expander(NOTE, sections=[(0, 10, "LABS")]))
+    changed = INVENTORY.with_senses(add=[Sense("PT", "gait")], remove=["MS"])
+    assert own_senses.answers[0] is not None
+    assert names(own_senses.answers[0].expansions) == names(expander(NOTE, inventory=changed))
+    assert done == [many]
+    first, second = many.answers
+    assert first is not None
+    assert second is not None
+    assert (first.id, second.id, second.expansions) == ("a", "b", [])
+    assert first.expanded == expand_text(NOTE, expander(NOTE))
+
+
+def test_an_explanation_stands_beside_each_ranked_expansion(expand: BatchExpander) -> None:
+    job, _ = asked(text=NOTE, explain=True)
+    run(expand, job)
+    answer = job.answers[0]
+    assert answer is not None
+    assert answer.explanations is not None
+    for expansion, explanation in zip(answer.expansions, answer.explanations, strict=True):
+        assert (explanation is None) == (expansion.source == "definition")
+        for word in explanation.words if explanation else ():
+            assert NOTE[word.start : word.end].lower() == word.word or word.word == "<digit>"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"text": "PT", "sections": [{"start": 0, "end": 99, "header": "X"}]},
+        {"text": "PT", "inventory": {"remove": [{"short_form": "XYZ"}]}},
+        {"text": "PT", "inventory": {"add": [{"short_form": "PT", "long_form": "physical therapy"}]}},
+    ],
+)
+def test_a_wrong_request_fails_alone(expand: BatchExpander, wrong: dict[str, Any]) -> None:
+    bad, bad_done = asked(**wrong)
+    good, good_done = asked(text=NOTE)
+    run(expand, bad, good)
+    assert isinstance(bad.error, InputError)
+    assert (bad_done, good_done) == ([bad], [good])
+    assert good.error is None
+
+
+def test_a_note_that_breaks_the_library_takes_no_other_with_it(
+    expander: Expander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Expander.expand_read
+
+    def breaks_on_two_notes_of_length_three(self: Expander, notes: Any, lexicon: Any) -> Any:
+        if any(len(note) == 3 for note in notes):
+            raise ZeroDivisionError
+        return whole(self, notes, lexicon)
+
+    monkeypatch.setattr(Expander, "expand_read", breaks_on_two_notes_of_length_three)
+    broken, broken_done = asked(text="PT, PT, PT")
+    fine, fine_done = asked(text="PT, PT")
+    run(BatchExpander(expander, ServiceMetrics()), broken, fine)
+    assert isinstance(broken.error, ZeroDivisionError)
+    assert (broken_done, fine_done, fine.error) == ([broken], [fine], None)
+
+
+def test_nothing_is_done_for_who_has_left(expand: BatchExpander) -> None:
+    job, done = asked(text=NOTE)
+    job.give_up()
+    run(expand, job)
+    assert (job.answers, done) == ([None], [])

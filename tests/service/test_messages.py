@@ -1,0 +1,96 @@
+"""What crosses the network: frozen, strict, equal to what the library says, with examples that hold."""
+
+import inspect
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from lmcells.expansion import Candidate, Expansion
+from lmcells.service import answers, message, requests
+from lmcells.service.answers import ExpansionMessage, NoteAnswer
+from lmcells.service.job import AnsweredNote
+from lmcells.service.requests import ExpandRequest, ManyNotes, NoteMessage, OneNote
+from service.serving import SECRET
+
+MODELS = [
+    each
+    for module in (requests, answers)
+    for _, each in inspect.getmembers(module, inspect.isclass)
+    if issubclass(each, message.Message) and each is not message.Message
+]
+TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
+CANDIDATES = st.builds(Candidate, TEXT, st.floats(0, 1), st.none() | TEXT)
+EXPANSIONS = st.builds(
+    Expansion,
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    TEXT,
+    st.none() | TEXT,
+    st.none() | TEXT,
+    st.none() | st.floats(0, 1),
+    st.sampled_from(["model", "definition"]),
+    st.lists(CANDIDATES, max_size=3).map(tuple),
+    st.none() | TEXT,
+)
+
+
+@given(EXPANSIONS)
+def test_an_expansion_survives_the_network(expansion: Expansion) -> None:
+    assert ExpansionMessage.from_expansion(expansion).to_expansion() == expansion
+    sent = TypeAdapter(AnsweredNote).dump_json(AnsweredNote("a", [expansion], None, None))
+    received = NoteAnswer.model_validate_json(sent)
+    assert received.expansions[0].to_expansion() == expansion
+    assert json.loads(sent)["expansions"] == [expansion.to_dict()]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_examples_of_a_model_are_valid(model: Any) -> None:
+    examples = model.model_json_schema()["examples"]
+    assert examples
+    if model is requests.Options:
+        return
+    for example in examples:
+        model.model_validate(example)
+
+
+def test_messages_are_frozen_and_can_be_keys() -> None:
+    note = NoteMessage(text="PT")
+    with pytest.raises(ValidationError):
+        note.text = "other"  # type: ignore[misc]
+    assert len({requests.InventoryEdits(), requests.InventoryEdits()}) == 1
+
+
+def test_a_whole_number_may_be_written_with_a_point() -> None:
+    assert requests.SectionMessage.model_validate({"start": 0.0, "end": 12}).start == 0
+
+
+def test_the_text_of_a_note_is_in_no_representation() -> None:
+    assert SECRET not in repr(OneNote(text=SECRET)) + repr(ManyNotes(notes=(NoteMessage(text=SECRET),)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        [],
+        {"text": 1},
+        {"text": None},
+        {"text": "PT", "notes": []},
+        {"notes": {"text": "PT"}},
+        {"text": "PT", "explain": "yes"},
+        {"text": "PT", "expanded_text": "html"},
+        {"text": "PT", "sections": [{"start": "0", "end": 1}]},
+        {"text": "PT", "sections": [{"start": -1, "end": 1}]},
+        {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
+        {"text": "PT", "sections": [{"start": True, "end": 1}]},
+        {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
+        {"text": "\ud800"},
+    ],
+)
+def test_what_is_not_as_described_is_refused(wrong: Any) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(ExpandRequest).validate_python(wrong)

@@ -1,0 +1,359 @@
+"""The page in a real browser: what is shown, by mouse and by keyboard, and what may never happen."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+
+from lmcells import Expander
+from lmcells.expansion import expand_text
+from lmcells.service.page_files import page_files
+from service.serving import NOTE, SECRET, Served, served
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no Chromium on this machine. Install it: apt-get install chromium"
+)
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.title='owned'</script> & PT\U0001f600 PT"
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Served]:
+    with served(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
+    context.set_default_timeout(10_000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, server: Served) -> Iterator[Page]:
+    """The page, opened; an error in its console fails the test, and so does anything loaded from elsewhere."""
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request", lambda request: wrong.append(request.url) if not _is_own(request.url, server) else None
+    )
+    page.goto(f"{server.url}/")
+    yield page
+    assert [each for each in wrong if "422" not in each] == []
+
+
+def _is_own(url: str, server: Served) -> bool:
+    return url.startswith((server.url, f"blob:{server.url}"))
+
+
+def expand(page: Page, text: str) -> None:
+    page.fill("#text", text)
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#view-read")).to_be_visible()
+
+
+def marks(page: Page) -> Locator:
+    return page.locator("#note .mark:not(.filtered)")
+
+
+def test_a_note_is_shown_with_its_acronyms(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    assert page.locator("#note").inner_text() == NOTE
+    assert marks(page).all_inner_texts() == [NOTE[each.start : each.end] for each in expander(NOTE)]
+    levels = [name.split()[1] for name in marks(page).evaluate_all("all => all.map(each => each.className)")]
+    assert levels[-2:] == ["definition", "definition"]
+    assert set(levels[:3]) <= {"sure", "unsure", "doubtful"}
+    assert page.locator("#details .overview button").count() == 5
+    assert page.locator("#legend").inner_text().count("defined in the note") == 1
+
+
+def test_an_acronym_shows_its_senses_and_what_it_leaned_on(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    marks(page).nth(1).click()
+    details = page.locator("#details")
+    expansion = expander(NOTE)[1]
+    expect(details.locator("h2")).to_have_text("PT")
+    expect(details.locator(".answer")).to_have_text(str(expansion.long_form))
+    assert details.locator(".senses .name").all_inner_texts() == [
+        each.long_form for each in expansion.candidates
+    ]
+    widths = details.locator(".senses .track span").evaluate_all(
+        "all => all.map(each => parseFloat(each.style.width))"
+    )
+    assert widths == pytest.approx([100 * each.probability for each in expansion.candidates], abs=0.01)
+    expect(details.locator(".facts")).to_contain_text("PLAN")
+    shares = re.findall(r"(\d+) %", details.locator(".weight-names").inner_text())
+    assert sum(map(int, shares)) in (99, 100, 101)
+    assert "gait" in details.locator(".words").inner_text()
+    shaded = page.evaluate(
+        "[...CSS.highlights.values()].flatMap(each => [...each].map(range => range.toString()))"
+    )
+    assert "gait" in shaded
+    marks(page).nth(3).click()
+    expect(details).to_contain_text("The note itself says what it means")
+
+
+def test_the_keyboard_is_enough(page: Page) -> None:
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    page.fill("#text", NOTE)
+    page.keyboard.press("Control+Enter")
+    expect(marks(page).first).to_be_focused()
+    assert page.locator("#note .mark[tabindex='0']").count() == 1
+    page.keyboard.press("ArrowRight")
+    expect(marks(page).nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#details h2")).to_have_text("PT")
+    page.keyboard.press("End")
+    expect(page.locator("#details h2")).to_have_text("MS")
+    page.keyboard.press("ArrowRight")  # there is none
+    expect(marks(page).last).to_be_focused()
+    page.keyboard.press("Home")
+    expect(marks(page).first).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Escape")
+    expect(page.locator("#details .overview")).to_be_visible()
+    expect(marks(page).first).to_be_focused()
+    outline = marks(page).first.evaluate("each => getComputedStyle(each).outlineStyle")
+    assert outline == "solid"
+    page.locator("#tab-read").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#view-expanded")).to_be_visible()
+    expect(page.locator("#tab-expanded")).to_be_focused()
+
+
+def test_next_and_previous_keep_the_focus(page: Page) -> None:
+    expand(page, NOTE)
+    marks(page).first.click()
+    page.get_by_label("Next acronym").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details")).to_contain_text("3 of 5")
+    expect(page.get_by_label("Next acronym")).to_be_focused()
+
+
+def test_unsure_acronyms_can_be_filtered_out(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    page.locator("#least").fill("98")
+    sure = [each for each in expander(NOTE) if each.probability and each.probability >= 0.98]
+    expect(marks(page)).to_have_count(len(sure))
+    expect(page.locator("#least-shown")).to_have_text("98 %")
+    expect(page.locator("#details h3")).to_have_text(f"{len(sure)} of 5 acronyms")
+    assert page.locator("#note").inner_text() == NOTE
+
+
+def test_text_is_never_markup(page: Page) -> None:
+    expand(page, HOSTILE)
+    assert page.locator("#note").inner_text() == HOSTILE
+    assert page.locator("#note img, #note script").count() == 0
+    # The last stands after an emoji, which JavaScript counts as two.
+    assert marks(page).all_inner_texts() == ["PT", "PT", "PT"]
+    page.locator("#open-inventory").click()
+    page.fill("#add-sense [name=short_form]", "PT")
+    page.fill("#add-sense [name=long_form]", "<b>bold</b>")
+    page.click("#add-sense button")
+    expect(page.locator("#edits")).to_contain_text("added: <b>bold</b>")
+    page.keyboard.press("Escape")
+    marks(page).first.click()
+    expect(page.locator("#details .senses")).to_contain_text("<b>bold</b>")
+    assert page.title() == "lmcells: clinical acronyms, expanded"
+
+
+def test_the_policy_forbids_inline_scripts_and_markup(context: BrowserContext, server: Served) -> None:
+    page = context.new_page()
+    page.goto(f"{server.url}/")
+    assert (
+        page.evaluate(
+            "() => { try { document.body.innerHTML = '<p>'; return 'made'; } catch (error) { return error.name; } }"
+        )
+        == "TypeError"
+    )
+    policy = page.request.get(page.url).headers["content-security-policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_nothing_is_kept_in_the_browser(page: Page, context: BrowserContext) -> None:
+    expand(page, f"{SECRET} PT")
+    assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+    assert context.cookies() == []
+    page.reload()
+    assert SECRET not in page.content()
+    expect(page.locator("#text")).to_have_value("")
+
+
+def test_senses_are_added_removed_and_put_back_for_the_session(page: Page) -> None:
+    expand(page, "seen by PT and CVA today")
+    assert marks(page).all_inner_texts() == ["PT"]
+    marks(page).first.click()
+    page.get_by_label("Remove prothrombin time from the senses of PT").click()
+    expect(page.locator("#details .senses .name")).to_have_text(["physical therapy"])
+    expect(page.locator("#n-edits")).to_have_text("1")
+    page.get_by_label("Another sense of PT").fill("posterior tibial")
+    page.keyboard.press("Enter")
+    expect(page.locator("#details .senses .name")).to_have_count(2)
+    page.locator("#open-inventory").click()
+    page.fill("#add-sense [name=short_form]", "CVA")
+    page.fill("#add-sense [name=long_form]", "stroke")
+    page.keyboard.press("Enter")
+    expect(page.locator("#edits li")).to_have_count(3)
+    assert marks(page).all_inner_texts() == ["PT", "CVA"]
+    page.locator("#edits li", has_text="removed: prothrombin time").get_by_role("button").click()
+    expect(page.locator("#edits li")).to_have_count(2)
+    page.fill("#add-sense [name=short_form]", "CVA")
+    page.fill("#add-sense [name=long_form]", "Stroke")
+    page.keyboard.press("Enter")
+    expect(page.locator("#inventory-problem")).to_contain_text("'Stroke' is a sense of 'CVA' already")
+    expect(page.locator("#edits li")).to_have_count(2)
+    page.fill("#search", "sclerosis")
+    expect(page.locator("#entries .short")).to_have_text(["MS"])
+    page.get_by_label("Remove multiple sclerosis").click()
+    expect(page.get_by_label("Put back multiple sclerosis")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#n-edits")).to_have_text("3")
+
+
+def test_the_note_is_written_out(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    page.click("#tab-expanded")
+    expanded = expand_text(NOTE, expander(NOTE))
+    assert page.locator("#expanded").inner_text() == expanded.text
+    assert page.locator("#expanded ins").count() == len(expanded.offset_map.starts)
+
+
+def test_files_are_read_as_they_are_and_answers_downloaded(
+    page: Page, expander: Expander, tmp_path: Path
+) -> None:
+    text = 'PLAN: "PT", gait\r\n\r\nLABS: PT 12\r\n'
+    (tmp_path / "visit.txt").write_bytes(text.encode())
+    page.set_input_files("#file", tmp_path / "visit.txt")
+    expect(marks(page)).to_have_count(2)
+    saved = {}
+    for kind in ("json", "csv", "txt"):
+        with page.expect_download() as started:
+            page.click(f"[data-download={kind}]")
+        saved[started.value.suggested_filename] = Path(started.value.path()).read_bytes().decode()
+    expansions = expander(text)
+    found = json.loads(saved["visit.expansions.json"])
+    assert [(each["start"], each["end"], each["long_form"]) for each in found] == [
+        (each.start, each.end, each.long_form) for each in expansions
+    ]
+    rows = list(csv.DictReader(io.StringIO(saved["visit.expansions.csv"], newline="")))
+    assert [(row["written"], row["short_form"], row["section"]) for row in rows] == [
+        ("PT", "PT", "PLAN"),
+        ("PT", "PT", "LABORATORY DATA"),
+    ]
+    assert saved["visit.expanded.txt"] == expand_text(text, expansions).text
+
+
+def test_a_file_can_be_dropped_and_must_be_text(page: Page) -> None:
+    drop = """([name, bytes]) => {
+        const data = new DataTransfer();
+        data.items.add(new File([new Uint8Array(bytes)], name));
+        for (const kind of ["dragover", "drop"])
+            document.body.dispatchEvent(new DragEvent(kind, { dataTransfer: data, bubbles: true, cancelable: true }));
+    }"""
+    page.evaluate(drop, ["scan.pdf", [0xFF, 0xFE, 0xFD]])
+    expect(page.locator("#problem")).to_have_text("scan.pdf is not UTF-8 text. Save it as UTF-8.")
+    page.evaluate(drop, ["note.txt", list(b"PT today")])
+    expect(marks(page)).to_have_count(1)
+    expect(page.locator("#problem")).to_be_hidden()
+
+
+def test_nothing_to_expand_is_said(page: Page) -> None:
+    page.click("#expand")
+    expect(page.locator("#problem")).to_contain_text("There is no text to expand")
+    expand(page, "no short form here")
+    expect(page.locator("#details")).to_contain_text("No acronym of the inventory was found")
+
+
+def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: Served) -> None:
+    for scheme in ("light", "dark"):
+        context = browser.new_context(
+            viewport={"width": 360, "height": 740}, color_scheme=scheme, has_touch=True, is_mobile=True
+        )
+        page = context.new_page()
+        page.goto(f"{server.url}/")
+        page.tap("#sample")
+        expect(marks(page).first).to_be_visible()
+        marks(page).last.tap()
+        expect(page.locator("#details h2")).to_be_in_viewport()
+        expect(page.locator("#note .mark[aria-pressed='true']")).to_be_in_viewport()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_can_be_read(browser: Browser, server: Served, scheme: str) -> None:
+    """Text on its ground has a contrast of 4.5 or more, as WCAG asks."""
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{server.url}/")
+    ratios = page.evaluate(
+        """() => {
+            const style = getComputedStyle(document.documentElement);
+            const color = (name) => {
+                const hex = style.getPropertyValue(name).trim();
+                const full = hex.length === 4 ? hex.replace(/[^#]/g, "$&$&") : hex;
+                return [1, 3, 5].map((at) => parseInt(full.slice(at, at + 2), 16) / 255);
+            };
+            const light = (rgb) => {
+                const [r, g, b] = rgb.map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+            };
+            const levels = ["definition", "sure", "unsure", "doubtful", "abstained"];
+            const pairs = [["text", "ground"], ["text", "card"], ["faint", "card"], ["faint", "ground"],
+                ["accent", "accent-soft"], ["on-accent", "accent"], ["text", "problem"],
+                ...levels.map((name) => [name, `${name}-soft`])];
+            return Object.fromEntries(pairs.map(([one, other]) => {
+                const [a, b] = [light(color(`--${one}`)), light(color(`--${other}`))];
+                return [`${one} on ${other}`, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
+            }));
+        }"""
+    )
+    context.close()
+    assert {pair: ratio for pair, ratio in ratios.items() if ratio < 4.5} == {}
+
+
+def test_a_token_is_asked_for_and_kept_in_memory(browser: Browser, folder: Path) -> None:
+    with served(folder, environment={"LMCELLS_TOKEN": "open sesame"}) as server:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"{server.url}/")
+        page.fill("#text", NOTE)
+        page.click("#expand")
+        page.fill("#token-value", "wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#token-value")).to_have_value("")
+        page.fill("#token-value", "open sesame")
+        page.keyboard.press("Enter")
+        expect(marks(page)).to_have_count(5)
+        assert page.evaluate("localStorage.length + sessionStorage.length") == 0
+        context.close()
+
+
+def test_the_page_is_complete_and_names_nothing_from_elsewhere() -> None:
+    files = page_files()
+    everything = b"\n".join(file.content for file in files.values()).decode()
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", everything)
+    assert "innerHTML" not in everything
+    assert "Storage" not in everything
+    named = set(re.findall(r'(?:from "\./|src="|href=")([\w.]+\.\w+)"', everything))
+    assert {f"/{name}" for name in named} <= {*files, "/openapi.json"}

@@ -1,0 +1,62 @@
+"""Requests made from the schema by schemathesis: right ones, wrong ones, and whether the answers are as it says."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.generation import GenerationMode
+from schemathesis.schemas import BaseSchema
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from service.serving import served
+
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+]
+
+
+ASKED = [
+    ("POST", "/expand", GenerationMode.POSITIVE),
+    ("POST", "/expand", GenerationMode.NEGATIVE),
+    ("GET", "/inventory", GenerationMode.POSITIVE),
+    ("GET", "/inventory", GenerationMode.NEGATIVE),
+    ("GET", "/health", GenerationMode.POSITIVE),
+    ("GET", "/metrics", GenerationMode.POSITIVE),
+]
+
+
+@pytest.fixture(scope="module")
+def described(folder: Path) -> Iterator[BaseSchema]:
+    with served(folder, "--max-note-length", "500") as server:  # what is too long need not be huge
+        yield schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+
+
+@pytest.mark.parametrize(("method", "path", "mode"), ASKED)
+def test_answers_are_as_the_schema_says(
+    described: BaseSchema, method: str, path: str, mode: GenerationMode
+) -> None:
+    seen: Counter[int] = Counter()
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(case=described[path][method].as_strategy(generation_mode=mode))
+    def check(case: schemathesis.Case) -> None:
+        seen[case.call_and_validate(checks=CHECKS, timeout=20).status_code] += 1
+
+    check()
+    assert seen[200 if mode is GenerationMode.POSITIVE else 422] > 0

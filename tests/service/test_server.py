@@ -1,0 +1,121 @@
+"""The service as a process: signals, several clients, several workers, clients that leave."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from lmcells.errors import InputError
+from lmcells.service.server import listen, url
+from service.serving import NOTE, SECRET, Served, served
+
+LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 60}  # takes a while
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Served]:
+    with served(folder, "--max-concurrency", "4", "--max-body", "2") as running:
+        yield running
+
+
+def test_it_listens_on_this_machine_only(server: Served) -> None:
+    assert server.url.startswith("http://127.0.0.1:")
+    assert "no token" not in server.log
+    assert httpx.get(f"{server.url}/health").json()["status"] == "ok"
+
+
+def test_clients_at_one_time_are_all_answered(server: Served) -> None:
+    def ask(number: int) -> list[int]:
+        notes = [{"text": "PT " * (number + 1)}, {"text": "no short form"}]
+        answer = httpx.post(f"{server.url}/expand", json={"notes": notes}, timeout=30)
+        return [len(note["expansions"]) for note in answer.json()["notes"]]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(20))) == [[number + 1, 0] for number in range(20)]
+
+
+def test_too_many_at_one_time_are_told_when_to_come_back(server: Served) -> None:
+    def ask(_: int) -> tuple[int, str | None]:
+        answer = httpx.post(f"{server.url}/expand", json=LARGE, timeout=60)
+        return answer.status_code, answer.headers.get("Retry-After")
+
+    with ThreadPoolExecutor(12) as pool:
+        answers = set(pool.map(ask, range(12)))
+    assert answers == {(200, None), (429, "1")}
+
+
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(server: Served) -> None:
+    answer = httpx.post(f"{server.url}/expand", content=b"x" * 3_000_000, timeout=30)
+    assert answer.status_code == 413
+
+
+def test_work_for_a_client_that_left_is_dropped(server: Served) -> None:
+    body = json.dumps(LARGE).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(
+            b"POST /expand HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % len(body)
+            + body
+        )
+        time.sleep(0.1)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        metrics = httpx.get(f"{server.url}/metrics").text
+        if "lmcells_requests_given_up_total 1.0" in metrics and "lmcells_requests_in_progress 0.0" in metrics:
+            return
+        time.sleep(0.05)
+    raise AssertionError(metrics)
+
+
+def test_a_signal_ends_it_after_what_was_taken_is_answered(folder: Path) -> None:
+    with served(folder) as server:
+        answers: list[httpx.Response] = []
+        ask = threading.Thread(
+            target=lambda: answers.append(httpx.post(f"{server.url}/expand", json=LARGE, timeout=60))
+        )
+        ask.start()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:  # until it was taken
+            if "lmcells_requests_in_progress 1.0" in httpx.get(f"{server.url}/metrics").text:
+                break
+        assert server.stop() == 0
+        ask.join()
+        assert [answer.status_code for answer in answers] == [200]
+        assert len(answers[0].json()["notes"]) == len(LARGE["notes"])
+        assert SECRET not in server.log
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+
+
+def test_several_workers_answer_and_count_together(folder: Path) -> None:
+    with served(folder, "--workers", "2", environment={"LMCELLS_TOKEN": "open sesame"}) as server:
+        headers = {"Authorization": "Bearer open sesame"}
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert httpx.get(f"{server.url}/metrics", timeout=20).status_code == 401
+                break
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+        for _ in range(12):
+            answer = httpx.post(f"{server.url}/expand", json={"text": NOTE}, headers=headers, timeout=20)
+            assert answer.status_code == 200
+        metrics = httpx.get(f"{server.url}/metrics", headers=headers).text
+        assert "lmcells_notes_total 12.0" in metrics
+        assert server.stop() == 0
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        assert url(taken) == f"http://127.0.0.1:{port}"
+        with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1 port {port}"):
+            listen("127.0.0.1", port)
+    with pytest.raises(InputError, match=r"cannot listen on nowhere\.invalid"):
+        listen("nowhere.invalid", 1)
