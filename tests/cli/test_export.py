@@ -1,0 +1,105 @@
+"""`lmcells export`: from annotations to the files of each tool, and how it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from integrations.ward import build_ward, ward_notes
+from lmcells.cli.main import main
+from note_files import write_csv
+from refusals import assert_refused
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    settings = build_ward(folder)
+    notes = [{"note_id": number, "note_text": note["text"]} for number, note in enumerate(ward_notes(12))]
+    write_csv(folder / "note.csv", notes, columns=("note_id", "note_text"))
+    model = ["--model", str(settings.model), "--inventory", str(settings.inventory)]
+    for suffix in ("jsonl", "csv", "parquet"):
+        output = str(folder / f"out.{suffix}")
+        assert main(["annotate", str(folder / "note.csv"), "--output", output, *model]) == 0
+    return folder
+
+
+@pytest.fixture
+def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, while what is written by a relative path goes to another."""
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def export(folder: Path, annotations: str, *arguments: str) -> int:
+    return main(["export", str(folder / annotations), "--notes", str(folder / "note.csv"), *arguments])
+
+
+@pytest.mark.parametrize(
+    ("to", "output"),
+    [
+        ("brat", "brat"),
+        ("doccano", "d.jsonl"),
+        ("label-studio", "tasks.json"),
+        ("omop", "note_nlp.csv"),
+        ("omop", "note_nlp.jsonl"),
+    ],
+)
+def test_every_format_of_annotations_gives_the_same(
+    folder: Path, tmp_path: Path, to: str, output: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contents = []
+    for suffix in ("jsonl", "csv", "parquet"):
+        target = tmp_path / suffix / output
+        target.parent.mkdir()
+        date = ["--nlp-date", "2026-01-31"] if to == "omop" else []
+        assert export(folder, f"out.{suffix}", "--to", to, "--output", str(target), *date) == 0
+        files = sorted(path for path in target.parent.rglob("*") if path.is_file())
+        contents.append([path.read_bytes() for path in files])
+        assert "notes read" in capsys.readouterr().out
+    assert contents[0] == contents[1] == contents[2]
+    assert all(len(content) > 0 for content in contents[0] if to != "brat")
+
+
+def test_omop_is_what_annotate_writes_itself(folder: Path, tmp_path: Path) -> None:
+    date = ["--nlp-date", "2026-01-31T10:00"]
+    exported, annotated = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    assert export(folder, "out.csv", "--to", "omop", "--output", str(exported), *date) == 0
+    model = ["--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv")]
+    direct = ["annotate", str(folder / "note.csv"), "--output", str(annotated), "--output-format", "omop"]
+    assert main([*direct, *model, *date]) == 0
+    assert exported.read_bytes() == annotated.read_bytes()
+
+
+def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = str(tmp_path / "d.jsonl")
+    assert export(folder, "out.csv", "--to", "doccano", "--output", output, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["output"], printed["n_written"], printed["n_read"]) == (output, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano its name must end in .jsonl"),
+        (["out.csv", "--to", "label-studio", "--output", "d.txt"], "its name must end in .json"),
+        (["out.csv", "--to", "omop", "--output", "d.txt"], "its name must end in .jsonl, .csv, .parquet"),
+        (["out.csv", "--to", "brat", "--output", "."], "exists already"),
+        (["absent.csv", "--to", "brat", "--output", "b"], "does not exist"),
+        (["note.csv", "--to", "brat", "--output", "b"], "row 1 is no expansion"),
+        (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is for --to omop"),
+        (["out.csv", "--to", "omop", "--output", "b.csv", "--nlp-date", "x"], "found 'x'"),
+        (["out.csv", "--to", "brat", "--output", "b", "--id-column", "absent"], "no column 'absent'"),
+        (["out.csv", "--to", "doccano", "--output", "no/where/d.jsonl"], "cannot be written"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(
+    elsewhere: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert_refused(export(elsewhere, *arguments), capsys, command="export", message=message)
+
+
+def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["export", "--help"])
+    assert "lmcells export expansions.jsonl --notes notes/ --to brat" in capsys.readouterr().out

@@ -1,0 +1,42 @@
+"""The history of a process changes no digit: what is asked first, and in which company."""
+
+from pathlib import Path
+
+import pytest
+
+from expansion.clinic import clinic_corpus, random_model
+from lmcells.errors import ModelError
+from lmcells.expansion.expander import shipped_model
+from lmcells.integrations.annotation_shard import AnnotationTask, Shard
+from lmcells.integrations.expander_settings import ExpanderSettings, _opened
+from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.settled_model import settle
+from lmcells.notes.readers import ReadReport
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
+
+
+@pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+def test_every_word_is_met(tmp_path: Path, kind: str) -> None:
+    model = random_model(tmp_path / "model", clinic_corpus(tmp_path / "corpus"), kind)
+    met = model.variational._context._lstm._met
+    assert not met.any()
+    settle(model)
+    assert met.all()
+    assert len(met) == model.sizes.n_read
+
+
+def test_shards_in_any_order_give_the_same_bytes() -> None:
+    try:
+        shipped_model()
+    except ModelError as error:
+        pytest.skip(str(error))
+    notes = list(NoteFiles([EXAMPLES]).read(ReadReport()))
+    shards = [Shard(number, notes[number * 4 : number * 4 + 4]) for number in range(4)]
+    results = []
+    for order in (shards, shards[::-1], shards[2:] + shards[:2]):
+        _opened.cache_clear()  # as in another process
+        task = AnnotationTask(ExpanderSettings())
+        results.append({shard.number: task.run(shard).rows for shard in order})
+    assert results[0] == results[1] == results[2]
+    assert sum(map(len, results[0].values())) > 1000
