@@ -24,9 +24,8 @@ class ModelConfig:
     embedding_dim: int = 100  # of E and R for words, and of R for metadata
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
     context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
-    marks_gap: bool = (
-        False  # whether a word or phrase that is taken out leaves a mark of its own in the context
-    )
+    marks_gap: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
+    reads_gap: bool = False  # lmc: whether the state at that mark has a path of its own to the posterior
     phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
@@ -60,6 +59,8 @@ class ModelConfig:
             self._require_number("embedding_std", at_least=0.0)
         if self.kind == "mbsge":
             self._require_replacements()
+        if self.reads_gap and (self.kind != "lmc" or not self.marks_gap):
+            raise ConfigError("reads_gap is true; allowed for kind 'lmc' with marks_gap, otherwise: false.")
 
     @property
     def metadata_dim(self) -> int:

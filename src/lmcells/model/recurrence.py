@@ -73,9 +73,7 @@ def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant
         parameters = [
             parameter.to(dtype) for parameter in (*parameters, torch.zeros_like(weights.bias[direction]))
         ]
-        output, _, _ = torch._VF.lstm(
-            sequence, (start, start), parameters, True, 1, 0.0, True, False, False
-        )
+        output, _, _ = torch._VF.lstm(sequence, (start, start), parameters, True, 1, 0.0, True, False, False)
         place = rank if direction == 0 else mirrored.gather(1, rank)
         states.append(_rows(output.transpose(0, 1), place))  # (B, T, H)
     return torch.cat(states, dim=-1).masked_fill(~mask.unsqueeze(-1), 0.0)

@@ -31,6 +31,9 @@ class VariationalNetwork(nn.Module):
     h_joint = p_m E_m + (1 - p_m) h_word, where (p_m, 1 - p_m) = softmax(tanh(two scores)), which keeps each
     weight above 1 / (1 + e^2) = 0.12.
 
+    With `reads_gap` the state at the mark, in which the words before and after the gap end, is added to
+    h_joint by a linear layer: the attention alone hardly tells the words next to a gap from the others.
+
     Null values: without metadata its weight is 0, override or not, and the attention is uniform over the
     present words (E_m is the zero vector). Without context h_word is the zero vector, and the gate
     weighs it as any other.
@@ -43,6 +46,9 @@ class VariationalNetwork(nn.Module):
         self.gate = nn.Linear(2 * config.metadata_dim, 2)  # scores of the metadata and of the context
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
         self.dropout = Dropout(config.dropout)
+        self.gap_id = config.gap_id
+        width = config.metadata_dim
+        self.at_gap = nn.Linear(width, width, bias=False) if config.reads_gap else None
 
     def forward(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
         """One posterior a row; `gate`, a number or (B,), takes the place of the metadata's learnt weight."""
@@ -54,7 +60,14 @@ class VariationalNetwork(nn.Module):
         weight = learnt if gate is None else _broadcast(gate, like=learnt)
         weight = weight.masked_fill(metadata < 0, 0.0)
         joint = torch.lerp(at_least_float32(summary), at_least_float32(section), weight.unsqueeze(-1))
-        return Posterior(self.heads(self.dropout(joint)), weight, attention)
+        joint = self.dropout(joint)
+        if self.at_gap is not None:
+            is_mark = (windows.context == self.gap_id) & windows.context_mask  # (B, 2S + 1)
+            state = torch.where(is_mark.unsqueeze(-1), states, 0.0).sum(
+                dim=1
+            )  # (B, 2H), zero where there is no mark
+            joint = joint + self.at_gap(self.dropout(state))
+        return Posterior(self.heads(joint), weight, attention)
 
     def learnt_gate(self, section: Tensor, summary: Tensor) -> Tensor:
         """p_m: (B, 2H), (B, 2H) -> (B,)."""

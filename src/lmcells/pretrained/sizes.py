@@ -27,6 +27,7 @@ class ModelSizes:
     context_dim: int
     phrase_dim: int
     marks_gap: bool
+    reads_gap: bool
     window: int
 
     @classmethod
@@ -44,9 +45,9 @@ class ModelSizes:
             )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "marks_gap":
+            if field.name in ("marks_gap", "reads_gap"):
                 if not isinstance(value, bool):
-                    raise ConfigError(f"marks_gap is {value!r}; allowed: true or false.")
+                    raise ConfigError(f"{field.name} is {value!r}; allowed: true or false.")
             elif field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
                 raise ConfigError(
                     f"{field.name} is {value!r}; allowed: an integer of at least {self._least(field.name)}."
@@ -100,6 +101,8 @@ class ModelSizes:
                 "metadata.weight": (self.n_metadata, 2 * lstm),
                 **_linear("gate", 4 * lstm, 2),
             }
+            if self.reads_gap:
+                variational["at_gap.weight"] = (2 * lstm, 2 * lstm)
             prior = {
                 "words.weight": (self.n_words, words),
                 "metadata.weight": (self.n_metadata, words),

@@ -107,14 +107,19 @@ class FusedLoss:
             present=windows.has_metadata,
             dtype=torch.float32,
         )  # E_m: (B, 128)
+        states = self._states(windows, dropouts)
         joint = attend_and_mix(
-            self._states(windows, dropouts),
+            states,
             section,
             lengths=windows.lengths,
             has_metadata=windows.has_metadata,
             gate=(network.gate.weight, network.gate.bias),
             dropout=dropouts.of_gate,
         )  # (B, 128)
+        if network.at_gap is not None and len(states) > 2 * self.model.config.window:
+            is_mark = (windows.context == self.model.config.gap_id) & windows.context_present  # (T, B)
+            state = torch.where(is_mark.unsqueeze(-1), states, 0.0).sum(dim=0)  # (B, 128)
+            joint = joint + functional.linear(network.dropout(state), network.at_gap.weight.to(state.dtype))
         return _gaussian_rows(network.heads, joint)
 
     def _states(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
