@@ -27,6 +27,8 @@ bench: $(VENV)/.dev  ## measure what the README reports
 	$(BIN)/python benchmarks/section_detection.py
 	$(BIN)/python benchmarks/training_speed.py --device cpu
 	$(BIN)/python benchmarks/scoring_speed.py
+	$(BIN)/python benchmarks/expansion_speed.py
+	$(BIN)/python benchmarks/service_speed.py
 
 clean:
 	rm -rf $(VENV) build
