@@ -1,4 +1,4 @@
-"""How fast `Expander` expands whole notes, beside a BERT-base ranker and medspaCy's sectionizer; what it costs to start.
+"""How fast `Expander` expands whole notes, beside a BERT-base ranker and medspaCy's sectionizer; what starting costs.
 
     python benchmarks/expansion_speed.py                    # speed, start, size: two minutes
     python benchmarks/expansion_speed.py --medspacy PYTHON  # and medspaCy's sectionizer
