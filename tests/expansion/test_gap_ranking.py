@@ -1,5 +1,6 @@
 """Ranking by the gap that a short form leaves."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from expansion.clinic import (
 from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
 from lmcells.expansion import Sense
+from lmcells.expansion.explanation import explain
 from lmcells.expansion.gap_ranking import GapRanker
+from lmcells.expansion.note_reader import NoteReader
 from lmcells.model import ModelConfig
-from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import PretrainedModel, layout, save_pretrained
+from lmcells.pretrained.subwords import SubwordSettings
 from lmcells.training import TrainingSettings, train
 from lmcells.training.prototypes import build_prototypes
 
@@ -56,6 +60,18 @@ def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pretraine
     prototypes = build_prototypes(result.model, corpus, settings=SETTINGS)
     save_pretrained(result.model, folder / "model", corpus=corpus, prototypes=prototypes)
     return PretrainedModel.from_pretrained(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    """The same model, with sub-words."""
+    folder = tmp_path_factory.mktemp("subwords") / "model"
+    shutil.copytree(model.folder, folder)
+    SubwordSettings(sharpness=2.0, caution=1.0, explained=0.1).save(folder)
+    described = layout.describe_files(folder)
+    files = {name: described[name] for name in [*model.config.files, layout.SUBWORDS]}
+    replace(model.config, files=files).save(folder)
+    return PretrainedModel.from_pretrained(folder, verify=True)
 
 
 def test_the_long_form_that_fits_the_gap_comes_first(model: PretrainedModel) -> None:
@@ -100,3 +116,45 @@ def test_a_mention_scores_the_same_alone_and_among_others(model: PretrainedModel
 def test_a_model_without_a_phrase_store_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no phrase network"):
         GapRanker(random_model(tmp_path / "plain", corpus, "lmc"), INVENTORY)
+
+
+def test_a_misspelt_word_is_read_as_the_word_that_was_meant(reader_of_all: PretrainedModel) -> None:
+    ranker = GapRanker(reader_of_all, INVENTORY)
+    right, wrong = (
+        mention("walking strength PT exercise balance"),
+        mention("wallking strenght PT exercse balnace"),
+    )
+    np.testing.assert_allclose(ranker.scores([right])[0], ranker.scores([wrong])[0], rtol=1e-5)
+
+
+def test_without_subwords_an_unknown_word_is_left_out(
+    model: PretrainedModel, reader_of_all: PretrainedModel
+) -> None:
+    assert model.subwords is None
+    given, without = mention("gait qwertyish PT stairs"), mention("gait PT stairs")
+    ranker = GapRanker(model, INVENTORY)
+    np.testing.assert_array_equal(ranker.scores([given])[0], ranker.scores([without])[0])
+    assert ranker.read([given]).unknown is None
+    window = GapRanker(reader_of_all, INVENTORY).read([given])
+    assert window.context_mask.sum() == 4  # three words and the mark of the gap
+    clotting = INVENTORY.senses("PT").index(CLOTTING)  # where all is known nothing changes
+    scores = GapRanker(reader_of_all, INVENTORY).scores([without])[0]
+    assert scores[clotting] == ranker.scores([without])[0][clotting]
+
+
+def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: PretrainedModel) -> None:
+    walker = Sense("PT", "walkings", ("walkings",))
+    unheard, walking = GapRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker)).directions("PT")[2:]
+    assert unheard.by_words is not None
+    (known,) = GapRanker(reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",)))).directions("GT")
+    assert walking.by_words is not None
+    assert known.by_words is not None
+    np.testing.assert_allclose(walking.by_words, known.by_words)
+
+
+def test_an_explanation_names_unknown_words_too(reader_of_all: PretrainedModel) -> None:
+    note = "PLAN: gait and wallking before PT, qwertyish ct on stairs."
+    (explanation,) = explain(GapRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
+    assert explanation is not None
+    assert [word.word for word in explanation.words] == ["gait", "wallking", "PT", "qwertyish", "stairs"]
+    assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)

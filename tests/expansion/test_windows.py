@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lmcells.expansion.context import Mention, tokens_around
 from lmcells.expansion.windows import WindowReader
 from lmcells.notes.tokens import spell
+from lmcells.pretrained.subwords import Subwords, SubwordSettings
 
 PIECES = st.sampled_from(
     [
@@ -22,6 +23,7 @@ PIECES = st.sampled_from(
             "500mg ",
             "p.o. ",
             "rare ",
+            "Rarely ",
             "x-ray",
             ". ",
         ),
@@ -75,3 +77,34 @@ def test_a_hidden_center_leaves_a_mark_where_it_is_wanted(gap_id: int | None) ->
 def test_an_empty_vocabulary_reads_nothing() -> None:
     found = WindowReader({}, radius=2)([Mention("pain PT gait", 5, 7, "PT", None)])
     assert not found.context_mask.any()
+
+
+TABLE = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+SUBWORDS = Subwords(list(WORD_IDS), TABLE, np.ones(len(WORD_IDS), np.int64), SubwordSettings(2.0, 1.0, 0.1))
+
+
+@given(st.lists(mentions(), min_size=1, max_size=5), st.integers(1, 6))
+def test_unknown_words_stand_in_windows_by_their_vectors(given_mentions: list[Mention], radius: int) -> None:
+    read = WindowReader(WORD_IDS, radius=radius, subwords=SUBWORDS)
+    found = read(given_mentions)
+    assert found.unknown is not None
+    vectors = np.concatenate([TABLE, found.unknown])
+    for row, mention in enumerate(given_mentions):
+        left, right = tokens_around(mention, words=read.words, radius=radius)
+        expected = [
+            TABLE[WORD_IDS[word]] if word in WORD_IDS else SUBWORDS.vectors([word])[0]
+            for word in (token.word for token in left + right)
+        ]
+        present = found.context[row][found.context_mask[row]]
+        np.testing.assert_array_equal(vectors[present], np.array(expected).reshape(-1, 4))
+
+
+def test_the_same_unknown_word_has_one_vector_in_a_batch() -> None:
+    read = WindowReader(WORD_IDS, radius=2, subwords=SUBWORDS)
+    text = "rarely PT rare, 1234 zz"
+    found = read([Mention(text, 7, 9, "PT", None), Mention("Rarely PT", 7, 9, "PT", None)])
+    assert found.unknown is not None
+    assert found.unknown.shape == (2, 4)
+    context = found.context[found.context_mask].tolist()
+    assert len(context) == 4  # a number is known, and two letters are not read
+    assert context[0] == context[-1] >= len(TABLE)

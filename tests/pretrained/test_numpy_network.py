@@ -247,3 +247,43 @@ def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes:
 def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelSizes.from_config({**asdict(tiny_config("lmc")), **change})
+
+
+@KINDS
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**16), n_unknown=st.integers(0, 4))
+def test_unknown_words_are_read_as_if_the_table_had_them(kind: str, seed: int, n_unknown: int) -> None:
+    model = tiny_model(kind, seed=seed, dtype=torch.float32).eval()
+    windows = some_windows(model.config, seed=seed, n_rows=9)
+    arrays, name = arrays_of(model), "variational.context.words.weight"
+    n_read = len(arrays[name])
+    draw = np.random.default_rng(seed)
+    unknown = draw.normal(size=(n_unknown, arrays[name].shape[1])).astype(np.float32)
+    context = draw.integers(0, n_read + n_unknown, windows.context.shape)
+    arguments = (
+        windows.center.numpy(),
+        None if windows.metadata is None else windows.metadata.numpy(),
+        context,
+        windows.context_mask.numpy(),
+    )
+    found = numpy_network(model).posterior(*arguments, unknown=unknown)
+    longer = NumpyVariationalNetwork.from_arrays(
+        arrays | {name: np.concatenate([arrays[name], unknown])}, sizes_of(model.config)
+    )
+    expected = longer.posterior(*arguments)
+    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
+    np.testing.assert_allclose(found.attention, expected.attention, atol=1e-6)
+
+
+def test_an_unknown_word_without_a_vector_is_refused() -> None:
+    model = tiny_model("lmc", seed=0, dtype=torch.float32).eval()
+    n_read = len(arrays_of(model)["variational.context.words.weight"])
+    context, mask = np.array([[n_read + 1]]), np.ones((1, 1), np.bool_)
+    with pytest.raises(ValueError, match=f"allowed: 0 to {n_read}"):
+        numpy_network(model).posterior(
+            np.zeros(1, np.int64),
+            None,
+            context,
+            mask,
+            unknown=np.zeros((1, model.config.embedding_dim), np.float32),
+        )

@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     settings = parser.add_argument_group("settings")
     settings.add_argument("--kind", choices=_KINDS, help="kind of model (lmc)")
     settings.add_argument(
-        "--preset", choices=_PRESETS, help="paper: to the letter; tuned: its details tuned; default: the best measured"
+        "--preset",
+        choices=_PRESETS,
+        help="paper: to the letter; tuned: its details tuned; default: the best measured",
     )
     settings.add_argument(
         "--config",

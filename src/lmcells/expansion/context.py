@@ -29,6 +29,7 @@ class ReadWindows:
     center_mask: npt.NDArray[np.bool_]  # (B,) whether the model knows the short form as a word
     context: npt.NDArray[np.int64]  # (B, 2 * radius), one more where the gap is marked
     context_mask: npt.NDArray[np.bool_]  # as the context
+    unknown: npt.NDArray[np.float32] | None = None  # (n, E), of words whose ids follow those of the model
 
 
 def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:

@@ -63,6 +63,7 @@ def _explain(
             windows.context,
             windows.context_mask,
             center_mask=windows.center_mask,
+            unknown=windows.unknown,
         )
         explanations += [
             Explanation(float(gate), _words_read(ranker, place, mention, weights[present].tolist()))
@@ -78,7 +79,7 @@ def _words_read(
 ) -> tuple[WordRead, ...]:
     """Name the positions of a window, in the note's offsets; a marked gap is where the short form stands."""
     sizes = ranker.model.sizes
-    left, right = tokens_around(mention, words=ranker.model.word_ids, radius=sizes.window)
+    left, right = tokens_around(mention, words=ranker.reads, radius=sizes.window)
     shift = place.start - mention.start
     read = [(token.start + shift, token.end + shift, token.word) for token in left]
     if len(weights) > len(left) + len(right):

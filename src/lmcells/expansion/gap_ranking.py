@@ -9,7 +9,7 @@ its places), and by the direction f that the phrase network gives to its words. 
 A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,7 @@ from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import rows_by_short_form
 from lmcells.expansion.section_ids import SectionIds
 from lmcells.expansion.windows import WindowReader
-from lmcells.expansion.wordings import remains, with_plurals, wordings
+from lmcells.expansion.wordings import Wording, remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
 
 TEMPERATURE = 0.1  # as in training
@@ -35,20 +35,22 @@ _BATCH = 1024
 class SenseDirections:
     """All that ranking needs to know of one sense."""
 
-    by_words: Floats | None  # (d,), None where no word is known
+    by_words: Floats | None  # (d,), None where no word can be read
     by_places: Floats  # (K, d), K = 0 where no wording is frequent
     shares: Floats  # (K,)
     count: int
 
     def scores(self, gaps: Floats) -> Floats:
         """How well the sense fits each gap: (B, d) -> (B,)."""
-        if self.by_words is None:
-            return np.full(len(gaps), -np.inf)
-        score: Floats = gaps @ self.by_words / TEMPERATURE
+        ways: list[Floats] = []
+        if self.by_words is not None:
+            ways.append(gaps @ self.by_words / TEMPERATURE)
         if len(self.shares):
             similar = gaps @ self.by_places.T / TEMPERATURE + np.log(self.shares)  # (B, K)
-            score = (score + np.logaddexp.reduce(similar, axis=1)) / 2
-        score += PRIOR * np.log1p(self.count)
+            ways.append(np.logaddexp.reduce(similar, axis=1))
+        if not ways:
+            return np.full(len(gaps), -np.inf)
+        score: Floats = np.mean(ways, axis=0) + PRIOR * np.log1p(self.count)
         return score
 
 
@@ -75,16 +77,22 @@ class GapRanker:
             radius=sizes.window,
             hides_center=True,
             gap_id=sizes.gap_id if sizes.marks_gap else None,
+            subwords=model.subwords,
         )
         self._senses: dict[str, list[SenseDirections]] = {}
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of each mention; -inf where the model knows no word of a long form."""
+        """Score the candidates of each mention; -inf where the model can read no word of a long form."""
         scores: list[Floats] = []
         for start in range(0, len(mentions), _BATCH):
             batch = mentions[start : start + _BATCH]
             scores += self.window_scores(self.read(batch), batch)
         return scores
+
+    @property
+    def reads(self) -> Container[str]:
+        """The words that the model reads around a gap."""
+        return self._read.words
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return what the model reads of each mention: the words around the gap."""
@@ -113,18 +121,18 @@ class GapRanker:
             windows.context,
             windows.context_mask,
             center_mask=windows.center_mask,
+            unknown=windows.unknown,
         )
         return _directions(posterior.mean - self._store.gap_center)
 
     def _of_sense(self, sense: Sense) -> SenseDirections:
         written = wordings(sense.forms)
-        ids = self.model.word_ids
-        known = [[ids[word] for word in words if word in ids] for words in written or remains(sense.forms)]
-        known = [words for words in known if words]
+        vectors = [self._vectors(words) for words in written or remains(sense.forms)]
+        vectors = [of_words for of_words in vectors if len(of_words)]
         found = [places for words in with_plurals(written) if (places := self._store.find(words))]
         by_words = None
-        if known:
-            means = self._network([np.array(words) for words in known])
+        if vectors:
+            means = self._network.of_vectors(vectors)
             by_words = _directions(_directions(means - self._store.phrase_center).mean(axis=0))
         weights = np.array([min(places.count, _MOST_PLACES) for places in found], np.float64)
         shares = [
@@ -137,6 +145,11 @@ class GapRanker:
             shares=np.concatenate([np.zeros(0), *shares]),
             count=sum(places.count for places in found),
         )
+
+    def _vectors(self, words: Wording) -> npt.NDArray[np.float32]:
+        """The vectors of those words of a phrase that can be read: -> (L, E)."""
+        vectors = (self.model.word_vector(word) for word in words)
+        return np.array([vector for vector in vectors if vector is not None], np.float32)
 
 
 def _directions(vectors: npt.NDArray[np.floating]) -> Floats:

@@ -1,7 +1,7 @@
 """Ranking the candidates of a short form in context, as the paper does: by divergence from the long form's prior."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -49,6 +49,11 @@ class CellRanker:
             batch = mentions[start : start + _BATCH]
             scores += self.window_scores(self.read(batch), batch)
         return scores
+
+    @property
+    def reads(self) -> Container[str]:
+        """The words that the model reads around a mention."""
+        return self._read.words
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return what the model reads of each mention."""

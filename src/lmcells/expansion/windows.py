@@ -1,18 +1,20 @@
 """The windows of many mentions at once, by array operations: what `context.tokens_around` finds one by one.
 
-The texts of a batch are tokenized as one. A token is read if the model knows it and it does not repeat the token before
-it; of those the last before a mention and the first after it make its window.
+The texts of a batch are tokenized as one. A token is read if the model knows it, or it has sub-words, and it does not
+repeat the token before it; of those the last before a mention and the first after it make its window.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.expansion.context import Mention, ReadWindows
-from lmcells.notes.bulk_tokens import find_tokens, hash_word
+from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_word
 from lmcells.notes.tokens import spell
+from lmcells.pretrained.subwords import Subwords
 
 Integers = npt.NDArray[np.int64]
 
@@ -34,33 +36,46 @@ class WindowReader:
         radius: int,
         hides_center: bool = False,
         gap_id: int | None = None,
+        subwords: Subwords | None = None,
     ) -> None:
-        """With `hides_center` a short form is not read itself; with `gap_id` that id stands in its place."""
+        """With `hides_center` a short form is not read itself; with `gap_id` that id stands in its place.
+
+        Words that are not in the vocabulary are left out, or read by their `subwords`.
+        """
         self._word_ids = word_ids
         self._radius = radius
         self._hides_center = hides_center
         self._gap_id = gap_id
+        self._subwords = subwords
         hashes = np.array([hash_word(word) for word in word_ids], np.uint64)
         order = np.argsort(hashes)
         self._hashes = hashes[order]
         self._ids = np.array(list(word_ids.values()), np.int64)[order]
 
+    @property
+    def words(self) -> Container[str]:
+        """The words that are read."""
+        return self._word_ids if self._subwords is None else _Readable(self._word_ids, self._subwords)
+
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Gather, for each mention, up to `radius` known words on either side, as the corpus would."""
+        """Gather, for each mention, up to `radius` words on either side, as the corpus would."""
         n_marks = 0 if self._gap_id is None else 1
         context = np.zeros((len(mentions), 2 * self._radius + n_marks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
         center, center_mask, center_hashes = self._centers(mentions)
+        unknown = None
         if mentions:
-            words, places = self._tokenize(mentions)
+            words, places, spellings = self._tokenize(mentions)
             before, after = _neighbours(words, places, center_hashes, radius=self._radius)
             sides = [(before, slice(0, self._radius)), (after, slice(self._radius + n_marks, None))]
             for found, columns in sides:
                 mask[:, columns] = found >= 0
                 context[:, columns] = np.where(found >= 0, words.ids[found], 0)
+            if self._subwords is not None:
+                unknown = _look_up(self._subwords, spellings, context, mask)
         if self._gap_id is not None:
             context[:, self._radius], mask[:, self._radius] = self._gap_id, True
-        return ReadWindows(center, center_mask, context, mask)
+        return ReadWindows(center, center_mask, context, mask, unknown)
 
     def _centers(
         self, mentions: Sequence[Mention]
@@ -73,8 +88,11 @@ class WindowReader:
         of_words = np.array([hashes[each.short_form] for each in mentions], np.uint64)
         return np.where(is_read, center, 0), is_read, of_words
 
-    def _tokenize(self, mentions: Sequence[Mention]) -> tuple["_Words", "_Places"]:
-        """Tokenize the distinct texts of mentions joined into one, and place the mentions in that."""
+    def _tokenize(self, mentions: Sequence[Mention]) -> tuple["_Words", "_Places", list[str]]:
+        """Tokenize the distinct texts of mentions joined into one, and place the mentions in that.
+
+        Unknown words that can be read get the ids that follow those of the model; the last is how they are spelt.
+        """
         begins: dict[int, int] = {}  # by identity: mentions in one section share their text
         texts, length = [], 0
         for mention in mentions:
@@ -82,10 +100,12 @@ class WindowReader:
                 begins[id(mention.text)] = length
                 texts.append(mention.text)
                 length += len(mention.text) + len(_BETWEEN)
-        tokens = find_tokens(_BETWEEN.join(texts))
+        text = _BETWEEN.join(texts)
+        tokens = find_tokens(text)
         at = np.minimum(np.searchsorted(self._hashes, tokens.hashes), max(self._hashes.size - 1, 0))
         known = self._hashes[at] == tokens.hashes if self._hashes.size else np.zeros(at.shape, np.bool_)
         ids = np.where(known, self._ids[at] if self._hashes.size else 0, _UNKNOWN)
+        spellings = self._number_unknown(text, tokens, ids)
         text_begins = np.array([begins[id(each.text)] for each in mentions], np.int64)
         text_ends = text_begins + np.array([len(each.text) for each in mentions], np.int64)
         starts = text_begins + np.array([each.start for each in mentions], np.int64)
@@ -99,7 +119,30 @@ class WindowReader:
         is_first = np.zeros(tokens.hashes.size + 1, np.bool_)
         is_first[places.first] = True
         repeats = np.append(False, tokens.hashes[1:] == tokens.hashes[:-1]) & ~is_first[:-1]
-        return _Words(ids, tokens.hashes, repeats), places
+        return _Words(ids, tokens.hashes, repeats), places, spellings
+
+    def _number_unknown(self, text: str, tokens: TokenArrays, ids: Integers) -> list[str]:
+        """Give unknown words that can be read ids, in place; return them in the order of their ids."""
+        if self._subwords is None:
+            return []
+        at = np.flatnonzero(ids == _UNKNOWN)
+        _, first, which = np.unique(tokens.hashes[at], return_index=True, return_inverse=True)
+        written = [spell(text[tokens.starts[token] : tokens.ends[token]]) for token in at[first].tolist()]
+        can_be_read = np.array([word in self._subwords for word in written], np.bool_)
+        numbers = np.where(can_be_read, self._subwords.n_read + np.cumsum(can_be_read) - 1, _UNKNOWN)
+        ids[at] = numbers[which]
+        return [word for word, is_read in zip(written, can_be_read.tolist(), strict=True) if is_read]
+
+
+@dataclass(frozen=True, slots=True)
+class _Readable:
+    """Known words, and those that have sub-words."""
+
+    known: Mapping[str, int]
+    subwords: Subwords
+
+    def __contains__(self, word: object) -> bool:
+        return word in self.known or word in self.subwords
 
 
 class _Words(NamedTuple):
@@ -117,6 +160,16 @@ class _Places(NamedTuple):
     left: Integers  # after the last token that ends before it
     right: Integers  # the first token that begins after it
     last: Integers  # after the last token of its text
+
+
+def _look_up(
+    subwords: Subwords, spellings: list[str], context: Integers, mask: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float32]:
+    """The vectors of the unknown words that stand in a window; those alone keep a number, in place."""
+    is_unknown = mask & (context >= subwords.n_read)
+    present, which = np.unique(context[is_unknown] - subwords.n_read, return_inverse=True)
+    context[is_unknown] = subwords.n_read + which
+    return subwords.vectors([spellings[number] for number in present.tolist()])
 
 
 def _neighbours(

@@ -21,6 +21,7 @@ SECTIONS = "sections.json"
 STATISTICS = "statistics.safetensors"
 PHRASES = "phrases.json"  # of a model with a phrase network
 PHRASE_VECTORS = "phrases.safetensors"
+SUBWORDS = "subwords.json"  # of a model that reads words it does not know
 MODEL_CARD = "README.md"
 REQUIRED = (WEIGHTS, VOCABULARY, SECTIONS, STATISTICS)
 

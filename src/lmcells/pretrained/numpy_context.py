@@ -29,10 +29,21 @@ class NumpyContextEncoder:
         return cls(words, NumpyLstm.from_arrays(of_lstm, words=words))
 
     def summarise(
-        self, center: Ids, context: Ids, context_mask: Mask, *, center_mask: Mask | None, query: Floats
+        self,
+        center: Ids,
+        context: Ids,
+        context_mask: Mask,
+        *,
+        center_mask: Mask | None,
+        query: Floats,
+        unknown: Floats | None = None,
     ) -> tuple[Floats, Floats]:
-        """Weights and weighted mean of the states of present words, as the query asks: -> (B, 2S), (B, 2H)."""
-        self._require_ids(center, context[context_mask])
+        """Weights and weighted mean of the states of present words, as the query asks: -> (B, 2S), (B, 2H).
+
+        Ids of the context beyond the table are rows of `unknown` (n, E).
+        """
+        self._require_ids(center, context[context_mask], n_unknown=0 if unknown is None else len(unknown))
+        projected = self._lstm.project(unknown) if unknown is not None and len(unknown) else None
         vectors = np.asarray(self._words[center], np.float32)  # (B, E)
         if center_mask is not None:
             vectors = np.where(center_mask[:, None], vectors, np.float32(0))
@@ -47,11 +58,13 @@ class NumpyContextEncoder:
             if longest == 0:
                 break  # rows come longest first: all others are without context too
             attention[block, :longest], summary[rows] = self._attend(
-                packed.words[block, :longest], lengths, vectors[rows], query[rows]
+                packed.words[block, :longest], lengths, vectors[rows], query[rows], projected
             )
         return packed.unpack(attention, width=context.shape[1]), summary
 
-    def _attend(self, words: Ids, lengths: Ids, vectors: Floats, query: Floats) -> tuple[Floats, Floats]:
+    def _attend(
+        self, words: Ids, lengths: Ids, vectors: Floats, query: Floats, unknown: Floats | None
+    ) -> tuple[Floats, Floats]:
         """One block of packed rows: (B, T), (B,), (B, E), (B, 2H) -> (B, T), (B, 2H)."""
         n_rows, longest = words.shape
         mirrored = np.maximum(
@@ -59,7 +72,8 @@ class NumpyContextEncoder:
         )  # (B, T) place in the other direction
         backward = np.take_along_axis(words, mirrored, axis=1)
         read = np.stack([words.T, backward.T], axis=1)  # (T, 2, B)
-        states = self._lstm.run(read, vectors, lengths).transpose(1, 2, 0, 3)  # (T, 2, B, H) -> (2, B, T, H)
+        states = self._lstm.run(read, vectors, lengths, unknown)  # (T, 2, B, H)
+        states = states.transpose(1, 2, 0, 3)  # (2, B, T, H)
 
         by_direction = query.reshape(n_rows, 2, -1, 1).transpose(1, 0, 2, 3)  # (2, B, H, 1)
         scores = np.matmul(states, by_direction)[..., 0]  # (2, B, T)
@@ -74,9 +88,9 @@ class NumpyContextEncoder:
         means *= 1 / NumpyLstm.STATE_SCALE
         return weights, means.transpose(1, 0, 2).reshape(n_rows, -1)  # (B, 2H)
 
-    def _require_ids(self, center: Ids, present: Ids) -> None:
-        size = self._words.shape[0]
-        for name, ids in (("center", center), ("context", present)):
+    def _require_ids(self, center: Ids, present: Ids, *, n_unknown: int) -> None:
+        n_known = self._words.shape[0]
+        for name, ids, size in (("center", center, n_known), ("context", present, n_known + n_unknown)):
             if ids.size and not (ids.min() >= 0 and ids.max() < size):
                 raise ValueError(
                     f"{name} holds ids from {ids.min()} to {ids.max()}; allowed: 0 to {size - 1}."

@@ -7,6 +7,7 @@ block of `block_rows` is small enough for what a step touches to stay in the cac
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -64,13 +65,18 @@ class NumpyLstm:
         """How many rows to give to `run` at a time."""
         return min(128, rows_on_one_core(*self._recurrent.shape[-2:]))
 
-    def run(self, words: Ids, vectors: Floats, lengths: Ids) -> Floats:
+    def project(self, vectors: npt.NDArray[Any]) -> Floats:
+        """What words of these vectors put into the gates: (n, E) -> (2, n, 4H)."""
+        return matmul_on_one_core(_float32(vectors), self._of_word)
+
+    def run(self, words: Ids, vectors: Floats, lengths: Ids, unknown: Floats | None = None) -> Floats:
         """States of each step: word ids (T, 2, B), vectors (B, E), lengths (B,) -> (T, 2, B, H).
 
         `words[t]` is what the two directions read at step t. Rows come longest first; beyond the end of a row
-        its words change nothing and its states are zero.
+        its words change nothing and its states are zero. Ids beyond the table are of words in `unknown`, projected.
         """
-        ids = self._rows_of(words)
+        strangers = [] if unknown is None else self._strangers(words, lengths, unknown)
+        ids = self._rows_of(words if unknown is None else np.where(words < len(self._words), words, 0))
         n_steps, _, n_rows = ids.shape
         hidden_dim = self._recurrent.shape[-1]
         states = np.zeros((n_steps, 2, n_rows, hidden_dim), np.float32)
@@ -91,6 +97,9 @@ class NumpyLstm:
                 sigmoids, (enter, keep, leave, candidate) = gates[:3], gates
                 cell, of_row = cells[:, :n], of_rows[:, :n]
             table.take(ids[step, :, :n], axis=0, out=inputs, mode="clip")  # "raise" would copy
+            if strangers:
+                direction, row, projected = strangers[step]
+                inputs[direction, row] = projected
             inputs += of_row
             if step == 0:
                 np.tanh(inputs_by_gate, out=gates)
@@ -107,15 +116,29 @@ class NumpyLstm:
             np.multiply(leave, squashed, out=states[step, :, :n])
         return states
 
+    def _strangers(self, words: Ids, lengths: Ids, unknown: Floats) -> list[tuple[Ids, Ids, Floats]]:
+        """Where words that the table lacks are read in each step, direction and row, and what they put in."""
+        n_steps, _, n_rows = words.shape
+        read = words.ravel()
+        at = np.flatnonzero(read >= len(self._words))
+        step, direction, row = at // (2 * n_rows), at // n_rows % 2, at % n_rows
+        within = np.flatnonzero(step < lengths[row])
+        if not within.size:
+            return []
+        step, direction, row = step[within], direction[within], row[within]
+        projected = unknown[direction, read[at[within]] - len(self._words)]  # (n, 4H)
+        cuts = np.searchsorted(step, np.arange(n_steps + 1)).tolist()
+        return [
+            (direction[first:last], row[first:last], projected[first:last]) for first, last in pairwise(cuts)
+        ]
+
     def _rows_of(self, words: Ids) -> Ids:
         """Rows of the table of projections, after projecting those of the words that were not met before."""
         ids = words.astype(np.intp)  # a copy
         unmet = ids[~self._met[ids]]
         if unmet.size:
             new = np.unique(unmet)
-            self._projected[:, new] = matmul_on_one_core(
-                _float32(self._words[new]), self._of_word
-            )  # (2, n, 4H)
+            self._projected[:, new] = self.project(self._words[new])
             self._met[new] = True
         ids[:, 1] += self._words.shape[0]  # the second half of the table is the second direction's
         return ids

@@ -61,11 +61,13 @@ class NumpyVariationalNetwork(ABC):
         *,
         center_mask: Mask | None = None,
         gate: Gate | None = None,
+        unknown: Floats | None = None,
     ) -> NumpyPosterior:
         """The cell of each center in its window: (B,), (B,), (B, 2S), (B, 2S), (B,) -> B cells.
 
         Masks are true where a word is present. Metadata below 0, or None, is null. `gate`, a number or (B,), takes
-        the place of the metadata's learnt weight; a model without a gate ignores it.
+        the place of the metadata's learnt weight; a model without a gate ignores it. Context ids that follow those of
+        the model are rows of `unknown` (n, E), the vectors of other words.
         """
         for name, values, shape in (
             ("metadata", metadata, center.shape),
@@ -81,7 +83,7 @@ class NumpyVariationalNetwork(ABC):
         highest = -1 if metadata is None or self._sizes.kind == "bsg" else metadata.max(initial=-1)
         if highest >= self._sizes.n_metadata > 0:
             raise ValueError(f"metadata holds id {highest}; allowed: below {self._sizes.n_metadata}.")
-        return self._posterior(_Windows(center, metadata, context, context_mask, center_mask), gate)
+        return self._posterior(_Windows(center, metadata, context, context_mask, center_mask, unknown), gate)
 
     @abstractmethod
     def _posterior(self, windows: "_Windows", gate: Gate | None) -> NumpyPosterior: ...
@@ -94,6 +96,7 @@ class _Windows:
     context: Ids
     context_mask: Mask
     center_mask: Mask | None
+    unknown: Floats | None
 
 
 class _LatentMeaningCells(NumpyVariationalNetwork):
@@ -117,6 +120,7 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
             windows.context_mask,
             center_mask=windows.center_mask,
             query=section,
+            unknown=windows.unknown,
         )
         weight = self._learnt_gate(section, summary) if gate is None else _as_weights(gate, n_rows)
         weight = np.where(known, weight, np.float32(0))
@@ -149,6 +153,7 @@ class _SkipGram(NumpyVariationalNetwork):
             windows.context_mask,
             center_mask=windows.center_mask,
             query=query,
+            unknown=windows.unknown,
         )
         cell = self._heads(summary)
         return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), attention)
@@ -169,6 +174,7 @@ class _SkipGramEnsemble(_SkipGram):
                 windows.context[known],
                 windows.context_mask[known],
                 None,
+                windows.unknown,
             ),
             gate,
         )

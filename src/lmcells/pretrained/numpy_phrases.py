@@ -34,11 +34,14 @@ class NumpyPhraseNetwork:
 
     def __call__(self, phrases: Sequence[Ids]) -> Floats:
         """Means of phrases, each given by the ids of its words: -> (n, d)."""
+        return self.of_vectors([np.asarray(self._words[words], np.float32) for words in phrases])
+
+    def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
+        """Means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
         pooled = np.zeros((len(phrases), self._words.shape[1]), np.float32)
-        for row, words in enumerate(phrases):
-            if not len(words):
+        for row, vectors in enumerate(phrases):
+            if not len(vectors):
                 raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
-            vectors = np.asarray(self._words[words], np.float32)  # (L, E)
             scores = vectors @ self._weights["salience.weight"][0]  # (L,)
             weights = np.exp(scores - scores.max())
             pooled[row] = weights @ vectors / weights.sum()

@@ -15,9 +15,11 @@ from lmcells.pretrained.eight_bits import expanded
 from lmcells.pretrained.numpy_network import NumpyVariationalNetwork
 from lmcells.pretrained.numpy_phrases import NumpyPhraseNetwork
 from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.one_core import Floats
 from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.sizes import ModelSizes
 from lmcells.pretrained.statistics_file import load_statistics
+from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
 from lmcells.tensor_files import read_tensors
 
 if TYPE_CHECKING:
@@ -98,6 +100,21 @@ class PretrainedModel:
         if layout.PHRASES not in self.config.files:
             return None
         return PhraseStore.load(self.folder, cell_dim=self.sizes.cell_dim)
+
+    @cached_property
+    def subwords(self) -> Subwords | None:
+        """What words that the model does not know are read as; None in a model that leaves them out."""
+        if layout.SUBWORDS not in self.config.files:
+            return None
+        settings = SubwordSettings.load(self.folder)
+        return Subwords(self.words, self.arrays[TABLE], self.word_counts, settings)
+
+    def word_vector(self, word: str) -> Floats | None:
+        """In which vector (E,) a word of a context or a long form is read; None where it cannot be."""
+        id_ = self.word_ids.get(word)
+        if id_ is not None:
+            return np.asarray(self.arrays[TABLE][id_], np.float32)
+        return self.subwords.vectors([word])[0] if self.subwords and word in self.subwords else None
 
     def to_torch(self) -> "CellModel":
         """The same model in torch: float32, on the CPU, not in training mode."""

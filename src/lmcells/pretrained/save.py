@@ -19,6 +19,8 @@ from lmcells.pretrained.eight_bits import SCALE, to_eight_bits
 from lmcells.pretrained.model_card import model_card
 from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.statistics_file import save_statistics
+from lmcells.pretrained.subword_fit import fit_subwords
+from lmcells.pretrained.subwords import TABLE
 from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ def save_pretrained(
         save_statistics(temporary / layout.STATISTICS, counts, np.asarray(corpus.word_counts))
         if prototypes is not None:
             PhraseStore.of_prototypes(prototypes).save(temporary)
+            table = model.state_dict()[TABLE].detach().cpu().float().numpy()
+            if subwords := fit_subwords(corpus.words, table, np.asarray(corpus.word_counts)):
+                subwords.save(temporary)
         config = layout.FolderConfig(
             kind=model.config.kind,
             model=asdict(model.config),

@@ -1,0 +1,171 @@
+"""Unknown words are read as known ones that are spelt alike."""
+
+import json
+import shutil
+import string
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.errors import ModelError
+from lmcells.expansion.expander import shipped_model
+from lmcells.pretrained import PretrainedModel, layout, subwords
+from lmcells.pretrained.known_spellings import KnownSpellings
+from lmcells.pretrained.subword_fit import add_subwords, fit_subwords
+from lmcells.pretrained.subwords import Subwords, SubwordSettings
+
+WORDS = [
+    *("pneumonia", "hypertension", "metoprolol", "appendectomy", "thrombocytopenia"),
+    *("discharge", "ambulating", "laceration", "b12", "<digit>", "mg"),
+]
+SPELT = WORDS[:8]
+COUNTS = np.arange(100, 100 - len(WORDS), -1)
+TABLE = np.random.default_rng(0).normal(size=(len(WORDS) + 1, 16)).astype(np.float32)
+SETTINGS = SubwordSettings(sharpness=4.0, caution=0.1, explained=0.5)
+
+
+def planted() -> Subwords:
+    return Subwords(WORDS, TABLE, COUNTS, SETTINGS)
+
+
+def likest(vector: np.ndarray) -> str:
+    cosines = TABLE[:8] @ vector / np.linalg.norm(TABLE[:8], axis=1)
+    return SPELT[int(cosines.argmax())]
+
+
+@st.composite
+def slips_of(draw: st.DrawFn) -> tuple[str, str]:
+    """A known word, and the same with a letter left out, put in, replaced or moved."""
+    word = draw(st.sampled_from(SPELT))
+    letters = list(word)
+    kind = draw(st.sampled_from(["left out", "put in", "replaced", "moved"]))
+    letter = draw(st.sampled_from(string.ascii_lowercase))
+    if kind != "put in":
+        taken = letters.pop(draw(st.integers(0, len(letters) - 1)))
+        letter = taken if kind == "moved" else letter
+    if kind != "left out":
+        letters.insert(draw(st.integers(0, len(letters))), letter)
+    return word, "".join(letters)
+
+
+@given(slips_of())
+def test_a_word_one_slip_away_is_read_as_the_known_word(pair: tuple[str, str]) -> None:
+    word, written = pair
+    np.testing.assert_array_equal(planted().vectors([written])[0], TABLE[WORDS.index(word)])
+
+
+@pytest.mark.parametrize("word", SPELT)
+def test_a_word_with_two_letters_wrong_is_nearest_to_the_right_one(word: str) -> None:
+    written = word[:2] + word[3:7] + "q" + word[8:]
+    assert KnownSpellings.of(WORDS, COUNTS).one_slip_away([written]).tolist() == [-1]
+    assert likest(planted().vectors([written])[0]) == word
+
+
+def test_the_most_frequent_of_several_is_meant() -> None:
+    known = KnownSpellings.of(["cardiac", "cardiax", "cardial"], np.array([5, 90, 7]))
+    assert known.one_slip_away(["cardiaz"]).tolist() == [1]
+
+
+def test_a_short_word_is_not_taken_for_a_slip() -> None:
+    assert KnownSpellings.of(["gait", "pains"], np.array([5, 5])).one_slip_away(
+        ["gaid", "pain"]
+    ).tolist() == [
+        -1,
+        -1,
+    ]
+
+
+@given(st.lists(st.text("aenopst", min_size=4, max_size=14), min_size=1, max_size=8))
+def test_a_word_has_one_vector_alone_and_among_others(words: list[str]) -> None:
+    together = planted().vectors(words)
+    again = planted()
+    for word, vector in zip(words, together, strict=True):
+        np.testing.assert_array_equal(again.vectors([word])[0], vector)
+
+
+def test_a_word_like_no_other_is_the_average_word() -> None:
+    with_short = [*range(8), WORDS.index("mg")]
+    weights = np.log1p(COUNTS[with_short])
+    np.testing.assert_allclose(
+        planted().vectors(["zzzzzzz"])[0], weights @ TABLE[with_short] / weights.sum(), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_only_letters_are_read() -> None:
+    words = planted()
+    assert "pneumonitis" in words
+    assert not any(word in words for word in ("ct", "q6h", "<name>", "1234", ""))
+
+
+def test_no_more_words_are_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subwords, "_MOST_KEPT", 3)
+    words = planted()
+    first = words.vectors(["pneumonitis"])
+    for word in ("lacerated", "ambulates", "discharges"):
+        words.vectors([word])
+    assert len(words._kept) <= 3
+    np.testing.assert_array_equal(words.vectors(["pneumonitis"]), first)
+
+
+def test_a_vocabulary_without_letters_still_answers() -> None:
+    words = Subwords(["<digit>"], TABLE, np.array([4]), SETTINGS)
+    assert words.vectors(["pneumonia", "gait"]).tolist() == [[0.0] * 16] * 2
+
+
+def inflected(*, noise: float, seed: int = 0) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Words whose vector is that of their stem and that of their ending, or nothing but noise."""
+    draw = np.random.default_rng(seed)
+    stems = sorted({"".join(draw.choice(list("bcdfglmnprstaeiou"), 7)) for _ in range(400)})
+    endings = ("", "ing", "ed", "able", "ation")
+    of_stem, of_ending = draw.normal(size=(len(stems), 8)), draw.normal(size=(5, 8)) / 2
+    words = [stem + ending for stem in stems for ending in endings]
+    table = (of_stem[:, None] + of_ending).reshape(-1, 8) * (noise < 1)
+    table = table + noise * draw.normal(size=table.shape)
+    return words, table.astype(np.float32), draw.integers(10, 1000, len(words))
+
+
+def test_inflections_that_were_held_out_are_explained() -> None:
+    settings = fit_subwords(*inflected(noise=0.1))
+    assert settings is not None
+    assert settings.explained > 0.6
+    assert settings == fit_subwords(*inflected(noise=0.1))
+
+
+def test_spelling_explains_little_of_noise_and_nothing_of_a_few_words() -> None:
+    settings = fit_subwords(*inflected(noise=1.0))
+    assert settings is None or settings.explained < 0.05
+    words, table, counts = inflected(noise=0.1)
+    assert fit_subwords(words[:500], table, counts[:500]) is None
+
+
+def test_settings_survive_a_round_trip(tmp_path: Path) -> None:
+    SETTINGS.save(tmp_path)
+    assert SubwordSettings.load(tmp_path) == SETTINGS
+
+
+@pytest.mark.parametrize(
+    "saved", [[], {"sharpness": 2}, {"sharpness": 0, "caution": 1, "explained": 0.1}, None]
+)
+def test_damaged_settings_are_refused(tmp_path: Path, saved: object) -> None:
+    (tmp_path / layout.SUBWORDS).write_text(json.dumps(saved), encoding="utf-8")
+    with pytest.raises(ModelError, match="damaged"):
+        SubwordSettings.load(tmp_path)
+
+
+def test_the_shipped_model_can_be_given_subwords_in_place(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(shipped_model(), folder)
+    settings = add_subwords(folder)
+    assert settings is not None
+    assert settings.explained > 0.08
+    assert add_subwords(folder) == settings
+    model = PretrainedModel.from_pretrained(folder, verify=True)
+    assert model.subwords is not None
+    meant, written = model.word_vector("pneumonia"), model.word_vector("pneumnoia")
+    assert meant is not None
+    assert written is not None
+    np.testing.assert_array_equal(meant, written)
+    assert model.word_vector("q6h17") is None
