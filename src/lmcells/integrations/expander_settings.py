@@ -7,7 +7,6 @@ from typing import Any
 from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.note_reader import SECTION_STYLES
-from lmcells.integrations.settled_model import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,4 @@ class ExpanderSettings:
 
 @lru_cache(maxsize=2)
 def _opened(settings: ExpanderSettings) -> Expander:
-    expander = settings.open()
-    settle(expander.model)
-    return expander
+    return settings.open()

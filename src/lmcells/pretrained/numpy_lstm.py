@@ -19,6 +19,7 @@ Ids = npt.NDArray[np.integer]
 Array = npt.NDArray[Any]
 
 _TORCH_TO_OURS = [0, 1, 3, 2]  # torch's input, forget, cell, output -> the three sigmoids first
+_BLOCK = 16  # words that are projected together: always the same, since the last digit depends on how many there are
 _SCALE = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # x / 2 for the sigmoids
 
 
@@ -136,10 +137,10 @@ class NumpyLstm:
         """Rows of the table of projections, after projecting those of the words that were not met before."""
         ids = words.astype(np.intp)  # a copy
         unmet = ids[~self._met[ids]]
-        if unmet.size:
-            new = np.unique(unmet)
-            self._projected[:, new] = self.project(self._words[new])
-            self._met[new] = True
+        for block in np.unique(unmet // _BLOCK).tolist():
+            rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
+            self._projected[:, rows] = self.project(self._words[rows])
+            self._met[rows] = True
         ids[:, 1] += self._words.shape[0]  # the second half of the table is the second direction's
         return ids
 

@@ -4,26 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from expansion.clinic import clinic_corpus, random_model
 from lmcells.errors import ModelError
 from lmcells.expansion.expander import shipped_model
 from lmcells.integrations.annotation_shard import AnnotationTask, Shard
 from lmcells.integrations.expander_settings import ExpanderSettings, _opened
 from lmcells.integrations.note_files import NoteFiles
-from lmcells.integrations.settled_model import settle
 from lmcells.notes.readers import ReadReport
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
-
-
-@pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
-def test_every_word_is_met(tmp_path: Path, kind: str) -> None:
-    model = random_model(tmp_path / "model", clinic_corpus(tmp_path / "corpus"), kind)
-    met = model.variational._context._lstm._met
-    assert not met.any()
-    settle(model)
-    assert met.all()
-    assert len(met) == model.sizes.n_read
 
 
 def test_shards_in_any_order_give_the_same_bytes() -> None:
