@@ -1,12 +1,11 @@
 """Definitions that a text gives itself: which are found, where they begin and end, and what is none."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.expansion.definitions import find_definitions
+from timing import seconds_of
 
 
 def defined(text: str) -> list[tuple[str, str]]:
@@ -125,9 +124,5 @@ def test_both_places_hold_what_is_said_of_them(words: list[str], between: str) -
     "piece", ["(", "((AF)", "AF = a ", "a (AB", "ab ab ab ab (ABABABABAB) ", "Abbreviations: AF, a"]
 )
 def test_time_is_linear_on_hostile_text(piece: str) -> None:
-    seconds = []
-    for n in (300, 2400):
-        start = time.process_time()
-        find_definitions(piece * n)
-        seconds.append(time.process_time() - start)
-    assert seconds[1] < 8 * 4 * max(seconds[0], 1e-3)
+    once = seconds_of(lambda: find_definitions(piece * 300))
+    assert seconds_of(lambda: find_definitions(piece * 2400)) < 8 * 4 * max(once, 1e-3)
