@@ -13,34 +13,19 @@ from expansion.clinic import (
     INVENTORY,
     THERAPY,
     UNHEARD,
-    WORDS_OF,
     clinic_corpus,
     mention,
     random_model,
 )
+from expansion.gap_clinic import gap_model, gap_texts
 from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
 from lmcells.expansion import Sense
 from lmcells.expansion.explanation import explain
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.note_reader import NoteReader
-from lmcells.model import ModelConfig
-from lmcells.pretrained import PretrainedModel, layout, save_pretrained
+from lmcells.pretrained import PretrainedModel, layout
 from lmcells.pretrained.subwords import SubwordSettings
-from lmcells.training import TrainingSettings, train
-from lmcells.training.prototypes import build_prototypes
-
-SETTINGS = TrainingSettings(
-    epochs=12,
-    batch_size=128,
-    learning_rate=0.01,
-    subsampling=0.0,
-    smoothing=0.0,
-    agreement_weight=2.0,
-    phrase_weight=2.0,
-    agreement_units=24,
-    agreement_max_words=2,
-)
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +36,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    folder = tmp_path_factory.mktemp("trained")
-    sizes = {"n_words": len(corpus.words), "n_metadata": corpus.n_metadata("section")}
-    config = ModelConfig(
-        **sizes, cell_dim=12, embedding_dim=12, hidden_dim=12, window=4, phrase_dim=16, marks_gap=True
-    )
-    result = train(corpus, model_config=config, settings=SETTINGS, output=folder / "run")
-    prototypes = build_prototypes(result.model, corpus, settings=SETTINGS)
-    save_pretrained(result.model, folder / "model", corpus=corpus, prototypes=prototypes)
-    return PretrainedModel.from_pretrained(folder / "model")
+    return gap_model(tmp_path_factory.mktemp("trained"), corpus)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +55,7 @@ def test_the_long_form_that_fits_the_gap_comes_first(model: PretrainedModel) -> 
     ranker = GapRanker(model, INVENTORY)
     n_right = 0
     for header, sense in (("PLAN", THERAPY), ("LABS", CLOTTING)):
-        words = WORDS_OF[header]
-        texts = [
-            f"{words[i % 6]} {words[(i + 1) % 6]} PT {words[(i + 2) % 6]} {words[(i + 3) % 6]}"
-            for i in range(6)
-        ]
-        for scores in ranker.scores([mention(text, section=header) for text in texts]):
+        for scores in ranker.scores([mention(text, section=header) for text in gap_texts(header)]):
             n_right += INVENTORY.senses("PT")[int(scores.argmax())] == sense
     assert n_right >= 11  # of 12
 

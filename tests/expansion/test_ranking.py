@@ -122,7 +122,7 @@ def test_more_mentions_than_a_batch_are_all_scored(
 ) -> None:
     ranker = CellRanker(models["lmc"], INVENTORY)
     expected = ranker.scores(MENTIONS)
-    monkeypatch.setattr("lmcells.expansion.ranking._BATCH", 3)
+    monkeypatch.setattr("lmcells.expansion.posterior_ranking._BATCH", 3)
     np.testing.assert_allclose(ranker.scores(MENTIONS), expected, rtol=1e-4)
 
 

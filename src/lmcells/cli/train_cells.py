@@ -62,9 +62,7 @@ def train_cells(
 
 def _shipped_long_forms() -> list[Wording]:
     """All ways to write the long forms of the shipped inventory: what a model should know best."""
-    inventory = shipped_inventory()
-    senses = (sense for short_form in inventory.short_forms for sense in inventory.senses(short_form))
-    return with_plurals(wording for sense in senses for wording in wordings(sense.forms))
+    return with_plurals(wording for sense in shipped_inventory() for wording in wordings(sense.forms))
 
 
 def progress_message(progress: Progress) -> str:

@@ -8,16 +8,10 @@ lexicon reads a note into occurrences, the ranker ranks them, and:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from lmcells.errors import InputError
 from lmcells.expansion.context import Mention, tokens_around
-from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.note_reader import Occurrence
-from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.section_ids import SectionIds
-
-_BATCH = 1024
+from lmcells.expansion.posterior_ranking import PosteriorRanker, batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +34,7 @@ class Explanation:
 
 def explain(ranker: object, occurrences: Sequence[Occurrence]) -> list[Explanation | None]:
     """Explain occurrences of one note; None where nothing was ranked, since the note says what is meant."""
-    if not isinstance(ranker, CellRanker | GapRanker):
+    if not isinstance(ranker, PosteriorRanker):
         raise InputError(
             f"a {type(ranker).__name__} cannot be explained. Allowed: rankers that read a model's cells."
         )
@@ -49,33 +43,23 @@ def explain(ranker: object, occurrences: Sequence[Occurrence]) -> list[Explanati
     return [None if each.mention is None else next(explained) for each in occurrences]
 
 
-def _explain(
-    ranker: CellRanker | GapRanker, ranked: Sequence[tuple[Occurrence, Mention]]
-) -> list[Explanation]:
-    sections = SectionIds(ranker.model)
+def _explain(ranker: PosteriorRanker, ranked: Sequence[tuple[Occurrence, Mention]]) -> list[Explanation]:
     explanations: list[Explanation] = []
-    for first in range(0, len(ranked), _BATCH):
-        batch = ranked[first : first + _BATCH]
-        windows = ranker.read([mention for _, mention in batch])
-        posterior = ranker.model.variational.posterior(
-            windows.center,
-            np.array([sections[mention.section] for _, mention in batch], np.int64),
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            unknown=windows.unknown,
-        )
+    for batch in batches([mention for _, mention in ranked]):
+        windows = ranker.read(batch)
+        posterior = ranker.posterior(windows, batch)
+        places = [place for place, _ in ranked[len(explanations) : len(explanations) + len(batch)]]
         explanations += [
             Explanation(float(gate), _words_read(ranker, place, mention, weights[present].tolist()))
-            for (place, mention), gate, weights, present in zip(
-                batch, posterior.gate, posterior.attention, windows.context_mask, strict=True
+            for place, mention, gate, weights, present in zip(
+                places, batch, posterior.gate, posterior.attention, windows.context_mask, strict=True
             )
         ]
     return explanations
 
 
 def _words_read(
-    ranker: CellRanker | GapRanker, place: Occurrence, mention: Mention, weights: list[float]
+    ranker: PosteriorRanker, place: Occurrence, mention: Mention, weights: list[float]
 ) -> tuple[WordRead, ...]:
     """Name the positions of a window, in the note's offsets; a marked gap is where the short form stands."""
     sizes = ranker.model.sizes

@@ -9,26 +9,23 @@ its places), and by the direction f that the phrase network gives to its words. 
 A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
 """
 
-from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import ModelError
-from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import rows_by_short_form
-from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.posterior_ranking import PosteriorRanker, Scorer
 from lmcells.expansion.windows import WindowReader
 from lmcells.expansion.wordings import Wording, remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.numpy_network import NumpyPosterior
 
 TEMPERATURE = 0.1  # as in training
 PRIOR = 0.35  # of the logarithm of the count; training draws units from count^0.5, and dev sets agree on a little less
 _MOST_PLACES = 300  # of a wording among others: a common one should not drown the rest
-_BATCH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class SenseDirections:
         return score
 
 
-class GapRanker:
+class GapRanker(PosteriorRanker):
     """Ranks with the phrase network and the phrase store of a model that has them.
 
     ranker = GapRanker(model, inventory)
@@ -67,46 +64,17 @@ class GapRanker:
                 f"{model.folder} has no phrase network and store, which ranking by gaps needs. "
                 "Train with the preset default, or rank by divergence."
             )
-        self.model = model
-        self.inventory = inventory
-        self._network, self._store = model.phrase_network, model.phrase_store
-        self._sections = SectionIds(model)
         sizes = model.sizes
-        self._read = WindowReader(
+        reader = WindowReader(
             model.word_ids,
             radius=sizes.window,
             hides_center=True,
             gap_id=sizes.gap_id if sizes.marks_gap else None,
             subwords=model.subwords,
         )
+        super().__init__(model, inventory, reader=reader)
+        self._network, self._store = model.phrase_network, model.phrase_store
         self._senses: dict[str, list[SenseDirections]] = {}
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of each mention; -inf where the model can read no word of a long form."""
-        scores: list[Floats] = []
-        for start in range(0, len(mentions), _BATCH):
-            batch = mentions[start : start + _BATCH]
-            scores += self.window_scores(self.read(batch), batch)
-        return scores
-
-    @property
-    def reads(self) -> Container[str]:
-        """The words that the model reads around a gap."""
-        return self._read.words
-
-    def read(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return what the model reads of each mention: the words around the gap."""
-        return self._read(mentions)
-
-    def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of mentions whose windows are read already."""
-        scores: list[Floats] = [np.zeros(0)] * len(mentions)
-        gaps = self._gaps(windows, mentions)
-        for short_form, rows in rows_by_short_form(mentions).items():
-            each = np.stack([sense.scores(gaps[rows]) for sense in self.directions(short_form)], axis=1)
-            for row, of_senses in zip(rows, each, strict=True):
-                scores[row] = of_senses
-        return scores
 
     def directions(self, short_form: str) -> list[SenseDirections]:
         """Return what is known of a short form's candidates; looked up once."""
@@ -114,16 +82,11 @@ class GapRanker:
             self._senses[short_form] = [self._of_sense(sense) for sense in self.inventory.senses(short_form)]
         return self._senses[short_form]
 
-    def _gaps(self, windows: ReadWindows, mentions: Sequence[Mention]) -> Floats:
-        posterior = self.model.variational.posterior(
-            windows.center,
-            np.array([self._sections[mention.section] for mention in mentions], np.int64),
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            unknown=windows.unknown,
+    def _scorer(self, posterior: NumpyPosterior) -> Scorer:
+        gaps = _directions(posterior.mean - self._store.gap_center)
+        return lambda short_form, rows: np.stack(
+            [sense.scores(gaps[rows]) for sense in self.directions(short_form)], axis=1
         )
-        return _directions(posterior.mean - self._store.gap_center)
 
     def _of_sense(self, sense: Sense) -> SenseDirections:
         written = wordings(sense.forms)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.expansion.context import Mention, ReadWindows
-from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_word
+from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_word, hash_words
 from lmcells.notes.tokens import spell
 from lmcells.pretrained.subwords import Subwords
 
@@ -47,7 +47,7 @@ class WindowReader:
         self._hides_center = hides_center
         self._gap_id = gap_id
         self._subwords = subwords
-        hashes = np.array([hash_word(word) for word in word_ids], np.uint64)
+        hashes = hash_words(word_ids)
         order = np.argsort(hashes)
         self._hashes = hashes[order]
         self._ids = np.array(list(word_ids.values()), np.int64)[order]

@@ -63,8 +63,7 @@ class FusedLoss:
             )
             reconstruction = hinge(
                 query,
-                # The mark of a gap is in no window here, but the groups of words count it.
-                functional.pad(self._table(draws.sections), (0, 0, 0, config.n_read - config.n_words)),
+                self._table(draws.sections),
                 context=windows.context,
                 negatives=windows.negatives,
                 lengths=windows.lengths,
@@ -171,7 +170,7 @@ class FusedLoss:
         network, config = self.model.prior, self.model.config
         sections = sections.to(torch.int32)
         for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)
-        return moment_table(
+        table = moment_table(
             functional.linear(network.dropout(network.words.weight), for_words, network.hidden.bias),
             functional.linear(network.dropout(network.metadata.weight), for_metadata),
             sections,
@@ -180,6 +179,8 @@ class FusedLoss:
             log_variance=(network.heads.log_variance.weight, network.heads.log_variance.bias),
             variance_floor=config.variance_floor,
         )
+        # The mark of a gap is in no window of the objective, but the groups of words count it.
+        return functional.pad(table, (0, 0, 0, 1)) if config.marks_gap else table
 
 
 @dataclass(frozen=True, slots=True)
