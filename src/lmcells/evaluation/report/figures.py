@@ -1,55 +1,16 @@
-"""The figures, for a paper and for the page: vectors, colours that the colour-blind can tell apart.
+"""The figures, for a paper and for the page.
 
-Imports matplotlib, so nothing imports this file before a report is written. Every line also has a marker and a style of
-its own: no figure depends on colour alone.
+Imports matplotlib, so nothing imports this file before a report is written.
 """
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lmcells.evaluation.report.findings import Findings
 from lmcells.evaluation.report.tables import NAMES
-
-INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
-# Okabe and Ito (2008), darkest first; their black is the ink, and their yellow is not seen on white.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
-_MARKERS = "osD^vPX<>*hd"
-_LINES = ("-", "--", "-.", ":")
-_STYLE: dict[Any, Any] = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": INK,
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlesize": 10,
-    "figure.facecolor": "none",
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9,
-    "grid.color": GRID,
-    "grid.linewidth": 0.6,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 5,
-    "pdf.fonttype": 42,  # text stays text
-    "svg.fonttype": "none",
-    "svg.hashsalt": "lmcells",  # the same results give the same file
-    "text.color": INK,
-    "text.parse_math": False,  # a dollar in a name is a dollar
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
-_WIDTH = 7.0  # inches: a page's text
+from lmcells.figure_style import COLOURS, INK, LINES, MARKERS, PAGE_WIDTH, house_style, label
 
 
 def draw_all(findings: Findings) -> dict[str, Figure]:
@@ -62,21 +23,14 @@ def draw_all(findings: Findings) -> dict[str, Figure]:
     }
     if findings.curves:
         drawings["training_time"] = training_time
-    with _style():
+    with house_style():
         return {name: draw(findings) for name, draw in drawings.items()}
-
-
-def save(figure: Figure, stem: Path) -> None:
-    """Write `stem.svg` and `stem.pdf`; without dates, so that nothing changes when nothing changed."""
-    with _style():
-        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
 
 
 def intervals(findings: Findings) -> Figure:
     """Each model's metrics with both intervals: bootstrap over notes, and the paper's samples."""
     n = len(findings.models)
-    figure = Figure(figsize=(_WIDTH, 1.0 + 0.27 * n), layout="constrained")
+    figure = Figure(figsize=(PAGE_WIDTH, 1.0 + 0.27 * n), layout="constrained")
     panels = figure.subplots(1, len(NAMES), sharey=True, squeeze=False)[0]
     for axes, (metric, title) in zip(panels, NAMES.items(), strict=True):
         for row, model in enumerate(findings.models):
@@ -90,7 +44,7 @@ def intervals(findings: Findings) -> Figure:
         axes.grid(visible=False, axis="y")
         axes.locator_params(axis="x", nbins=4)
         axes.tick_params(axis="y", length=0)
-    panels[0].set_yticks(range(n), [_label(model.name) for model in findings.models])
+    panels[0].set_yticks(range(n), [label(model.name) for model in findings.models])
     panels[0].set_ylim(n - 0.5, -0.5)  # the first on top
     return figure
 
@@ -166,12 +120,12 @@ def training_time(findings: Findings) -> Figure:
 
 
 def _one_panel() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(_WIDTH * 0.75, 3.1), layout="constrained")
+    figure = Figure(figsize=(PAGE_WIDTH * 0.75, 3.1), layout="constrained")
     return figure, figure.subplots()
 
 
 def _two_panels(*, sharey: bool = False) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
+    figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
     return figure, list(figure.subplots(1, 2, sharey=sharey))
 
 
@@ -182,27 +136,12 @@ def _line(
         xs,
         ys,
         color=COLOURS[number % len(COLOURS)],
-        linestyle=_LINES[number // len(COLOURS) % len(_LINES)],
-        marker=_MARKERS[number % len(_MARKERS)] if marker is None else marker,
-        label=_label(name),
+        linestyle=LINES[number // len(COLOURS) % len(LINES)],
+        marker=MARKERS[number % len(MARKERS)] if marker is None else marker,
+        label=label(name),
     )
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center")
-
-
-def _label(name: str) -> str:
-    """A name as a label; matplotlib leaves out those that begin with an underscore."""
-    printable = "".join(character if character.isprintable() else " " for character in name)
-    shown = printable if len(printable) <= 28 else printable[:13] + "…" + printable[-14:]
-    return " " + shown if shown.startswith("_") else shown
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Our style, and no word about letters that the font lacks: they are names from the user's data."""
-    with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
-        yield

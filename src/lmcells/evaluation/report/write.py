@@ -78,7 +78,8 @@ def write_report(
 
 
 def _write(folder: Path, findings: Findings) -> None:
-    from lmcells.evaluation.report.figures import draw_all, save
+    from lmcells.evaluation.report.figures import draw_all
+    from lmcells.figure_style import save
 
     for name in ("tables", "figures"):
         (folder / name).mkdir(parents=True, exist_ok=True)

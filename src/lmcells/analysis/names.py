@@ -1,0 +1,50 @@
+"""From the words and sections that a person names to a model's ids; an unknown name gets the nearest known ones."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from lmcells.errors import InputError
+from lmcells.notes.section_aliases import find_alias, load_aliases
+from lmcells.notes.sections import upper_name
+from lmcells.pretrained import PretrainedModel
+
+_N_SUGGESTED = 5
+
+
+def word_id(model: PretrainedModel, word: str) -> int:
+    """The id of a word of the vocabulary, however it is capitalised."""
+    ids = model.word_ids
+    for spelling in (word, word.lower()):
+        if spelling in ids:
+            return ids[spelling]
+    raise InputError(
+        f"the model does not know the word {word!r}. Nearest: {_suggest(word.lower(), model.words)}."
+    )
+
+
+def section_id(model: PretrainedModel, section: str) -> int:
+    """The id of a section, by its name, however it is capitalised, or by a name that means the same."""
+    require_sections(model)
+    alias = find_alias(load_aliases(None), section)
+    for name in (section, upper_name(section), alias.name if alias else ""):
+        if name in model.section_ids:
+            return model.section_ids[name]
+    suggested = _suggest(upper_name(section), model.sections)
+    raise InputError(f"the model does not know the section {section!r}. Nearest: {suggested}.")
+
+
+def require_sections(model: PretrainedModel) -> None:
+    """Only a model that reads metadata has cells of a word under a section."""
+    if model.sizes.kind != "lmc":
+        raise InputError(
+            f"{model.folder} is a model of kind {model.sizes.kind!r}, whose words do not move with their section. "
+            "Allowed: a model of kind 'lmc'."
+        )
+
+
+def _suggest(name: str, known: Iterable[str]) -> str:
+    """The likest names; where none is like it, those with the same beginning, else the first ones."""
+    known = list(known)
+    found: Sequence[str] = difflib.get_close_matches(name, known, n=_N_SUGGESTED, cutoff=0.5)
+    found = found or [each for each in known if each[:2] == name[:2]][:_N_SUGGESTED] or known[:_N_SUGGESTED]
+    return ", ".join(found)

@@ -1,0 +1,70 @@
+"""How every figure looks: vectors, colours that the colour-blind can tell apart, text that stays text.
+
+Imports matplotlib, so nothing imports this file before a figure is drawn. Draw inside `house_style()`, and give every
+line a marker or a style of its own: no figure depends on colour alone.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
+# Okabe and Ito (2008), darkest first; their black is the ink, and their yellow is not seen on white.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
+MARKERS = "osD^vPX<>*hd"
+LINES = ("-", "--", "-.", ":")
+_STYLE: dict[Any, Any] = {
+    "axes.axisbelow": True,
+    "axes.edgecolor": INK,
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "figure.facecolor": "none",
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.fonttype": "none",
+    "svg.hashsalt": "lmcells",  # the same results give the same file
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+PAGE_WIDTH = 7.0  # inches: a page's text
+
+
+def save(figure: Figure, stem: Path) -> None:
+    """Write `stem.svg` and `stem.pdf`; without dates, so that nothing changes when nothing changed."""
+    with house_style():
+        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
+        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def label(name: str) -> str:
+    """A name as a label; matplotlib leaves out those that begin with an underscore."""
+    printable = "".join(character if character.isprintable() else " " for character in name)
+    shown = printable if len(printable) <= 28 else printable[:13] + "…" + printable[-14:]
+    return " " + shown if shown.startswith("_") else shown
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """Our style, and no word about letters that the font lacks: they are names from the user's data."""
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        yield
