@@ -49,10 +49,16 @@ PAGE_WIDTH = 7.0  # inches: a page's text
 
 
 def save(figure: Figure, stem: Path) -> None:
-    """Write `stem.svg` and `stem.pdf`; without dates, so that nothing changes when nothing changed."""
+    """Write `stem.svg` and `stem.pdf`."""
+    for suffix in (".svg", ".pdf"):
+        save_as(figure, stem.with_suffix(suffix))
+
+
+def save_as(figure: Figure, path: Path) -> None:
+    """Write a figure in the format of the file's name; without dates, so that nothing changes when nothing changed."""
+    dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with house_style():
-        figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-        figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+        figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=200)
 
 
 def label(name: str) -> str:

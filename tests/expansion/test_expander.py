@@ -19,10 +19,11 @@ from lmcells.errors import InputError, InventoryError, ModelError, UnknownShortF
 from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.context import Mention
-from lmcells.expansion.expander import shipped_inventory, shipped_model
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import shipped_model
 
 NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
 OTHER = [{"short_form": "CVA", "long_form": "cerebrovascular accident", "concept_id": "C7"}]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from lmcells import Expander
-from lmcells.expansion.expander import shipped_inventory, shipped_model
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import shipped_model
 
 NOTE = """\
 PAST MEDICAL HISTORY: CVA in 2019, HTN, DM, s/p CABG. MI in 2015 with a stent to the LAD.

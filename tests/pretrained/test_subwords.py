@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import ModelError
-from lmcells.expansion.expander import shipped_model
 from lmcells.pretrained import PretrainedModel, layout, subwords
 from lmcells.pretrained.known_spellings import KnownSpellings
+from lmcells.pretrained.shipped import shipped_model
 from lmcells.pretrained.subword_fit import add_subwords, fit_subwords
 from lmcells.pretrained.subwords import Subwords, SubwordSettings
 

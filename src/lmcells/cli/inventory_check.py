@@ -9,11 +9,11 @@ from typing import Any
 from lmcells.cli.arguments import add_json
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.corpus import Corpus
-from lmcells.expansion.expander import DEFAULT, shipped_model
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.inventory_knowledge import SenseKnowledge, inventory_knowledge, suggest_spellings
 from lmcells.expansion.inventory_review import Finding, review_inventory
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import DEFAULT, model_folder
 
 SUMMARY = "find duplicates, and senses that a model cannot know"
 DESCRIPTION = """\
@@ -44,9 +44,7 @@ def run(options: argparse.Namespace) -> None:
     """Check the inventory and print what was found."""
     inventory = load_inventory(options.inventory)
     corpus = Corpus.open(options.corpus) if options.corpus else None
-    model = PretrainedModel.from_pretrained(
-        shipped_model() if options.model == DEFAULT else Path(options.model)
-    )
+    model = PretrainedModel.from_pretrained(model_folder(options.model))
     findings = review_inventory(inventory)
     known = inventory_knowledge(model, inventory, corpus=corpus)
     worst = sorted((each for each in known if each.how != "frequent"), key=lambda each: each.badness)

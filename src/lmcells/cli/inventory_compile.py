@@ -8,9 +8,9 @@ from lmcells.cli.progress import ProgressLine
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, MissingExtra
-from lmcells.expansion.expander import DEFAULT, shipped_model
 from lmcells.expansion.inventory import load_inventory
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import model_folder
 
 SUMMARY = "a copy of a model that knows an inventory's long forms"
 DESCRIPTION = """\
@@ -52,8 +52,7 @@ def run(options: argparse.Namespace) -> None:
     device = choose_device(options.device)
     inventory = load_inventory(options.inventory)
     corpus = Corpus.open(options.corpus)
-    folder = shipped_model() if options.model == DEFAULT else Path(options.model)
-    model = PretrainedModel.from_pretrained(folder, verify=True)
+    model = PretrainedModel.from_pretrained(model_folder(options.model), verify=True)
     with ProgressLine() as line:
         line.update("reading the places of long forms")
         try:

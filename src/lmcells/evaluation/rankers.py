@@ -22,7 +22,6 @@ from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.context import Mention
-from lmcells.expansion.expander import shipped_model
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
@@ -32,8 +31,8 @@ from lmcells.expansion.ranking import CellRanker
 from lmcells.language_model.layout import is_language_model
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import DEFAULT, model_folder
 
-DEFAULT = "default"
 ORACLE = "dominant"
 NAMES = ("random", ORACLE, "section-mle")
 PREFIXES = ("section-mle:DATASET", "bert:FOLDER", "encoder:FOLDER")
@@ -122,7 +121,7 @@ def make_ranker(
         encoder = open_encoder(Path(argument))
         transformer = TransformerRanker(encoder, inventory, words=words)
         return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
-    folder = shipped_model() if name == DEFAULT else Path(name)
+    folder = model_folder(name)
     if is_language_model(folder):
         return _elmo_ranker(name, inventory)
     if folder.is_dir():

@@ -16,8 +16,7 @@ from typing import Any, Literal, Self, TypeVar, overload
 
 import numpy as np
 
-import lmcells.pretrained
-from lmcells.errors import InputError, ModelError
+from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.inventory import (
@@ -31,9 +30,9 @@ from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.note_reader import NoteReader, Occurrence
 from lmcells.expansion.rankers import Ranker, best_ranker
 from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import model_folder
 
 SHIPPED_INVENTORY = "clinical_inventory.csv"
-DEFAULT = "default"
 
 Context = TypeVar("Context")
 
@@ -42,14 +41,6 @@ _MOST_MENTIONS = 8192  # in one batch, whatever the notes are like
 
 
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
-
-
-def shipped_model() -> Path:
-    """Return the folder of the model that comes with the package."""
-    folder = Path(lmcells.pretrained.__file__).parent / DEFAULT
-    if not folder.is_dir():
-        raise ModelError("no model is shipped in this build. Give a model folder, made with: lmcells train")
-    return folder
 
 
 @cache
@@ -95,7 +86,7 @@ class Expander:
         verify: bool = False,
     ) -> Self:
         """Open a model folder (the shipped one without it, or as "default") and an inventory (or the shipped one)."""
-        path = shipped_model() if folder is None or folder == DEFAULT else Path(folder)
+        path = model_folder(folder)
         model = PretrainedModel.from_pretrained(path, verify=verify)
         return cls(
             model,

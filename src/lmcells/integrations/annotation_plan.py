@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import lmcells
-from lmcells.expansion.expander import DEFAULT, shipped_inventory, shipped_model
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.files import sha256
 from lmcells.integrations.annotation_shard import AnnotationTask
 from lmcells.integrations.note_files import NoteFiles
+from lmcells.pretrained.shipped import model_folder
 
 
 def make_plan(source: NoteFiles, output: Path, *, task: AnnotationTask, shard_notes: int) -> dict[str, Any]:
     """Describe the notes and the model by the names, sizes and dates of their files, the senses by their content."""
     settings = task.expander
-    given = settings.model or DEFAULT
-    folder = shipped_model() if given == DEFAULT else Path(given)
+    folder = model_folder(settings.model or None)
     inventory = None if settings.inventory is None else Path(settings.inventory)
     return {
         "version": lmcells.__version__,

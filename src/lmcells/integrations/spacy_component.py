@@ -23,12 +23,13 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import ensure_path, from_bytes, from_disk, raise_error, to_bytes, to_disk
 
-from lmcells.expansion.expander import DEFAULT, Expander
+from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import load_inventory, save_inventory
 from lmcells.files import read_json, write_json
 from lmcells.integrations.expander_settings import ExpanderSettings
 from lmcells.integrations.medspacy_sections import medspacy_sections
+from lmcells.pretrained.shipped import DEFAULT
 
 FACTORY = "lmcells"
 LABEL = "ACRONYM"
