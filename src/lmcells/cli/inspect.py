@@ -14,7 +14,7 @@ examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
   lmcells inspect interpolate MG --section MEDICATIONS --output mg.svg"""
 
-VIEWS = ("neighbors", "senses", "sections", "gate", "interpolate", "mixtures", "vectors", "uncertainty")
+VIEWS: tuple[str, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ COMMANDS = (
     "dataset",
     "evaluate",
     "reproduce",
+    "inspect",
     "info",
     "pack",
     "unpack",
