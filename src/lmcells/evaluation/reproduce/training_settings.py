@@ -7,6 +7,9 @@ from typing import Any
 
 from lmcells.evaluation.reproduce.protocol import TRAINED, ModelPlan
 
+# Settings that came after runs had been recorded, with the value that those runs had in effect: while a setting has it,
+# it is left out, and the runs stay what they are.
+_ADDED_LATER: dict[str, dict[str, Any]] = {"model": {"reads_gap": False}}
 
 def flags(plan: ModelPlan) -> list[str]:
     """`table.key=value` of all that differs from the preset; the value is TOML."""
@@ -33,6 +36,10 @@ def resolved(plan: ModelPlan) -> dict[str, Any]:
         "report_steps",
     ):  # the first is the run's own; the others change no step
         tables.get("training", {}).pop(key, None)
+    for name, later in _ADDED_LATER.items():
+        table = tables.get(name, {})
+        for key in [key for key, value in later.items() if table.get(key) == value]:
+            del table[key]
     return tables
 
 
