@@ -73,6 +73,41 @@ def assert_same_posterior(found: NumpyPosterior, expected: Posterior, *, atol: f
         np.testing.assert_allclose(ours, torchs.detach().numpy(), rtol=0, atol=atol)
 
 
+def with_marks(windows: Windows, config: ModelConfig) -> Windows:
+    """A mark somewhere in most rows; where its place is a hole, the row has none."""
+    generator = torch.Generator().manual_seed(7)
+    n_rows, width = windows.context.shape
+    context = windows.context.clone()
+    rows = torch.arange(n_rows)
+    context[rows, torch.randint(width, (n_rows,), generator=generator)] = config.gap_id
+    return replace(windows, context=context)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]))
+def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int) -> None:
+    model = tiny_model(seed=seed, dtype=torch.float32, marks_gap=True, gap_dim=6).eval()
+    config = model.config
+    windows = with_marks(some_windows(config, seed=seed, n_rows=n_rows), config)
+    assert_same_posterior(in_numpy(numpy_network(model), windows), model.posterior(windows))
+
+
+def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
+    model = tiny_model(seed=1, dtype=torch.float32, marks_gap=True, gap_dim=6).eval()
+    config = model.config
+    arrays = arrays_of(model)
+    arrays["variational.gap_reader.out.weight"] = np.zeros_like(arrays["variational.gap_reader.out.weight"])
+    network = numpy_network(model)
+    without = NumpyVariationalNetwork.from_arrays(arrays, sizes_of(config))
+    windows = some_windows(config, seed=1, n_rows=40)
+    marked = with_marks(windows, config)
+    np.testing.assert_array_equal(in_numpy(network, windows).mean, in_numpy(without, windows).mean)
+    has_mark = ((marked.context == config.gap_id) & marked.context_mask).any(dim=1).numpy()
+    differs = (in_numpy(network, marked).mean != in_numpy(without, marked).mean).any(axis=1)
+    assert 5 < has_mark.sum() < 40
+    np.testing.assert_array_equal(differs, has_mark)
+
+
 @KINDS
 @settings(max_examples=25, deadline=None)
 @given(

@@ -33,6 +33,7 @@ examples:
 _ELMO = "elmo"
 _KINDS = ("lmc", "bsg", "mbsge", _ELMO)
 _PRESETS = ("paper", "tuned", "default")
+_DTYPES = ("float32", "float16", "int8")
 _NAMED = {
     "kind": "model.kind",
     "epochs": "training.epochs",
@@ -72,6 +73,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TABLE.KEY=VALUE",
         dest="overrides",
         help="any other setting of the TOML file; may be repeated",
+    )
+    saving = parser.add_argument_group("saving")
+    saving.add_argument(
+        "--dtype",
+        choices=_DTYPES,
+        default=_DTYPES[0],
+        help="of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)",
+    )
+    saving.add_argument(
+        "--directions",
+        type=int,
+        metavar="N",
+        help="at most so many in the store of phrases, 100 bytes each (64000)",
     )
     running = add_running(parser, resumes="a run")
     running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")

@@ -12,7 +12,7 @@ from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.wordings import Wording, with_plurals, wordings
 from lmcells.pretrained import save_pretrained
 from lmcells.training import Progress, load_configuration, train
-from lmcells.training.prototypes import build_prototypes
+from lmcells.training.prototypes import MAX_DIRECTIONS, build_prototypes
 from lmcells.training.record import printed_record, training_record
 
 
@@ -44,7 +44,11 @@ def train_cells(
     if result.model.phrases is not None and settings.n_agreement_units:
         line.update("reading the places of frequent words and phrases")
         prototypes = build_prototypes(
-            result.model, corpus, settings=settings, long_forms=_shipped_long_forms()
+            result.model,
+            corpus,
+            settings=settings,
+            long_forms=_shipped_long_forms(),
+            max_directions=MAX_DIRECTIONS if options.directions is None else options.directions,
         )
     save_pretrained(
         result.model,
@@ -53,6 +57,7 @@ def train_cells(
         metadata_kind=settings.metadata,
         training=record,
         prototypes=prototypes,
+        dtype=options.dtype,
         overwrite=True,  # of a finished run that went on for more epochs
     )
     printed = printed_record(record)

@@ -29,7 +29,7 @@ class SkipGramNetwork(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, windows: Windows) -> Posterior:
-        states = self.context(windows)  # (B, 2S, 2H)
+        states, _ = self.context(windows)  # (B, 2S, 2H)
         query = self.query.expand(states.shape[0], -1)  # (2H,) -> (B, 2H)
         attention, summary = attend(query, states, windows.context_mask)  # (B, 2S), (B, 2H)
         no_gate = attention.new_zeros(attention.shape[0])

@@ -25,7 +25,7 @@ class ModelConfig:
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
     context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
     marks_gap: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
-    reads_gap: bool = False  # lmc: whether the state at that mark has a path of its own to the posterior
+    gap_dim: int = 0  # lmc: hidden units of the gap reader; 0 is none, as in the paper
     phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
@@ -51,6 +51,7 @@ class ModelConfig:
         self._require_integer("n_categories", at_least=0)
         self._require_integer("phrase_dim", at_least=0)
         self._require_integer("context_dim", at_least=0)
+        self._require_integer("gap_dim", at_least=0)
         for name in ("margin", "variance_floor"):
             self._require_number(name, at_least=0.0)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
@@ -59,8 +60,10 @@ class ModelConfig:
             self._require_number("embedding_std", at_least=0.0)
         if self.kind == "mbsge":
             self._require_replacements()
-        if self.reads_gap and (self.kind != "lmc" or not self.marks_gap):
-            raise ConfigError("reads_gap is true; allowed for kind 'lmc' with marks_gap, otherwise: false.")
+        if self.gap_dim and (self.kind != "lmc" or not self.marks_gap):
+            raise ConfigError(
+                f"gap_dim is {self.gap_dim}; allowed for kind 'lmc' with marks_gap, otherwise: 0."
+            )
 
     @property
     def metadata_dim(self) -> int:

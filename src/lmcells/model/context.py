@@ -21,7 +21,8 @@ class ContextEncoder(nn.Module):
         self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.lstm_dim)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, windows: Windows) -> Tensor:
+    def forward(self, windows: Windows) -> tuple[Tensor, Tensor]:
+        """States, and the vectors that were read: -> (B, 2S, 2H), (B, 2S, E)."""
         n_rows, n_steps = windows.context.shape
         ids = torch.cat([windows.context.flatten(), windows.center])  # one lookup: one gradient of the table
         vectors: Tensor = self.dropout(self.words(ids))
@@ -30,4 +31,4 @@ class ContextEncoder(nn.Module):
             center = torch.where(windows.center_mask.unsqueeze(-1), center, 0.0)
         context = context.view(n_rows, n_steps, self.words.embedding_dim)
         states: Tensor = self.lstm(context, windows.context_mask, constant=center)
-        return states  # (B, 2S, 2H)
+        return states, context

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from lmcells.model.attention import attend
-from lmcells.model.batch import Windows
+from lmcells.model.batch import Batch, Windows
 from lmcells.model.config import ModelConfig
 from lmcells.model.context import ContextEncoder
 from lmcells.model.dropout import Dropout
+from lmcells.model.gap_reader import GapReader, around_gap
 from lmcells.model.gaussian import Gaussian
 from lmcells.model.heads import GaussianHeads
 from lmcells.model.metadata import embed_metadata, or_null
@@ -31,8 +32,7 @@ class VariationalNetwork(nn.Module):
     h_joint = p_m E_m + (1 - p_m) h_word, where (p_m, 1 - p_m) = softmax(tanh(two scores)), which keeps each
     weight above 1 / (1 + e^2) = 0.12.
 
-    With `reads_gap` the state at the mark, in which the words before and after the gap end, is added to
-    h_joint by a linear layer: the attention alone hardly tells the words next to a gap from the others.
+    With `gap_dim` what a gap reader finds next to the mark of a gap is added to h_joint.
 
     Null values: without metadata its weight is 0, override or not, and the attention is uniform over the
     present words (E_m is the zero vector). Without context h_word is the zero vector, and the gate
@@ -47,12 +47,11 @@ class VariationalNetwork(nn.Module):
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
         self.dropout = Dropout(config.dropout)
         self.gap_id = config.gap_id
-        width = config.metadata_dim
-        self.at_gap = nn.Linear(width, width, bias=False) if config.reads_gap else None
+        self.gap_reader = GapReader(config) if config.gap_dim else None
 
     def forward(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
         """One posterior a row; `gate`, a number or (B,), takes the place of the metadata's learnt weight."""
-        states = self.context(windows)  # (B, 2S, 2H)
+        states, vectors = self.context(windows)  # (B, 2S, 2H), (B, 2S, E)
         metadata = or_null(windows.metadata, shape=windows.center.shape, device=windows.center.device)
         section = embed_metadata(self.metadata, metadata)  # E_m: (B, 2H)
         attention, summary = attend(section, states, windows.context_mask)  # (B, 2S), h_word: (B, 2H)
@@ -61,12 +60,10 @@ class VariationalNetwork(nn.Module):
         weight = weight.masked_fill(metadata < 0, 0.0)
         joint = torch.lerp(at_least_float32(summary), at_least_float32(section), weight.unsqueeze(-1))
         joint = self.dropout(joint)
-        if self.at_gap is not None:
-            is_mark = (windows.context == self.gap_id) & windows.context_mask  # (B, 2S + 1)
-            state = torch.where(is_mark.unsqueeze(-1), states, 0.0).sum(
-                dim=1
-            )  # (B, 2H), zero where there is no mark
-            joint = joint + self.at_gap(self.dropout(state))
+        if self.gap_reader is not None and not isinstance(windows, Batch):  # the objective marks no gaps
+            state, neighbours, marked = around_gap(windows, states, vectors, gap_id=self.gap_id)
+            added = self.gap_reader(joint, self.dropout(state), neighbours)
+            joint = joint + torch.where(marked, added, 0.0)
         return Posterior(self.heads(joint), weight, attention)
 
     def learnt_gate(self, section: Tensor, summary: Tensor) -> Tensor:

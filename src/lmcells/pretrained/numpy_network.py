@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.pretrained.numpy_context import NumpyContextEncoder
+from lmcells.pretrained.numpy_gap_reader import NumpyGapReader
 from lmcells.pretrained.numpy_heads import NumpyHeads
 from lmcells.pretrained.numpy_lstm import Ids
 from lmcells.pretrained.one_core import Floats, matmul_on_one_core
@@ -41,7 +42,9 @@ class NumpyVariationalNetwork(ABC):
         context = {
             name.removeprefix("context."): a for name, a in arrays.items() if name.startswith("context.")
         }
-        self._context = NumpyContextEncoder.from_arrays(context)
+        self._context = NumpyContextEncoder.from_arrays(
+            context, gap_id=sizes.gap_id if sizes.gap_dim else None
+        )
         self._heads = NumpyHeads.from_arrays(arrays)
         self._sizes = sizes
 
@@ -107,6 +110,7 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
         self._metadata = arrays["metadata.weight"]  # (M, 2H)
         self._gate_weight = np.asarray(arrays["gate.weight"], np.float32).T  # (4H, 2)
         self._gate_bias = np.asarray(arrays["gate.bias"], np.float32)
+        self._gap_reader = NumpyGapReader.from_arrays(arrays) if sizes.gap_dim else None
 
     def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:
         n_rows = windows.center.shape[0]
@@ -114,7 +118,7 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
         known = metadata >= 0  # (B,)
         section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
         section[known] = self._metadata[metadata[known]]
-        attention, summary = self._context.summarise(
+        read = self._context.summarise(
             windows.center,
             windows.context,
             windows.context_mask,
@@ -122,11 +126,13 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
             query=section,
             unknown=windows.unknown,
         )
-        weight = self._learnt_gate(section, summary) if gate is None else _as_weights(gate, n_rows)
+        weight = self._learnt_gate(section, read.mean) if gate is None else _as_weights(gate, n_rows)
         weight = np.where(known, weight, np.float32(0))
-        joint = summary + weight[:, None] * (section - summary)  # (B, 2H)
+        joint = read.mean + weight[:, None] * (section - read.mean)  # (B, 2H)
+        if self._gap_reader is not None and read.gaps is not None:
+            joint += self._gap_reader(joint, read.gaps)
         cell = self._heads(joint)
-        return NumpyPosterior(cell.mean, cell.log_variance, weight, attention)
+        return NumpyPosterior(cell.mean, cell.log_variance, weight, read.attention)
 
     def _learnt_gate(self, section: Floats, summary: Floats) -> Floats:
         """p_m: (B, 2H), (B, 2H) -> (B,)."""
@@ -147,7 +153,7 @@ class _SkipGram(NumpyVariationalNetwork):
     def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:  # noqa: ARG002
         n_rows = windows.center.shape[0]
         query = np.broadcast_to(self._query, (n_rows, self._query.size))
-        attention, summary = self._context.summarise(
+        read = self._context.summarise(
             windows.center,
             windows.context,
             windows.context_mask,
@@ -155,8 +161,8 @@ class _SkipGram(NumpyVariationalNetwork):
             query=query,
             unknown=windows.unknown,
         )
-        cell = self._heads(summary)
-        return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), attention)
+        cell = self._heads(read.mean)
+        return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), read.attention)
 
 
 class _SkipGramEnsemble(_SkipGram):

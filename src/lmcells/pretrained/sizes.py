@@ -27,7 +27,7 @@ class ModelSizes:
     context_dim: int
     phrase_dim: int
     marks_gap: bool
-    reads_gap: bool
+    gap_dim: int
     window: int
 
     @classmethod
@@ -45,7 +45,7 @@ class ModelSizes:
             )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("marks_gap", "reads_gap"):
+            if field.name == "marks_gap":
                 if not isinstance(value, bool):
                     raise ConfigError(f"{field.name} is {value!r}; allowed: true or false.")
             elif field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
@@ -54,7 +54,7 @@ class ModelSizes:
                 )
 
     def _least(self, name: str) -> int:
-        may_be_none = {"n_categories", "phrase_dim", "context_dim"} | (
+        may_be_none = {"n_categories", "phrase_dim", "context_dim", "gap_dim"} | (
             {"n_metadata"} if self.kind == "bsg" else set()
         )
         return 0 if name in may_be_none else 1
@@ -101,8 +101,11 @@ class ModelSizes:
                 "metadata.weight": (self.n_metadata, 2 * lstm),
                 **_linear("gate", 4 * lstm, 2),
             }
-            if self.reads_gap:
-                variational["at_gap.weight"] = (2 * lstm, 2 * lstm)
+            if self.gap_dim:
+                variational |= {
+                    **_linear("gap_reader.hidden", 4 * (lstm + words), self.gap_dim),
+                    "gap_reader.out.weight": (2 * lstm, self.gap_dim),
+                }
             prior = {
                 "words.weight": (self.n_words, words),
                 "metadata.weight": (self.n_metadata, words),

@@ -5,17 +5,17 @@ Not in the paper; unsupervised like the rest. It makes the posterior say what a 
 network say where a phrase that may never have been seen would fit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lmcells.model import Windows
+from lmcells.model import NULL_METADATA, Windows
 from lmcells.model.precision import at_least_float32, full_precision
 from lmcells.training.contrast import contrast
 from lmcells.training.device_corpus import Chunk
-from lmcells.training.draws import take
+from lmcells.training.draws import chance, take
 from lmcells.training.sampler import Sampler
 from lmcells.training.units import DrawnUnits
 
@@ -50,6 +50,18 @@ def gap_windows(sampler: Sampler, chunk: Chunk, units: DrawnUnits, *, max_words:
         center_mask=torch.zeros_like(places, dtype=torch.bool),
     )
     return UnitGaps(windows, words, words_mask)
+
+
+def obscured(gaps: UnitGaps, sampler: Sampler, *, mask_rate: float, null_rate: float) -> UnitGaps:
+    """Hide some words around the gaps, and withhold the section of some: what remains must say enough."""
+    windows, generator = gaps.windows, sampler.generator
+    mask, metadata = windows.context_mask, windows.metadata
+    if mask_rate > 0:
+        is_mark = windows.context == sampler.config.gap_id
+        mask = mask & (is_mark | ~chance(mask_rate, mask.shape, generator))
+    if null_rate > 0 and metadata is not None:
+        metadata = metadata.masked_fill(chance(null_rate, metadata.shape, generator), NULL_METADATA)
+    return replace(gaps, windows=replace(windows, context_mask=mask, metadata=metadata))
 
 
 def _with_gap(context: Tensor, mask: Tensor, *, gap: int) -> tuple[Tensor, Tensor]:

@@ -67,7 +67,7 @@ def build_prototypes(
         exponent=settings.agreement_exponent,
         max_words=settings.agreement_max_words,
     )
-    reader = _GapReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
+    reader = _PlaceReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
     wanted = reader.find(long_forms)
     chosen = _choose(units, text, wanted=wanted, max_directions=max_directions)
     model.eval()
@@ -91,7 +91,7 @@ def read_long_forms(
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
     longest = max(map(len, phrases), default=1)
     units = _units_among(text, phrases, min_count=min_count, max_words=longest)
-    reader = _GapReader(model, text, units, max_words=longest)
+    reader = _PlaceReader(model, text, units, max_words=longest)
     wanted = reader.find(phrases)
     chosen = wanted.nonzero().squeeze(1)
     model.eval()
@@ -122,7 +122,7 @@ def _units_among(
     return replace(units, places=kept[units.places].to(torch.int32))
 
 
-class _GapReader:
+class _PlaceReader:
     """Reads the gaps that words and phrases of a text leave."""
 
     def __init__(

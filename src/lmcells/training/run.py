@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig, create_model
-from lmcells.training.agreement import gap_windows
+from lmcells.training.agreement import gap_windows, obscured
 from lmcells.training.chunks import divide
 from lmcells.training.clock import Clock
 from lmcells.training.device_corpus import DeviceTables
@@ -148,6 +148,12 @@ class Run:
         if units is not None and len(units) > 1:
             drawn = units.draw(max(2, settings.n_agreement_units // self.n_shards), sampler.generator)
             gaps = gap_windows(sampler, chunk, drawn, max_words=settings.agreement_max_words)
+            gaps = obscured(
+                gaps,
+                sampler,
+                mask_rate=settings.agreement_mask_rate,
+                null_rate=settings.agreement_null_rate,
+            )
         return StepSample(batch, sampler.section_draws(batch), centers.present, gaps)
 
     def _gradient_exchange(self, *, last: bool) -> AbstractContextManager[None]:

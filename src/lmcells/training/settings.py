@@ -38,6 +38,8 @@ class TrainingSettings:
     agreement_temperature: float = 0.1
     agreement_exponent: float = 0.5  # units are drawn from count^this
     agreement_min_count: int = 4  # of a unit that can be drawn
+    agreement_mask_rate: float = 0.0  # how often a word next to a gap is hidden too
+    agreement_null_rate: float = 0.0  # how often the section of a gap is withheld
 
     precision: Precision = "auto"  # of the networks; auto is bf16 on CUDA and float32 on the CPU
     compile: Compile = "auto"  # torch.compile; auto is on for CUDA
@@ -66,6 +68,10 @@ class TrainingSettings:
             self._require_number(name)
         for name in ("phrase_weight", "agreement_exponent", "checkpoint_minutes", "evaluate_minutes"):
             self._require_number(name)
+        for name in ("agreement_mask_rate", "agreement_null_rate"):
+            self._require_number(name)
+            if getattr(self, name) >= 1:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; allowed: a rate from 0 to below 1.")
         self._require_choice("precision", get_args(Precision))
         self._require_choice("compile", get_args(Compile))
         if not isinstance(self.metadata, str) or not self.metadata:

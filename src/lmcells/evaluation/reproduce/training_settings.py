@@ -9,7 +9,11 @@ from lmcells.evaluation.reproduce.protocol import TRAINED, ModelPlan
 
 # Settings that came after runs had been recorded, with the value that those runs had in effect: while a setting has it,
 # it is left out, and the runs stay what they are.
-_ADDED_LATER: dict[str, dict[str, Any]] = {"model": {"reads_gap": False}}
+_ADDED_LATER: dict[str, dict[str, Any]] = {
+    "model": {"gap_dim": 0},
+    "training": {"agreement_mask_rate": 0.0, "agreement_null_rate": 0.0},
+}
+
 
 def flags(plan: ModelPlan) -> list[str]:
     """`table.key=value` of all that differs from the preset; the value is TOML."""

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
+from lmcells.model.gap_reader import GapReader, neighbour_places
 from lmcells.model.heads import GaussianHeads
 from lmcells.training.kernels.attention import attend_and_mix
 from lmcells.training.kernels.divergence import divergence_and_query
@@ -84,20 +85,22 @@ class FusedLoss:
         with torch.autocast(windows.center.device.type, enabled=False):
             dropouts = _Dropouts.draw(self.model, device=windows.center.device)
             sorted_windows = TimeMajor.of_windows(windows, config=self.model.config)
-            rows = sorted_windows.in_given_order(self._posterior(sorted_windows, dropouts))
+            rows = sorted_windows.in_given_order(
+                self._posterior(sorted_windows, dropouts, may_be_marked=True)
+            )
             return Gaussian(rows[:, :dim], rows[:, dim])
 
     def _posterior_rows(self, given: Windows, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
         """[mu ; log v ; zeros] of q, longest windows first: (B, 128)."""
         if self.model.config.lstm_dim == HIDDEN:
-            return self._posterior(windows, dropouts)
+            return self._posterior(windows, dropouts, may_be_marked=False)
         with torch.autocast(given.center.device.type, torch.bfloat16):
             cell = self.model.posterior(given).cell
         rows = torch.cat([cell.mean.float(), cell.log_variance.float().unsqueeze(1)], dim=1)  # (B, d + 1)
         order = torch.argsort(windows.rank)
         return functional.pad(rows, (0, PADDED - rows.shape[1])).index_select(0, order)
 
-    def _posterior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
+    def _posterior(self, windows: TimeMajor, dropouts: "_Dropouts", *, may_be_marked: bool) -> Tensor:
         network = self.model.variational
         section = look_up(
             network.metadata.weight,
@@ -106,7 +109,7 @@ class FusedLoss:
             present=windows.has_metadata,
             dtype=torch.float32,
         )  # E_m: (B, 128)
-        states = self._states(windows, dropouts)
+        states, vectors = self._states(windows, dropouts)
         joint = attend_and_mix(
             states,
             section,
@@ -115,14 +118,29 @@ class FusedLoss:
             gate=(network.gate.weight, network.gate.bias),
             dropout=dropouts.of_gate,
         )  # (B, 128)
-        if network.at_gap is not None and len(states) > 2 * self.model.config.window:
-            is_mark = (windows.context == self.model.config.gap_id) & windows.context_present  # (T, B)
-            state = torch.where(is_mark.unsqueeze(-1), states, 0.0).sum(dim=0)  # (B, 128)
-            joint = joint + functional.linear(network.dropout(state), network.at_gap.weight.to(state.dtype))
+        if network.gap_reader is not None and may_be_marked:
+            joint = joint + self._read_gap(network.gap_reader, windows, joint, states, vectors)
         return _gaussian_rows(network.heads, joint)
 
-    def _states(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
-        """States of the bi-LSTM: (T, B, 128)."""
+    def _read_gap(
+        self, reader: GapReader, windows: TimeMajor, joint: Tensor, states: Tensor, vectors: Tensor
+    ) -> Tensor:
+        """What the gap reader adds to h_joint: (B, 128), (T, B, 128), (T + 1, B, 128) -> (B, 128)."""
+        is_mark = (windows.context == self.model.config.gap_id) & windows.context_present  # (T, B)
+        marked = is_mark.any(dim=0)  # (B,)
+        rank = is_mark.int().argmax(dim=0)
+        column = torch.arange(rank.shape[0], device=rank.device)
+        wanted = rank + neighbour_places(rank.device).unsqueeze(1)  # (4, B)
+        there = (wanted >= 0) & (wanted < windows.lengths) & marked
+        neighbours = torch.where(there.unsqueeze(-1), vectors[wanted.clamp(0, len(states) - 1), column], 0.0)
+        neighbours = neighbours[..., : self.model.config.embedding_dim].transpose(0, 1).flatten(1)  # (B, 4E)
+        state = self.model.variational.dropout(torch.where(marked.unsqueeze(-1), states[rank, column], 0.0))
+        with torch.autocast(joint.device.type, torch.bfloat16):
+            added = reader(joint, state, neighbours)
+        return torch.where(marked.unsqueeze(-1), added, 0.0)
+
+    def _states(self, windows: TimeMajor, dropouts: "_Dropouts") -> tuple[Tensor, Tensor]:
+        """States of the bi-LSTM and the vectors it read: (T, B, 128), (T + 1, B, 128)."""
         encoder = self.model.variational.context
         rows = look_up(
             encoder.words.weight,
@@ -134,7 +152,7 @@ class FusedLoss:
         )  # (T + 1, B, 128), the centers last
         lstm = encoder.lstm
         weight, center_weight = lstm.input.flatten(0, 1).chunk(2, dim=1)  # (512, E) each
-        return run_lstm(
+        states = run_lstm(
             rows,
             windows.lengths,
             weight=_widened(weight).to(torch.bfloat16),
@@ -142,6 +160,7 @@ class FusedLoss:
             bias=(lstm.input_bias + lstm.hidden_bias).flatten().to(torch.bfloat16),
             hidden=lstm.hidden.to(torch.bfloat16),
         )
+        return states, rows
 
     def _prior(self, windows: TimeMajor, dropouts: "_Dropouts") -> Tensor:
         """[mu ; log v ; zeros] of p(z | w, m) for the centers: (B, 128)."""
