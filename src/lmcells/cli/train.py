@@ -85,7 +85,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--directions",
         type=int,
         metavar="N",
-        help="at most so many in the store of phrases, 100 bytes each (64000)",
+        help="at most so many in the store of phrases, 50 bytes each (128000)",
+    )
+    saving.add_argument(
+        "--long-forms",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="INVENTORY",
+        help="senses whose long forms the store should know first, beside the shipped ones; may be repeated",
     )
     running = add_running(parser, resumes="a run")
     running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from lmcells.cli.progress import ProgressLine
 from lmcells.corpus import Corpus
 from lmcells.evaluation.while_training import evaluation_hook
 from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.wordings import Wording, with_plurals, wordings
 from lmcells.pretrained import save_pretrained
 from lmcells.training import Progress, load_configuration, train
@@ -22,6 +24,7 @@ def train_cells(
     """Train and save a cell model; return what the command prints in the end, None but in the main process."""
     configuration = load_configuration(preset=options.preset, file=options.config, overrides=overrides)
     settings = configuration.training
+    inventories = [load_inventory(path) for path in options.long_forms]
     hook = None
     if options.evaluate:
         hook = evaluation_hook(
@@ -47,7 +50,7 @@ def train_cells(
             result.model,
             corpus,
             settings=settings,
-            long_forms=_shipped_long_forms(),
+            long_forms=_long_forms([shipped_inventory(), *inventories]),
             max_directions=MAX_DIRECTIONS if options.directions is None else options.directions,
         )
     save_pretrained(
@@ -65,9 +68,11 @@ def train_cells(
     return {"model": str(options.output), "kind": result.model.config.kind, **printed, **losses}
 
 
-def _shipped_long_forms() -> list[Wording]:
-    """All ways to write the long forms of the shipped inventory: what a model should know best."""
-    return with_plurals(wording for sense in shipped_inventory() for wording in wordings(sense.forms))
+def _long_forms(inventories: Iterable[SenseInventory]) -> list[Wording]:
+    """All ways to write the long forms of some inventories: what a model should know best."""
+    return with_plurals(
+        wording for inventory in inventories for sense in inventory for wording in wordings(sense.forms)
+    )
 
 
 def progress_message(progress: Progress) -> str:

@@ -4,9 +4,9 @@ The short form is taken out of the text, and the posterior of the gap is a direc
 is known in two ways: by the directions c_k of the gaps that a long form left in the training text (with shares s_k of
 its places), and by the direction f that the phrase network gives to its words. With n the long form's count:
 
-    score = 1/2 log sum_k s_k exp(g . c_k / t) + 1/2 g . f / t + prior log(1 + n)
+    score = 1/2 log sum_k s_k exp(g . c_k / t_c) + 1/2 g . f / t_f + prior log(1 + n)
 
-A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
+A long form that the training text has not, or has rarely, is known by its words alone: g . f / t_f.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ from lmcells.expansion.wordings import Wording, remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.numpy_network import NumpyPosterior
 
-TEMPERATURE = 0.1  # as in training
-PRIOR = 0.35  # of the logarithm of the count; training draws units from count^0.5, and dev sets agree on a little less
+WORDS_TEMPERATURE = 0.07  # t_f, as in training
+PLACES_TEMPERATURE = 0.05  # t_c: several directions of a phrase lie closer together than all of its places
+PRIOR = 0.4  # of the logarithm of the count; training draws units from count^0.5, and dev sets agree on a little less
 _MOST_PLACES = 300  # of a wording among others: a common one should not drown the rest
 
 
@@ -41,9 +42,9 @@ class SenseDirections:
         """How well the sense fits each gap: (B, d) -> (B,)."""
         ways: list[Floats] = []
         if self.by_words is not None:
-            ways.append(gaps @ self.by_words / TEMPERATURE)
+            ways.append(gaps @ self.by_words / WORDS_TEMPERATURE)
         if len(self.shares):
-            similar = gaps @ self.by_places.T / TEMPERATURE + np.log(self.shares)  # (B, K)
+            similar = gaps @ self.by_places.T / PLACES_TEMPERATURE + np.log(self.shares)  # (B, K)
             ways.append(np.logaddexp.reduce(similar, axis=1))
         if not ways:
             return np.full(len(gaps), -np.inf)

@@ -1,4 +1,4 @@
-"""What occurrences taught about frequent words and phrases, in eight bits: `phrases.json` and `phrases.safetensors`."""
+"""What occurrences taught about frequent words and phrases, small: `phrases.json` and `phrases.safetensors`."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from lmcells.errors import ModelError
 from lmcells.files import write_json
 from lmcells.pretrained import layout
-from lmcells.pretrained.eight_bits import to_eight_bits
+from lmcells.pretrained.four_bits import from_four_bits, to_four_bits
 from lmcells.pretrained.one_core import Floats
 from lmcells.tensor_files import read_tensors, write_tensors
 
@@ -54,7 +54,8 @@ class PhraseStore:
         is_whole = (
             offsets.shape == (len(phrases) + 1,)
             and arrays["counts"].shape == (len(phrases),)
-            and arrays["directions"].shape == (n_rows, cell_dim)
+            and arrays["directions"].shape == (n_rows, (cell_dim + 1) // 2)
+            and arrays["directions"].dtype == np.uint8
             and arrays["gap_center"].shape == arrays["phrase_center"].shape == (cell_dim,)
             and offsets[0] == 0
             and offsets[-1] == n_rows
@@ -69,12 +70,11 @@ class PhraseStore:
 
     @classmethod
     def of_prototypes(cls, prototypes: "Prototypes") -> Self:
-        """Round what a model found out about phrases, directions and shares to eight bits."""
-        directions, _ = to_eight_bits(prototypes.directions)  # of length 1: they need no scale
+        """Round what a model found out about phrases: directions to four bits, shares to eight."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "counts": prototypes.counts.astype(np.uint32),
             "offsets": prototypes.offsets.astype(np.uint32),
-            "directions": directions,
+            "directions": to_four_bits(prototypes.directions),
             "shares": np.maximum(np.rint(prototypes.shares * 255), 1).astype(np.uint8),
             "gap_center": prototypes.gap_center.astype(np.float32),
             "phrase_center": prototypes.phrase_center.astype(np.float32),
@@ -140,8 +140,7 @@ class PhraseStore:
         if row is None:
             return None
         rows = slice(int(self.arrays["offsets"][row]), int(self.arrays["offsets"][row + 1]))
-        directions = self.arrays["directions"][rows].astype(np.float32)
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        directions = from_four_bits(self.arrays["directions"][rows], dim=self.gap_center.size)
         shares = self.arrays["shares"][rows].astype(np.float32)
         return Occurrences(int(self.arrays["counts"][row]), directions, shares / shares.sum())
 

@@ -24,9 +24,9 @@ from lmcells.training.sampler import Sampler
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.units import DrawnUnits, Units, unit_key
 
-MAX_DIRECTIONS = 64_000  # of all together: 6.5 MB in eight bits
+MAX_DIRECTIONS = 128_000  # of all together: 6.5 MB
 N_PLACES = 64  # of a word or phrase that are read
-SEVERAL = (64, 512)  # how often a long form must occur to get a second and a third direction
+SEVERAL = (12, 32, 96)  # how often a phrase must occur to get a second, a third and a fourth direction
 MIN_COHESION = 0.15  # of a phrase
 MIN_COUNT = 4  # of a long form that is read in a text of the user's
 LONGEST = 6  # words of such a long form
@@ -74,7 +74,7 @@ def build_prototypes(
     with torch.no_grad():
         gap_center, phrase_center = reader.centers()
         return reader.read(
-            chosen, _n_directions(units, wanted)[chosen], gap_center=gap_center, phrase_center=phrase_center
+            chosen, _n_directions(units)[chosen], gap_center=gap_center, phrase_center=phrase_center
         )
 
 
@@ -98,7 +98,7 @@ def read_long_forms(
     with torch.no_grad():
         return reader.read(
             chosen,
-            _n_directions(units, wanted)[chosen],
+            _n_directions(units)[chosen],
             gap_center=torch.from_numpy(np.array(gap_center, np.float32)).to(_device(model)),
             phrase_center=torch.from_numpy(np.array(phrase_center, np.float32)).to(_device(model)),
         )
@@ -229,12 +229,12 @@ def _choose(units: Units, text: ModelText, *, wanted: Tensor, max_directions: in
     rows = (may_be | wanted).nonzero().squeeze(1)
     importance = units.counts[rows].long() + wanted[rows] * len(chunk)
     rows = rows[torch.sort(importance, descending=True, stable=True).indices]
-    return rows[_n_directions(units, wanted)[rows].cumsum(0) <= max_directions]
+    return rows[_n_directions(units)[rows].cumsum(0) <= max_directions]
 
 
-def _n_directions(units: Units, wanted: Tensor) -> Tensor:
+def _n_directions(units: Units) -> Tensor:
     """How many directions each unit is to have: (U,)."""
-    return 1 + torch.stack([wanted & (units.counts >= least) for least in SEVERAL]).sum(dim=0)
+    return 1 + torch.stack([units.counts >= least for least in SEVERAL]).sum(dim=0)
 
 
 def _blocks(rows: Tensor, n_directions: Tensor) -> Iterator[tuple[int, Tensor]]:

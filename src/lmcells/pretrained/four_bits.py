@@ -1,0 +1,36 @@
+"""Directions in four bits: sixteen levels, as far apart as fits numbers of a normal distribution best.
+
+The numbers of a direction in d dimensions are about as large as draws from N(0, 1 / d), so no scale needs to be stored.
+A direction comes back about six degrees from where it was, and its cosine with any other within about one hundredth.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.pretrained.one_core import Floats
+
+Packed = npt.NDArray[np.uint8]
+
+_STEP = 0.335  # standard deviations: the best for sixteen even levels (Max 1960)
+_HALF = 8
+
+
+def to_four_bits(directions: npt.NDArray[np.floating]) -> Packed:
+    """Two numbers a byte: (n, d) of length 1 -> (n, ceil(d / 2))."""
+    n_rows, dim = directions.shape
+    levels = np.zeros((n_rows, dim + dim % 2), np.uint8)
+    levels[:, :dim] = np.clip(np.floor(directions / _step(dim)), -_HALF, _HALF - 1) + _HALF
+    packed: Packed = levels[:, 0::2] | (levels[:, 1::2] << 4)
+    return packed
+
+
+def from_four_bits(packed: Packed, *, dim: int) -> Floats:
+    """The directions again, of length 1: (n, ceil(d / 2)) -> (n, d)."""
+    levels = np.stack([packed & 0x0F, packed >> 4], axis=-1).reshape(len(packed), -1)[:, :dim]
+    rows = (levels.astype(np.float32) - (_HALF - 0.5)) * np.float32(_step(dim))
+    directions: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return directions
+
+
+def _step(dim: int) -> float:
+    return float(_STEP / np.sqrt(dim))
