@@ -138,7 +138,7 @@ def test_the_places_are_read_as_notes_are_read(model: PretrainedModel, tmp_path:
     found = store.find(tuple(phrase.split()))
     assert found is not None
     assert found.count == 4
-    np.testing.assert_allclose(found.directions[0], expected / np.linalg.norm(expected), atol=0.01)
+    assert found.directions[0] @ expected / np.linalg.norm(expected) > 0.98  # four bits
 
 
 def test_sections_go_by_name_then_alias_then_no_section(
