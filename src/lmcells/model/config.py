@@ -25,7 +25,7 @@ class ModelConfig:
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
     context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
     marks_gap: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
-    gap_dim: int = 0  # lmc: hidden units of the gap reader; 0 is none, as in the paper
+    gap_dim: int = 0  # lmc: hidden units of the gap reader; 0 is none, as in the paper; others have none
     phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
@@ -60,10 +60,8 @@ class ModelConfig:
             self._require_number("embedding_std", at_least=0.0)
         if self.kind == "mbsge":
             self._require_replacements()
-        if self.gap_dim and (self.kind != "lmc" or not self.marks_gap):
-            raise ConfigError(
-                f"gap_dim is {self.gap_dim}; allowed for kind 'lmc' with marks_gap, otherwise: 0."
-            )
+        if self.gap_dim and not self.marks_gap:
+            raise ConfigError(f"gap_dim is {self.gap_dim} but marks_gap is false; allowed then: 0.")
 
     @property
     def metadata_dim(self) -> int:

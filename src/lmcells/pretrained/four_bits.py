@@ -26,7 +26,9 @@ def to_four_bits(directions: npt.NDArray[np.floating]) -> Packed:
 
 def from_four_bits(packed: Packed, *, dim: int) -> Floats:
     """The directions again, of length 1: (n, ceil(d / 2)) -> (n, d)."""
-    levels = np.stack([packed & 0x0F, packed >> 4], axis=-1).reshape(len(packed), 2 * packed.shape[1])[:, :dim]
+    levels = np.stack([packed & 0x0F, packed >> 4], axis=-1).reshape(len(packed), 2 * packed.shape[1])[
+        :, :dim
+    ]
     rows = (levels.astype(np.float32) - (_HALF - 0.5)) * np.float32(_step(dim))
     directions: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return directions

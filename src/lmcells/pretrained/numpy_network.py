@@ -42,9 +42,8 @@ class NumpyVariationalNetwork(ABC):
         context = {
             name.removeprefix("context."): a for name, a in arrays.items() if name.startswith("context.")
         }
-        self._context = NumpyContextEncoder.from_arrays(
-            context, gap_id=sizes.gap_id if sizes.gap_dim else None
-        )
+        reads_gaps = sizes.kind == "lmc" and sizes.gap_dim > 0
+        self._context = NumpyContextEncoder.from_arrays(context, gap_id=sizes.gap_id if reads_gaps else None)
         self._heads = NumpyHeads.from_arrays(arrays)
         self._sizes = sizes
 
