@@ -21,7 +21,7 @@ def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     except ModelError:
         pytest.skip("this build ships no model")
     blocks = BLOCK.findall(PAGE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for language, code, expected in blocks:
         python = [sys.executable, "-c", code]

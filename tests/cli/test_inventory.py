@@ -1,4 +1,4 @@
-"""`lmcells inventory check` and `compile`, as they are typed."""
+"""`lmcells inventory find`, `check` and `compile`, as they are typed."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ import torch
 from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model, random_network
 from expansion.gap_clinic import SETTINGS, WARD_INVENTORY, ward_corpus
 from lmcells.cli.main import main
-from lmcells.expansion import Sense, save_inventory
+from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training.prototypes import build_prototypes
 from refusals import assert_refused
@@ -37,6 +37,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+FIND_NOTES = [
+    {"id": "1", "text": "Known atrial fibrillation (AF) and end-stage renal disease (ESRD)."},
+    {"id": "2", "text": "Amniotic fluid (AF) clear. Xanthic yolk (XY). End stage renal disease (ESRD)."},
+    {"id": "3", "text": "AF = atrial fibrillation; end-stage renal disease (ESRD); left eye (OS)."},
+    {"id": "4", "text": "The amniotic fluid (AF), left eye (OS)."},
+    {"id": "5", "text": " "},
+]
+
+
+@pytest.fixture
+def letters(tmp_path: Path) -> Path:
+    (tmp_path / "letters.jsonl").write_text("\n".join(map(json.dumps, FIND_NOTES)))
+    return tmp_path / "letters.jsonl"
+
+
+def find(notes: Path, *arguments: object) -> int:
+    output = notes.with_name("found.csv")
+    return main(["inventory", "find", str(notes), "--output", str(output), *map(str, arguments)])
+
+
 def check(folder: Path, *arguments: str, model: str = "model") -> int:
     return main(["inventory", "check", str(folder / "mine.csv"), "--model", str(folder / model), *arguments])
 
@@ -45,6 +65,98 @@ def compile_command(folder: Path, output: Path, *arguments: str, model: str = "m
     corpus = str(folder / "ward" / "corpus")
     named = ["--corpus", corpus, "--model", str(folder / model), "--output", str(output), "--device", "cpu"]
     return ["inventory", "compile", str(folder / "ward.json"), *named, *arguments]
+
+
+def test_find_writes_what_two_notes_define(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert find(letters) == 0
+    printed = capsys.readouterr()
+    assert "notes read                             4" in printed.out
+    assert "skipped: empty note                    1 (first at letters.jsonl:5)" in printed.out
+    assert "definitions                            10" in printed.out
+    assert "skipped: senses in fewer than 2 notes  1" in printed.out
+    assert "ambiguous short forms                  1" in printed.out
+    assert not any(word in (printed.out + printed.err).lower() for word in ("atrial", "fluid", "xanthic"))
+    found = load_inventory(letters.with_name("found.csv"))
+    assert [(sense.short_form, sense.forms) for sense in found] == [
+        ("AF", ("amniotic fluid",)),
+        ("AF", ("atrial fibrillation",)),
+        ("ESRD", ("end-stage renal disease", "End stage renal disease")),
+        ("OS", ("left eye",)),
+    ]
+
+
+def test_find_in_json_counts_everything(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = letters.with_name("found.json")
+    assert find(letters, "--output", output, "--min-count", 1, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed.pop("notes")["n_read"] == 4
+    assert printed == {
+        "inventory": str(output),
+        "min_count": 1,
+        "n_definitions": 10,
+        "n_wordings": 7,
+        "n_senses_too_rare": 0,
+        "n_senses": 5,
+        "n_short_forms": 4,
+        "n_ambiguous_short_forms": 1,
+    }
+    assert load_inventory(output).n_senses == 5
+
+
+def test_find_takes_known_senses_from_a_file_and_replaces_an_old_output(letters: Path) -> None:
+    letters.with_name("found.csv").write_text("an older one")
+    known = letters.with_name("known.json")
+    save_inventory(SenseInventory.from_senses([Sense("OS", "overall survival")]), known)
+    assert find(letters, "--inventory", known) == 0
+    assert load_inventory(letters.with_name("found.csv")).short_forms == ("AF", "ESRD")
+
+
+def test_find_reads_several_files_and_named_columns(letters: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("key,body\n7,xanthic yolk (XY)\n8,Xanthic yolk (XY)\n")
+    assert find(table, "--text-column", "body", "--id-column", "key") == 0
+    assert load_inventory(tmp_path / "found.csv").short_forms == ("XY",)
+    assert main(["inventory", "find", str(letters), str(letters), "--output", str(tmp_path / "two.csv")]) == 0
+    assert "XY" in load_inventory(tmp_path / "two.csv")
+
+
+def test_what_find_writes_has_nothing_to_look_at(
+    letters: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert find(letters, "--min-count", 1) == 0
+    capsys.readouterr()
+    found = str(letters.with_name("found.csv"))
+    assert main(["inventory", "check", found, "--model", str(folder / "model"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--min-count", "5"), "no definition was found in at least 5 of 4 notes (5 in fewer)"),
+        (("--output", "found.txt"), "must end in .csv or .json"),
+        (("--output", "/dev/null/found.csv"), "cannot be written"),
+        (("--inventory", "nowhere.csv"), "nowhere.csv cannot be read"),
+        (("--text-column", "body"), "body"),
+    ],
+)
+def test_find_refuses_bad_input(
+    letters: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = find(letters, *arguments)
+    assert_refused(code, capsys, command="inventory", message=message)
+    assert [path.name for path in letters.parent.iterdir()] == ["letters.jsonl"]
+
+
+def test_find_refuses_notes_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert_refused(find(tmp_path / "nowhere"), capsys, command="inventory", message="nowhere does not exist")
+
+
+def test_find_refuses_a_count_below_one(letters: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        find(letters, "--min-count", 0)
+    assert stopped.value.code == 2
+    assert "--min-count: found '0', allowed: a whole number from 1 on" in capsys.readouterr().err
 
 
 def test_check_says_how_each_sense_is_known(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,12 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +26,7 @@ from lmcells.expansion.context import Mention
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker
+from lmcells.notes.note import Note, Section
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.shipped import shipped_model
 
@@ -98,6 +103,84 @@ def test_a_stream_gives_what_single_calls_give(expander: Expander) -> None:
         streamed = list(expander.pipe(notes, batch_size=batch_size))
         assert all(close(one, other) for one, other in zip(streamed, single, strict=True))
     assert list(expander.pipe([])) == []
+
+
+def given_sections(number: int) -> tuple[Section, ...] | None:
+    """Of "PT in PT, MS": two that meet in the middle, none at all, or as they are found."""
+    two = (Section("Plan", "PLAN", 0, 0, 5), Section("Labs", "LABORATORY DATA", 5, 5, 12))
+    return (two, (), None)[number % 3]
+
+
+def test_a_stream_takes_notes_with_sections_of_their_own(expander: Expander) -> None:
+    notes = [Note(str(number), "PT in PT, MS", sections=given_sections(number)) for number in range(9)]
+    single = [expander(note.text, sections=note.sections) for note in notes]
+    assert {(one[0].section, one[1].section) for one in single} == {("PLAN", "LABORATORY DATA"), (None, None)}
+    for batch_size in (1, 2, 4, 100):
+        streamed = list(expander.pipe(notes, batch_size=batch_size))
+        assert all(close(one, other) for one, other in zip(streamed, single, strict=True))
+
+
+def test_a_stream_mixes_texts_notes_and_any_object_with_sections(expander: Expander) -> None:
+    @dataclass(frozen=True)
+    class Document:
+        text: str
+        sections: list[dict[str, object]]
+
+    document = Document("PT", [{"start": 0, "end": 2, "header": "Plan"}])
+    stream = expander.pipe([("LABS: PT", 1), (document, 2), (Note("x", "PLAN: PT"), 3)], as_tuples=True)
+    assert [(found.section, context) for (found,), context in stream] == [
+        ("LABORATORY DATA", 1),
+        ("PLAN", 2),
+        ("PLAN", 3),
+    ]
+
+
+def test_notes_with_sections_are_ranked_together_and_read_as_they_are_needed(model: PretrainedModel) -> None:
+    ranked: list[int] = []
+    taken: list[int] = []
+
+    class Counting:
+        def __init__(self, _: PretrainedModel, __: SenseInventory) -> None: ...
+
+        def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+            ranked.append(len(mentions))
+            return [np.zeros(2)] * len(mentions)
+
+    def endless() -> Iterator[Note]:
+        for number in count():
+            taken.append(number)
+            yield Note(str(number), "PT in PT, MS", sections=given_sections(number))
+
+    stream = Expander(model, INVENTORY, make_ranker=Counting).pipe(endless(), batch_size=8)
+    assert [len(next(stream)) for _ in range(9)] == [3] * 9
+    assert (len(taken), ranked) == (16, [24, 24])
+
+
+def test_a_stream_of_notes_with_sections_keeps_none_of_them(expander: Expander) -> None:
+    class Document:
+        def __init__(self) -> None:
+            self.text, self.sections = "seen by PT", [(0, 10, "Plan")]
+
+    kept: list[weakref.ref[Document]] = []
+
+    def documents() -> Iterator[Document]:
+        for _ in range(50):
+            document = Document()
+            kept.append(weakref.ref(document))
+            yield document
+
+    most = max(sum(each() is not None for each in kept) for _ in expander.pipe(documents(), batch_size=5))
+    assert most <= 1  # that which the source itself holds
+
+
+def test_wrong_sections_in_a_stream_are_refused_and_never_quoted(expander: Expander) -> None:
+    with pytest.raises(InputError, match=r"^sections: number 1 is 0-99, after 0 and in a text of 9 char"):
+        list(expander.pipe([Note("x", "secret PT", sections=(Section("A", "A", 0, 0, 99),))]))
+    for wrong, kind in ((b"secret PT", "bytes"), (SimpleNamespace(text="secret PT"), "SimpleNamespace")):
+        with pytest.raises(InputError, match=rf"^a note is text .* found: {kind}\.$"):
+            list(expander.pipe([wrong]))
+    with pytest.raises(InputError, match=r"^a note is text \(str\), found: int\.$"):
+        list(expander.pipe([SimpleNamespace(text=1, sections=None)]))
 
 
 def test_a_stream_carries_what_stands_beside_the_notes(expander: Expander) -> None:

@@ -1,20 +1,26 @@
-"""`lmcells inventory`: what a model can know of a sense inventory, and a model that knows more of it."""
+"""`lmcells inventory`: a sense inventory from notes, what a model can know of it, and a model that knows more."""
 
 import argparse
 
-from lmcells.cli import inventory_check, inventory_compile
+from lmcells.cli import inventory_check, inventory_compile, inventory_find
 from lmcells.cli.arguments import Command, add_command
 
-SUMMARY = "check a sense inventory, or compile it into a model"
+SUMMARY = "find, check or compile a sense inventory"
 DESCRIPTION = """\
-Check a sense inventory: entries that say the same twice, and what a model knows of each sense. Or compile it: a copy of
-a model that also knows its long forms by where they stand in a corpus."""
+Find a sense inventory: what notes themselves say their short forms mean. Check it: entries that say the same twice, and
+what a model knows of each sense. Or compile it: a copy of a model that also knows its long forms by where they stand in
+a corpus."""
 EXAMPLE = """\
 examples:
+  lmcells inventory find notes/ --output senses.csv
   lmcells inventory check senses.csv
   lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses"""
 
-ACTIONS: dict[str, Command] = {"check": inventory_check, "compile": inventory_compile}
+ACTIONS: dict[str, Command] = {
+    "find": inventory_find,
+    "check": inventory_check,
+    "compile": inventory_compile,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,5 +31,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Check or compile."""
+    """Find, check or compile."""
     ACTIONS[options.action].run(options)

@@ -4,9 +4,9 @@ The short form is taken out of the text, and the posterior of the gap is a direc
 is known in two ways: by the directions c_k of the gaps that a long form left in the training text (with shares s_k of
 its places), and by the direction f that the phrase network gives to its words. With n the long form's count:
 
-    score = 1/2 log sum_k s_k exp(g . c_k / t_c) + 1/2 g . f / t_f + prior log(1 + n)
+    score = 2/3 log sum_k s_k exp(g . c_k / t) + 1/3 g . f / t + prior log(1 + n)
 
-A long form that the training text has not, or has rarely, is known by its words alone: g . f / t_f.
+A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from lmcells.expansion.wordings import Wording, remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.numpy_network import NumpyPosterior
 
-WORDS_TEMPERATURE = 0.07  # t_f, as in training
-PLACES_TEMPERATURE = 0.05  # t_c: several directions of a phrase lie closer together than all of its places
-PRIOR = 0.4  # of the logarithm of the count; training draws units from count^0.5, and dev sets agree on a little less
+TEMPERATURE = 0.05  # as in training
+OF_PLACES = 2 / 3  # weight of what places say against what words say
+PRIOR = 0.3  # of the logarithm of the count: a little, for training draws units from count^0.5 already
 _MOST_PLACES = 300  # of a wording among others: a common one should not drown the rest
 
 
@@ -41,14 +41,17 @@ class SenseDirections:
     def scores(self, gaps: Floats) -> Floats:
         """How well the sense fits each gap: (B, d) -> (B,)."""
         ways: list[Floats] = []
+        weights: list[float] = []
         if self.by_words is not None:
-            ways.append(gaps @ self.by_words / WORDS_TEMPERATURE)
+            ways.append(gaps @ self.by_words / TEMPERATURE)
+            weights.append(1 - OF_PLACES)
         if len(self.shares):
-            similar = gaps @ self.by_places.T / PLACES_TEMPERATURE + np.log(self.shares)  # (B, K)
+            similar = gaps @ self.by_places.T / TEMPERATURE + np.log(self.shares)  # (B, K)
             ways.append(np.logaddexp.reduce(similar, axis=1))
+            weights.append(OF_PLACES)
         if not ways:
             return np.full(len(gaps), -np.inf)
-        score: Floats = np.mean(ways, axis=0) + PRIOR * np.log1p(self.count)
+        score: Floats = np.average(ways, axis=0, weights=weights) + PRIOR * np.log1p(self.count)
         return score
 
 

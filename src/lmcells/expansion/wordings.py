@@ -1,8 +1,8 @@
 """How a long form would stand in a text, as tuples of tokens.
 
-A corpus has no stop words, so "out-patient" would be found wherever "patient" stands: a form whose first or last word
-is dropped is another phrase there, and only what is left of it can be read. Inventories also write "alzheimer s
-disease", and singular or plural as it comes.
+A corpus has no stop words, so "out-patient" would be found wherever "patient" stands: a form of which one word is left
+is another phrase there, and can only be read. Of several words little is lost: "otherwise specified" is seldom anything
+but "not otherwise specified". Inventories also write "alzheimer s disease", and singular or plural as it comes.
 """
 
 import re
@@ -36,14 +36,15 @@ def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
 
 
 def _read(form: str) -> tuple[Wording, bool]:
-    """The words of a form, and whether its first and its last are among them."""
+    """The words of a form, and whether they stand for it: its first and last are among them, or several are left."""
     form = _LONE_S.sub("'s", form)
     tokens = list(iterate_tokens(form))
     if not tokens:
         return (), False
     before, after = form[: tokens[0].start], form[tokens[-1].end :].removeprefix("'s")
     is_whole = not _LETTER_OR_DIGIT.search(before) and not _LETTER_OR_DIGIT.search(after)
-    return tuple(word for word, _ in groupby(token.word for token in tokens)), is_whole
+    words = tuple(word for word, _ in groupby(token.word for token in tokens))
+    return words, is_whole or len(words) > 1
 
 
 def _other_numbers(word: str) -> list[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
 StoredDtype = Literal["float32", "float16", "int8"]
-_LEAST_COUNT = 8  # of a word under a section that is stored under "int8"
+_LEAST_COUNT = 12  # of a word under a section that is stored under "int8"
 _TABLE = ".words.weight"  # what is stored in eight bits under "int8"; the rest is then of half precision
 
 

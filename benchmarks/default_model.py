@@ -1,0 +1,183 @@
+"""Make the model that ships with lmcells, step by step; a step whose result is there is not done again.
+
+python benchmarks/default_model.py                        # all of it: a GPU for the training, a CPU for the rest
+python benchmarks/default_model.py --only corpus long-forms   # here, then on a machine with a GPU:
+python benchmarks/default_model.py --only train               # needs torch and numpy alone
+python benchmarks/default_model.py --only compile calibrate card
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CONFIG = ROOT / "configs" / "default-model.toml"
+CARD = ROOT / "configs" / "default-model-card.md"
+SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
+BENCHMARKS = {
+    "reverse_dev": "casi_inventory.json",
+    "author_defined_dev": "author_defined_inventory.json",
+}
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where things come from and go to."""
+
+    data: Path
+    folder: Path
+    config: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Path:
+        """Results by their names: `workshop.trained` is the folder `trained`."""
+        return self.folder / name.replace("_csv", ".csv").replace("_jsonl", ".jsonl").replace(
+            "_packed", ".packed"
+        )
+
+    def files(self, *, repeated: bool) -> list[str]:
+        """The files of training text, each once or as often as it is read."""
+        times = self.config["text"]
+        names = [name for name in times for _ in range(times[name] if repeated else 1)]
+        return [str(self.data / "train" / f"{name}.parquet") for name in names]
+
+
+def lmcells(*arguments: object) -> str:
+    """Run a command as a user would, and return what it prints."""
+    command = [sys.executable, "-m", "lmcells", *map(str, arguments)]
+    print("$ lmcells", *(Path(each).name if "/" in each else each for each in command[3:]), flush=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
+def make_corpus(shop: Workshop) -> None:
+    """The training text as ids, packed for the way to another machine."""
+    settings = shop.config["corpus"]
+    counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
+    lmcells("prepare", *shop.files(repeated=True), *counts, "--output", shop.corpus)
+    lmcells("pack", shop.corpus, "--output", shop.corpus_packed)
+
+
+def find_long_forms(shop: Workshop) -> None:
+    """Long forms that the text itself abbreviates: what the store should know first."""
+    lmcells(
+        "inventory", "find", *shop.files(repeated=False), "--min-count", 1, "--output", shop.long_forms_csv
+    )
+
+
+def train(shop: Workshop) -> None:
+    """Train and build the store of phrases."""
+    if not shop.corpus.exists():
+        lmcells("unpack", shop.corpus_packed, "--output", shop.corpus)
+    settings = shop.config["training"]
+    store = ("--dtype", "int8", "--directions", settings["directions"], "--long-forms", shop.long_forms_csv)
+    lmcells("train", shop.corpus, "--seed", settings["seed"], *store, "--output", shop.trained)
+
+
+def compile_long_forms(shop: Workshop) -> None:
+    """Add the long forms whose words are too rare for the vocabulary."""
+    min_count = shop.config["compilation"]["min_count"]
+    if not shop.all_words.exists():
+        lmcells("prepare", *shop.files(repeated=False), "--min-count", min_count, "--output", shop.all_words)
+    shutil.rmtree(shop.half_compiled, ignore_errors=True)
+    source = shop.trained
+    for inventory, output in ((shop.long_forms_csv, shop.half_compiled), (SHIPPED_INVENTORY, shop.model)):
+        lmcells(
+            "inventory",
+            "compile",
+            inventory,
+            "--corpus",
+            shop.all_words,
+            "--model",
+            source,
+            "--output",
+            output,
+        )
+        source = output
+
+
+def calibrate(shop: Workshop) -> None:
+    """Fit probabilities and thresholds on examples in training text."""
+    settings = shop.config["calibration"]
+    files = [shop.data / "train" / f"{name}.parquet" for name in settings["text"]]
+    drawn = (
+        "--inventory",
+        SHIPPED_INVENTORY,
+        "--max-per-sense",
+        settings["max_per_sense"],
+        "--spelled-forms",
+    )
+    lmcells("dataset", "reverse", *files, *drawn, "--output", shop.examples_jsonl)
+    lmcells("calibrate", shop.model, "--dataset", shop.examples_jsonl, "--inventory", SHIPPED_INVENTORY)
+
+
+def write_card(shop: Workshop) -> None:
+    """Score the model on documents that it has not seen, and say so in its card."""
+    config = json.loads((shop.model / "config.json").read_text("utf-8"))
+    rows = []
+    for name, inventory in BENCHMARKS.items():
+        dataset = shop.data / "benchmarks" / f"{name}.jsonl"
+        given = ("--dataset", dataset, "--inventory", shop.data / "benchmarks" / inventory)
+        scores = json.loads(lmcells("evaluate", shop.model, *given, "--json"))[0]
+        sure = json.loads(lmcells("calibrate", shop.model, *given, "--check", "--json"))
+        rows.append(
+            f"| `{name}`, {scores['n']:,} examples | {scores['accuracy']:.3f} | {scores['macro_f1']:.3f} | "
+            f"{sure['calibration_error']:.3f} | {sure['coverage_at_95']:.0%} | {sure['none_fits_auroc']:.2f} |"
+        )
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    n_phrases = len(json.loads((shop.model / "phrases.json").read_text("utf-8")))
+    size = sum(file.stat().st_size for file in shop.model.iterdir())
+    card = CARD.read_text("utf-8").format(
+        scores="\n".join(rows),
+        commit=commit,
+        n_phrases=f"{n_phrases:,}",
+        n_words=f"{config['corpus']['sizes']['n_words']:,}",
+        n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
+        minutes=f"{config['training']['seconds'] / 60:.0f}",
+        size=f"{size / 1e6:.1f}",
+    )
+    (shop.model / "README.md").write_text(card, encoding="utf-8")
+    print(card)
+
+
+STEPS = {
+    "corpus": (make_corpus, "corpus.packed"),
+    "long-forms": (find_long_forms, "long_forms.csv"),
+    "train": (train, "trained"),
+    "compile": (compile_long_forms, "model"),
+    "calibrate": (calibrate, "model/calibration.json"),
+    "card": (write_card, None),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, default=ROOT.parent / "shared" / "data", help="train/ and benchmarks/"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
+    )
+    parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    shop = Workshop(options.data, options.output, tomllib.loads(CONFIG.read_text("utf-8")))
+    for name in options.only:
+        step, result = STEPS[name]
+        if result is not None and (shop.folder / result).exists():
+            print(f"{name}: done before")
+            continue
+        step(shop)
+
+
+if __name__ == "__main__":
+    main()
