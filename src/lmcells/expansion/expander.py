@@ -3,7 +3,7 @@
 expander = Expander.from_pretrained()                    # the shipped model; or a folder
 expander("PMH: CVA in 2019, now in PT twice weekly.")    # a list of Expansion
 expander(note, sections=[(0, 40, "PMH")], inventory="mine.csv")
-for expansions in expander.pipe(notes, batch_size=256): ...
+for expansions in expander.pipe(notes, batch_size=256): ...   # texts, or notes with `text` and `sections`
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -41,6 +41,16 @@ _MOST_MENTIONS = 8192  # in one batch, whatever the notes are like
 
 
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
+
+
+class SectionedNote(Protocol):
+    """A text with the caller's own sections, None to have them found; `lmcells.notes.note.Note` is one."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def sections(self) -> Sequence[Any] | None: ...
 
 
 @cache
@@ -105,7 +115,7 @@ class Expander:
     @overload
     def pipe(
         self,
-        notes: Iterable[str],
+        notes: Iterable[str | SectionedNote],
         *,
         batch_size: int = ...,
         as_tuples: Literal[False] = ...,
@@ -115,7 +125,7 @@ class Expander:
     @overload
     def pipe(
         self,
-        notes: Iterable[tuple[str, Context]],
+        notes: Iterable[tuple[str | SectionedNote, Context]],
         *,
         batch_size: int = ...,
         as_tuples: Literal[True],
@@ -132,7 +142,8 @@ class Expander:
     ) -> Iterator[Any]:
         """Expand a stream of notes, ranking those of a batch together; one list a note, in order.
 
-        With `as_tuples` notes are pairs of a text and anything, and so are the results.
+        A note is a text, or an object with a `text` and `sections` of the caller's own. With `as_tuples` notes are
+        pairs of a note and anything, and results are pairs of a list and the same.
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
@@ -149,9 +160,9 @@ class Expander:
             expanded = self.expand_read(read, lexicon)
             return zip(expanded, contexts, strict=True) if as_tuples else iter(expanded)
 
-        for note in notes:
-            text, context = note if as_tuples else (note, None)
-            read.append(lexicon.read(_checked(text)))
+        for given in notes:
+            note, context = given if as_tuples else (given, None)
+            read.append(lexicon.read(*_text_and_sections(note)))
             contexts.append(context)
             n_mentions += len(read[-1])
             if len(read) == batch_size or n_mentions >= _MOST_MENTIONS:
@@ -215,6 +226,16 @@ def _checked(note: object) -> str:
     if not isinstance(note, str):
         raise InputError(f"a note is text (str), found: {type(note).__name__}.")
     return note
+
+
+def _text_and_sections(note: object) -> tuple[str, Sequence[Any] | None]:
+    if isinstance(note, str):
+        return note, None
+    try:
+        return _checked(note.text), note.sections  # type: ignore[attr-defined]
+    except AttributeError:
+        kind = type(note).__name__
+        raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
 
 
 def _defined(place: Occurrence, candidate: Candidate) -> Expansion:

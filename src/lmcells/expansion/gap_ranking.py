@@ -1,15 +1,10 @@
 """Ranking by the gap that a short form leaves: which long form would fit where it stands?
 
-The short form is taken out of the text, and the posterior of the gap is a direction g among the cells. What would fit
-is known in two ways: by the directions c_k of the gaps that a long form left in the training text (with shares s_k of
-its places), and by the direction f that the phrase network gives to its words. With n the long form's count:
-
-    score = 2/3 log sum_k s_k exp(g . c_k / t) + 1/3 g . f / t + prior log(1 + n)
-
-A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
+The short form is taken out of the text, and the posterior of the gap is a direction among the cells. What would fit is
+known in two ways: by the gaps that a long form left in the training text, and by its words (see `sense_directions`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -18,41 +13,13 @@ from lmcells.errors import ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.posterior_ranking import PosteriorRanker, Scorer
+from lmcells.expansion.sense_directions import SenseDirections, SensesOfShortForm
 from lmcells.expansion.windows import WindowReader
 from lmcells.expansion.wordings import Wording, remains, with_plurals, wordings
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.numpy_network import NumpyPosterior
 
-TEMPERATURE = 0.05  # as in training
-OF_PLACES = 2 / 3  # weight of what places say against what words say
-PRIOR = 0.3  # of the logarithm of the count: a little, for training draws units from count^0.5 already
 _MOST_PLACES = 300  # of a wording among others: a common one should not drown the rest
-
-
-@dataclass(frozen=True, slots=True)
-class SenseDirections:
-    """All that ranking needs to know of one sense."""
-
-    by_words: Floats | None  # (d,), None where no word can be read
-    by_places: Floats  # (K, d), K = 0 where no wording is frequent
-    shares: Floats  # (K,)
-    count: int
-
-    def scores(self, gaps: Floats) -> Floats:
-        """How well the sense fits each gap: (B, d) -> (B,)."""
-        ways: list[Floats] = []
-        weights: list[float] = []
-        if self.by_words is not None:
-            ways.append(gaps @ self.by_words / TEMPERATURE)
-            weights.append(1 - OF_PLACES)
-        if len(self.shares):
-            similar = gaps @ self.by_places.T / TEMPERATURE + np.log(self.shares)  # (B, K)
-            ways.append(np.logaddexp.reduce(similar, axis=1))
-            weights.append(OF_PLACES)
-        if not ways:
-            return np.full(len(gaps), -np.inf)
-        score: Floats = np.average(ways, axis=0, weights=weights) + PRIOR * np.log1p(self.count)
-        return score
 
 
 class GapRanker(PosteriorRanker):
@@ -78,19 +45,22 @@ class GapRanker(PosteriorRanker):
         )
         super().__init__(model, inventory, reader=reader)
         self._network, self._store = model.phrase_network, model.phrase_store
-        self._senses: dict[str, list[SenseDirections]] = {}
+        self._senses: dict[str, SensesOfShortForm] = {}
 
-    def directions(self, short_form: str) -> list[SenseDirections]:
-        """Return what is known of a short form's candidates; looked up once."""
+    def directions(self, short_form: str) -> Sequence[SenseDirections]:
+        """Return what is known of a short form's candidates."""
+        return self._of_short_form(short_form).senses
+
+    def _of_short_form(self, short_form: str) -> SensesOfShortForm:
+        """Look up a short form's candidates, once."""
         if short_form not in self._senses:
-            self._senses[short_form] = [self._of_sense(sense) for sense in self.inventory.senses(short_form)]
+            candidates = self.inventory.senses(short_form)
+            self._senses[short_form] = SensesOfShortForm([self._of_sense(sense) for sense in candidates])
         return self._senses[short_form]
 
-    def _scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior) -> Scorer:
         gaps = _directions(posterior.mean - self._store.gap_center)
-        return lambda short_form, rows: np.stack(
-            [sense.scores(gaps[rows]) for sense in self.directions(short_form)], axis=1
-        )
+        return lambda short_form, rows: self._of_short_form(short_form).scores(gaps[rows])
 
     def _of_sense(self, sense: Sense) -> SenseDirections:
         written = wordings(sense.forms)

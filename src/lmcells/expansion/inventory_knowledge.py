@@ -13,8 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from lmcells.corpus import Corpus
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import Sense, SenseInventory
@@ -98,13 +96,10 @@ def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tupl
             yield sense, "words" if long_form_words(sense, model) else "unknown", 0
         return
     ranker = GapRanker(model, inventory)
-    anywhere = np.zeros((1, model.sizes.cell_dim))
     for short_form in inventory.short_forms:
         for sense, known in zip(inventory.senses(short_form), ranker.directions(short_form), strict=True):
-            if np.isneginf(known.scores(anywhere)[0]):
-                yield sense, "unknown", known.count
-            else:
-                yield sense, "frequent" if known.count else "words", known.count
+            how: How = "frequent" if known.count else "words"
+            yield sense, how if known.is_known else "unknown", known.count
 
 
 def _unknown_words(sense: Sense, model: PretrainedModel) -> tuple[str, ...]:

@@ -57,14 +57,14 @@ class PosteriorRanker(ABC):
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions whose windows are read already."""
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
-        score = self._scorer(self.posterior(windows, mentions))
+        score = self.scorer(self.posterior(windows, mentions))
         for short_form, rows in _rows_by_short_form(mentions).items():
             for row, of_senses in zip(rows, score(short_form, rows), strict=True):
                 scores[row] = of_senses
         return scores
 
     @abstractmethod
-    def _scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior) -> Scorer:
         """Return what scores the candidates of a short form by the posteriors of a batch."""
 
 

@@ -42,6 +42,6 @@ class CellRanker(PosteriorRanker):
             )
         return self._moments[short_form]
 
-    def _scorer(self, posterior: NumpyPosterior) -> Scorer:
+    def scorer(self, posterior: NumpyPosterior) -> Scorer:
         mean, log_variance = posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
         return lambda short_form, rows: -self.moments(short_form).divergences(mean[rows], log_variance[rows])

@@ -1,0 +1,75 @@
+"""Which directions among the cells the senses of a short form have, and how well they fit the direction of a gap.
+
+With g the direction of a gap, c_k those of the gaps that a long form left in the training text (with shares s_k of its
+places), f the one that the phrase network gives to its words, and n its count:
+
+    score = 2/3 log sum_k s_k exp(g . c_k / t) + 1/3 g . f / t + prior log(1 + n)
+
+A long form that the training text has not, or has rarely, is known by its words alone: g . f / t.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lmcells.expansion.long_forms import Floats
+
+TEMPERATURE = 0.05  # as in training
+OF_PLACES = 2 / 3  # weight of what places say against what words say
+PRIOR = 0.3  # of the logarithm of the count: a little, for training draws units from count^0.5 already
+
+
+@dataclass(frozen=True, slots=True)
+class SenseDirections:
+    """All that ranking needs to know of one sense."""
+
+    by_words: Floats | None  # (d,), None where no word can be read
+    by_places: Floats  # (K, d), K = 0 where no wording is frequent
+    shares: Floats  # (K,)
+    count: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to rank it by; otherwise it comes last."""
+        return self.by_words is not None or len(self.shares) > 0
+
+    @property
+    def weight_of_places(self) -> float:
+        """Against what the words say; all where there are no words, none where there are no places."""
+        if not len(self.shares):
+            return 0.0
+        return 1.0 if self.by_words is None else OF_PLACES
+
+
+class SensesOfShortForm:
+    """All senses of a short form, scored together."""
+
+    def __init__(self, senses: Sequence[SenseDirections]) -> None:
+        self.senses = senses
+        weights = np.array([sense.weight_of_places for sense in senses])  # (S,)
+        has_words = np.array([sense.by_words is not None for sense in senses])
+        has_places = weights > 0
+        dim = senses[0].by_places.shape[1]
+        words = np.stack([np.zeros(dim) if sense.by_words is None else sense.by_words for sense in senses])
+        self._words = (words.T * np.where(has_words, 1 - weights, 0)) / TEMPERATURE  # (d, S)
+        self._places = np.concatenate([sense.by_places for sense in senses]).T / TEMPERATURE  # (d, R)
+        self._log_shares = np.log(np.concatenate([sense.shares for sense in senses]))  # (R,)
+        ends = np.cumsum([len(sense.shares) for sense in senses])
+        self._starts = np.concatenate([[0], ends[:-1]])[
+            has_places
+        ]  # of the places of each sense that has any
+        self._with_places = np.flatnonzero(has_places)
+        self._weights = weights[has_places]
+        known = np.where([sense.is_known for sense in senses], 0.0, -np.inf)
+        self._prior = known + PRIOR * np.log1p([sense.count for sense in senses])  # (S,)
+
+    def scores(self, gaps: Floats) -> Floats:
+        """How well each sense fits each gap: (B, d) -> (B, S); -inf where nothing is known of one."""
+        scores: Floats = gaps @ self._words + self._prior
+        if self._starts.size:
+            similar = gaps @ self._places + self._log_shares  # (B, R)
+            scores[:, self._with_places] += self._weights * np.logaddexp.reduceat(
+                similar, self._starts, axis=1
+            )
+        return scores

@@ -1,0 +1,66 @@
+"""Senses of a short form by their directions, scored together."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from lmcells.expansion.sense_directions import (
+    OF_PLACES,
+    PRIOR,
+    TEMPERATURE,
+    SenseDirections,
+    SensesOfShortForm,
+)
+
+DIM = 6
+Floats = npt.NDArray[np.float64]
+
+
+def directions(n: int, seed: int) -> Floats:
+    rows = np.random.default_rng(seed).normal(size=(n, DIM))
+    found: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return found
+
+
+def sense(*, words: bool = True, n_places: int = 0, count: int = 0, seed: int = 0) -> SenseDirections:
+    shares = np.arange(1, n_places + 1) / max(1, n_places * (n_places + 1) / 2)
+    by_words = directions(1, seed)[0] if words else None
+    return SenseDirections(by_words, directions(n_places, seed + 100), shares, count)
+
+
+def by_the_formula(gap: Floats, known: SenseDirections) -> float:
+    of_words = None if known.by_words is None else gap @ known.by_words / TEMPERATURE
+    of_places = None
+    if len(known.shares):
+        of_places = np.log((known.shares * np.exp(known.by_places @ gap / TEMPERATURE)).sum())
+    prior = PRIOR * np.log(1 + known.count)
+    if of_words is None and of_places is None:
+        return -np.inf
+    if of_words is None:
+        return float(of_places + prior)
+    if of_places is None:
+        return float(of_words + prior)
+    return float(OF_PLACES * of_places + (1 - OF_PLACES) * of_words + prior)
+
+
+ALL_KINDS = [
+    sense(n_places=3, count=40, seed=1),
+    sense(seed=2),
+    sense(words=False, n_places=2, count=9, seed=3),
+    sense(words=False),
+    sense(n_places=1, count=4, seed=5),
+]
+
+
+@pytest.mark.parametrize(
+    "senses", [ALL_KINDS, ALL_KINDS[::-1], ALL_KINDS[1:2], ALL_KINDS[3:4], ALL_KINDS[2:3]]
+)
+def test_scores_are_those_of_the_formula(senses: list[SenseDirections]) -> None:
+    gaps = directions(7, seed=9)
+    expected = [[by_the_formula(gap, each) for each in senses] for gap in gaps]
+    np.testing.assert_allclose(SensesOfShortForm(senses).scores(gaps), expected, rtol=1e-12)
+
+
+def test_a_sense_of_which_nothing_is_known_comes_last() -> None:
+    assert [each.is_known for each in ALL_KINDS] == [True, True, True, False, True]
+    assert (SensesOfShortForm(ALL_KINDS).scores(directions(3, seed=4)).argmin(axis=1) == 3).all()
