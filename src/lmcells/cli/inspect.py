@@ -14,7 +14,16 @@ examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
   lmcells inspect interpolate MG --section MEDICATIONS --output mg.svg"""
 
-VIEWS: tuple[str, ...] = ()
+VIEWS: tuple[str, ...] = (
+    "neighbors",
+    "senses",
+    "sections",
+    "gate",
+    "interpolate",
+    "mixtures",
+    "vectors",
+    "uncertainty",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

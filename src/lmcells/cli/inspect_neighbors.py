@@ -1,0 +1,89 @@
+"""`lmcells inspect neighbors`: the words nearest to a word, under a section."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from lmcells.analysis.cells import NULL_SECTION, WordCells
+from lmcells.analysis.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
+from lmcells.cli.evaluation_table import print_columns
+from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.rendering import print_json
+from lmcells.cli.whole_numbers import at_least
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUMMARY = "the words nearest to a word, under a section"
+DESCRIPTION = f"""\
+List the words nearest to a word's cell p(z | word, section). Without --section: to its expected meaning over the
+sections that it was seen in; with --section "{NULL_SECTION}": to its cell with null metadata. The other words' cells
+are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
+the section pulls the word."""
+EXAMPLE = """\
+examples:
+  lmcells inspect neighbors history --section "FAMILY HISTORY"
+  lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the view."""
+    parser.add_argument("word", metavar="WORD", help="a word that the model knows")
+    parser.add_argument("--section", metavar="NAME", help="the section it stands in")
+    parser.add_argument(
+        "--against", choices=AGAINST, default=AGAINST[0], help="which cells of the other words (section)"
+    )
+    parser.add_argument("--by", choices=MEASURES, default=MEASURES[0], help="what is near (divergence)")
+    add_min_count(parser)
+    parser.add_argument("--top", type=at_least(1), default=10, metavar="N", help="how many words (10)")
+    add_view_options(parser)
+
+
+def add_min_count(parser: argparse.ArgumentParser) -> None:
+    """--min-count: which words are compared."""
+    parser.add_argument(
+        "--min-count",
+        type=at_least(1),
+        metavar="N",
+        help="leave out words seen fewer times than this (default: keep the 10,000 commonest)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Find the words and print them."""
+    model = open_model(options)
+    found = nearest_words(
+        WordCells(model),
+        options.word,
+        options.section,
+        against=options.against,
+        measure=options.by,
+        min_count=options.min_count,
+        n=options.top,
+    )
+
+    def draw() -> "Figure":
+        from lmcells.analysis.drawing_neighbors import draw_nearest_words
+
+        return draw_nearest_words(found)
+
+    write_figure(options, draw)
+    if options.json:
+        print_json({"model": str(model.folder), **found.to_dict()})
+    else:
+        print_nearest(found)
+
+
+def print_nearest(found: NearestWords) -> None:
+    """Print what is known of the cell, then a word a line."""
+    if found.section is None:
+        where = f"on average, seen {found.count:,} times"
+    else:
+        seen = "" if found.count_in_section is None else f" ({found.count_in_section:,} of them here)"
+        where = f"under {found.section}, seen {found.count:,} times{seen}"
+    moved = "" if found.section is None else f"; {found.moved:.2f} nats from its average meaning"
+    print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
+    rows = [
+        (each.word, f"{each.divergence:.2f}", f"{each.cosine:.2f}", f"{each.count:,}")
+        for each in found.neighbors
+    ]
+    print_columns([("nearest", "KL", "cosine", "seen"), *rows])

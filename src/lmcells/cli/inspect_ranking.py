@@ -1,0 +1,33 @@
+"""What the views that ask for a ranking have in common: the senses, and how a model ranks them."""
+
+import argparse
+from pathlib import Path
+from typing import get_args
+
+from lmcells.analysis.rankings import section_ranker
+from lmcells.expansion import load_inventory
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.rankers import Ranking
+from lmcells.pretrained import PretrainedModel
+
+
+def add_ranking_options(parser: argparse.ArgumentParser) -> None:
+    """--inventory and --ranking."""
+    parser.add_argument(
+        "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
+    )
+    parser.add_argument(
+        "--ranking",
+        choices=get_args(Ranking),
+        default="auto",
+        help="gap: by what fits in the short form's place; divergence: the paper's; auto: gap where the model can",
+    )
+
+
+def open_ranker(
+    options: argparse.Namespace, model: PretrainedModel, *, null_metadata: bool = False
+) -> PosteriorRanker:
+    """The ranker of --inventory and --ranking."""
+    inventory = load_inventory(options.inventory) if options.inventory else shipped_inventory()
+    return section_ranker(model, inventory, ranking=options.ranking, null_metadata=null_metadata)

@@ -1,0 +1,173 @@
+"""The gate: what is weighed, how it is summed up, what is checked, and what is shown."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lmcells.analysis.gate import WeighedExample, spread, summarise_gate, weigh, weigh_alone
+from lmcells.analysis.gate_checks import ALONE, EXAMPLES, SECTIONS, TOKENS, WORDS, check_gate
+from lmcells.analysis.gate_places import places_in_notes, places_of_examples
+from lmcells.analysis.rankings import section_ranker
+from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.explanation import explain
+from lmcells.expansion.note_reader import NoteReader
+from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.notes.note import Note
+from lmcells.notes.readers import ReadReport
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import shipped_model
+
+NOTE = """\
+HISTORY OF PRESENT ILLNESS: The patient is a 62-year-old man with a CVA in 2019 who was seen in the office this morning
+for follow-up after PT three times a week; he walks well, denies chest pain, and takes his tablets with food every day.
+
+ANESTHESIA: LMA.
+
+MEDICATIONS: MS 2 mg IV.
+"""
+REVERSE_DEV = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "reverse_dev.jsonl"
+
+
+@pytest.fixture(scope="module")
+def ranker() -> PosteriorRanker:
+    return section_ranker(PretrainedModel.from_pretrained(shipped_model()), shipped_inventory())
+
+
+@pytest.fixture(scope="module")
+def of_note(ranker: PosteriorRanker) -> list[WeighedExample]:
+    return list(weigh(ranker, places_in_notes([Note("n/1", NOTE)], ranker.inventory)))
+
+
+def example(text: str, short_form: str, section: str | None, number: int = 0) -> Example:
+    start = text.index(short_form)
+    return Example(
+        f"e{number}", text, start, start + len(short_form), short_form, section, "multiple sclerosis", "n/1"
+    )
+
+
+def weighed(weight: float, section: str) -> WeighedExample:
+    return WeighedExample("MS", None, section, section, weight, 1, None, "", "")
+
+
+def test_weights_of_a_note_are_those_that_explain_it(
+    ranker: PosteriorRanker, of_note: list[WeighedExample]
+) -> None:
+    explained = explain(ranker, NoteReader(ranker.inventory)(NOTE))
+    expected = [each.section_weight for each in explained if each is not None]
+    assert [each.weight for each in of_note] == pytest.approx(expected, abs=1e-6)
+    assert all(0.1 < weight < 0.9 for weight in expected)
+
+
+def test_a_note_tells_the_length_of_its_sections(of_note: list[WeighedExample]) -> None:
+    by_short_form = {each.short_form: each for each in of_note}
+    assert by_short_form["LMA"].n_section_tokens == 1
+    assert by_short_form["LMA"].n_words == 0
+    history = by_short_form["CVA"].n_section_tokens
+    assert history is not None
+    assert history > 20
+    assert (by_short_form["CVA"].section, by_short_form["MS"].section) == (
+        "HISTORY OF PRESENT ILLNESS",
+        "MEDICATIONS",
+    )
+
+
+def test_a_short_section_weighs_more_than_a_long_one(of_note: list[WeighedExample]) -> None:
+    weight = {each.short_form: each.weight for each in of_note}
+    assert weight["LMA"] > weight["CVA"]
+
+
+def test_examples_of_a_dataset_keep_their_label_and_the_words_around_them(ranker: PosteriorRanker) -> None:
+    text = "one two three four five six seven eight MS nine ten\neleven twelve thirteen fourteen fifteen"
+    (found,) = weigh(ranker, places_of_examples([example(text, "MS", "past medical history")]))
+    assert found.long_form == "multiple sclerosis"
+    assert (found.section, found.read_as) == ("past medical history", "PAST MEDICAL HISTORY")
+    assert found.before == "three four five six seven eight"
+    assert found.after == "nine ten eleven twelve thirteen fourteen"
+    assert found.n_section_tokens is None
+    assert "seven" not in repr(found)
+
+
+def test_words_cut_by_the_reach_are_left_out(ranker: PosteriorRanker) -> None:
+    text = "abcdefghij" * 9 + " before MS after " + "klmnopqrst" * 9
+    (found,) = weigh(ranker, places_of_examples([example(text, "MS", None)]))
+    assert (found.before, found.after) == ("before", "after")
+    assert found.read_as == "<no section>"
+
+
+def test_sections_are_summed_up_with_the_most_weight_first(ranker: PosteriorRanker) -> None:
+    texts = {"ANESTHESIA": "General MS.", "PLAN": "the patient will see her doctor for MS in a week or two"}
+    examples = [example(text, "MS", section) for section, text in texts.items() for _ in range(3)]
+    summary = summarise_gate(ranker, list(weigh(ranker, places_of_examples(examples))))
+    first, second = summary.sections
+    assert (first.section, second.section) == ("ANESTHESIA", "PLAN")
+    assert (first.n, second.n, summary.n) == (3, 3, 6)
+    assert first.deviation == pytest.approx(0, abs=1e-6)
+    assert first.quantiles == pytest.approx([first.mean] * 5)
+    assert summary.mean == pytest.approx((first.mean + second.mean) / 2)
+    assert first.n_training_tokens < second.n_training_tokens
+    assert json.loads(json.dumps(summary.to_dict()))["sections"][0]["section"] == "ANESTHESIA"
+
+
+def test_sections_alone_weigh_what_the_gate_says_of_an_empty_text(ranker: PosteriorRanker) -> None:
+    alone = {each.section: each.weight for each in weigh_alone(ranker)}
+    (found,) = weigh(ranker, places_of_examples([example("MS", "MS", "MEDICATIONS")]))
+    assert alone["MEDICATIONS"] == pytest.approx(found.weight, abs=1e-6)
+    assert len(alone) > 100
+
+
+def test_checks_leave_out_what_says_nothing(ranker: PosteriorRanker, of_note: list[WeighedExample]) -> None:
+    checks = check_gate(of_note[:2], summarise_gate(ranker, of_note[:2]), weigh_alone(ranker))
+    assert {check.among for check in checks} == {ALONE}
+    tokens = next(check.correlation for check in checks if check.against == TOKENS)
+    assert tokens.high < 0  # in the shipped model, sections with fewer words have more weight
+
+
+@pytest.mark.skipif(not REVERSE_DEV.is_file(), reason="the benchmark is not there")
+def test_in_real_notes_short_and_topical_sections_get_more_weight(ranker: PosteriorRanker) -> None:
+    dataset = read_dataset(REVERSE_DEV, report=ReadReport())
+    examples = list(weigh(ranker, places_of_examples(dataset)))
+    checks = check_gate(examples, summarise_gate(ranker, examples), weigh_alone(ranker))
+    found = {(check.among, check.against): check.correlation for check in checks}
+    assert found[EXAMPLES, WORDS].high < -0.3
+    assert found[SECTIONS, WORDS].high < 0
+    assert found[SECTIONS, "topicality of its words"].low > 0
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 0.9), st.sampled_from("ABC")), min_size=1, max_size=30),
+    st.integers(0, 12),
+)
+def test_shown_examples_go_from_the_least_weight_to_the_most(rows: list[tuple[float, str]], n: int) -> None:
+    examples = [weighed(weight, section) for weight, section in rows]
+    shown = [each.weight for each in spread(examples, n=n)]
+    assert shown == sorted(shown)
+    assert len(shown) == min(n, len(examples))
+    if n > 1:
+        assert (shown[0], shown[-1]) == (min(rows)[0], max(rows)[0])
+
+
+def test_shown_examples_are_of_different_sections() -> None:
+    examples = [weighed(weight, "A") for weight in np.linspace(0.2, 0.8, 61)] + [weighed(0.51, "B")]
+    assert {each.section for each in spread(examples, n=3)} == {"A", "B"}
+
+
+def test_the_figure_names_the_sections(
+    ranker: PosteriorRanker, of_note: list[WeighedExample], tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    from lmcells.analysis.drawing_gate import draw_gate
+    from lmcells.figure_style import save_as
+
+    summary, alone = summarise_gate(ranker, of_note), weigh_alone(ranker)
+    save_as(draw_gate(summary, check_gate(of_note, summary, alone), alone), tmp_path / "gate.svg")
+    svg = ET.parse(tmp_path / "gate.svg").iter("{http://www.w3.org/2000/svg}text")
+    drawn = " ".join(text.text or "" for text in svg)
+    for name in ("ANESTHESIA", "MEDICATIONS", "Weight of the section", "Tokens in training", "ρ = −"):
+        assert name in drawn
+    assert "mathdefault" not in drawn
