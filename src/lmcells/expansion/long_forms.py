@@ -47,6 +47,11 @@ def long_form_words(sense: Sense, model: PretrainedModel) -> list[int]:
     return [model.word_ids[word] for word in dict.fromkeys(words) if word in model.word_ids]
 
 
+def smoothing_in_training(model: PretrainedModel) -> float:
+    """What was added to each count of a word under a section, so that beta can be as it was in training."""
+    return float(model.config.training.get("settings", {}).get("smoothing", 1.0))
+
+
 def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
     """beta(section | long form) where there is no corpus at hand: the mean of its words'."""
 
@@ -59,9 +64,12 @@ def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> Sectio
 
 
 def long_form_moments(
-    senses: Sequence[Sense], model: PretrainedModel, *, section_weights: SectionWeights
+    senses: Sequence[Sense], model: PretrainedModel, *, section_weights: SectionWeights | None
 ) -> LongFormMoments:
-    """Compute the moments of the candidates of one short form, over all sections, with no sampling."""
+    """Compute the moments of the candidates of one short form, over all sections, with no sampling.
+
+    Without weights a long form is seen under null metadata, which is one Gaussian.
+    """
     dim = model.sizes.cell_dim
     moments = LongFormMoments(
         np.zeros(len(senses)),
@@ -75,9 +83,10 @@ def long_form_moments(
         if not words:
             continue
         if isinstance(model.prior, NumpyModelNetwork):
-            weight = section_weights(sense, words)  # (M,)
+            weight = np.ones(1) if section_weights is None else section_weights(sense, words)  # (M,)
+            sections = None if section_weights is None else np.arange(weight.size)
             vector = model.prior.phrase(np.array(words))
-            components = model.prior.of_vectors(vector[None], np.arange(weight.size))  # (M,)
+            components = model.prior.of_vectors(vector[None], sections)  # (M,)
             mean, log_variance = components.mean, components.log_variance.astype(np.float64)
         else:
             weight = np.ones(1)

@@ -68,9 +68,10 @@ class WindowReader:
             words, places, spellings = self._tokenize(mentions)
             before, after = _neighbours(words, places, center_hashes, radius=self._radius)
             sides = [(before, slice(0, self._radius)), (after, slice(self._radius + n_marks, None))]
+            ids = np.append(words.ids, 0)  # a batch may hold no token at all; -1, where one lacks, is the last
             for found, columns in sides:
                 mask[:, columns] = found >= 0
-                context[:, columns] = np.where(found >= 0, words.ids[found], 0)
+                context[:, columns] = ids[found]
             if self._subwords is not None:
                 unknown = _look_up(self._subwords, spellings, context, mask)
         if self._gap_id is not None:
