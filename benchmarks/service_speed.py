@@ -4,11 +4,12 @@
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, connections kept
-open), and the library in a process of its own (`Expander.pipe`). Both expand the same notes. They take short turns,
-all others stopped, so that a machine whose speed changes changes it for all. The library is measured twice: alone, and
-with a load generator beside it, whose server only waits and sends an answer of the service's size as often as
-the service did: the generator costs both the same. What is judged is the median of the rounds' ratios. Notes a
-second of processor time are printed as well: on a machine that has other work to do, they are the steadier figure.
+open), and the library in a process of its own (`Expander.pipe`). Both expand the same notes, in batches of one size.
+They take short turns, all others stopped, so that a machine whose speed changes changes it for all. The library is
+measured twice: alone, and with a load generator beside it, whose server only waits and sends an answer of the service's
+size as often as the service did: the generator costs both the same. What is judged is the median of the rounds'
+ratios. Notes a second of processor time are printed as well: on a machine that has other work to do, they are the
+steadier figure.
 """
 
 import os
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from ctypes import c_double, c_long
 from itertools import cycle, islice
 from multiprocessing import get_context
@@ -35,6 +36,7 @@ from typing import Any
 import psutil
 
 from lmcells import Expander
+from lmcells.service.note_queue import BATCH_NOTES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NOTES = REPOSITORY.parent / "shared/data/dev/mtsamples_raw.parquet"
@@ -77,20 +79,28 @@ def bodies_of(texts: Sequence[str]) -> list[bytes]:
 
 async def ask(port: int, bodies: Iterator[bytes], counts: Counts) -> None:
     """One client: it asks again as soon as it is answered."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     while True:
-        body = next(bodies)
-        writer.write(
-            b"POST /expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(body) + body
-        )
-        head = await reader.readuntil(b"\r\n\r\n")
-        if b" 200 " not in head[:20]:
-            raise SystemExit(f"the service answered {head[:60]!r}")
-        length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
-        await reader.readexactly(length)
-        counts.n_notes.value += NOTES_A_REQUEST
-        counts.n_bytes.value += length
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
+        # A server that was stopped for a while closes connections on which it heard nothing.
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await ask_once(reader, writer, next(bodies), counts)
+
+
+async def ask_once(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, counts: Counts
+) -> None:
+    writer.write(
+        b"POST /expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n" % len(body) + body
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b" 200 " not in head[:20]:
+        raise SystemExit(f"the service answered {head[:60]!r}")
+    length = int(re.search(rb"content-length: (\d+)", head, re.I)[1])
+    await reader.readexactly(length)
+    counts.n_notes.value += NOTES_A_REQUEST
+    counts.n_bytes.value += length
 
 
 async def ask_all(port: int, texts: Sequence[str], counts: Counts) -> None:
@@ -132,7 +142,7 @@ def run_idle_load(texts: Sequence[str], counts: Counts, of_service: Counts) -> N
 
 def run_library(texts: Sequence[str], model: str | None, counts: Counts) -> None:
     """`Expander.pipe` without an end."""
-    for _ in Expander.from_pretrained(model).pipe(cycle(texts), batch_size=64):
+    for _ in Expander.from_pretrained(model).pipe(cycle(texts), batch_size=BATCH_NOTES):
         counts.n_notes.value += 1
 
 
@@ -189,7 +199,9 @@ class Contestant:
         n_notes = self._counts.n_notes.value - n_notes
         of_cpu, seconds = self._cpu_seconds() - of_cpu, time.perf_counter() - begin
         self.stop()
-        return {"rate": n_notes / seconds, "rate_of_cpu": n_notes / max(of_cpu, 1e-9)}
+        if not n_notes:
+            raise SystemExit("no note was expanded in a turn. Give more --seconds.")
+        return {"rate": n_notes / seconds, "rate_of_cpu": n_notes / of_cpu}
 
     def _cpu_seconds(self) -> float:
         times = self._worker.cpu_times()

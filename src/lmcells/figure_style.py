@@ -46,6 +46,7 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": INK,
 }
 PAGE_WIDTH = 7.0  # inches: a page's text
+DPI = 200  # of what is drawn in pixels
 
 
 def save(figure: Figure, stem: Path) -> None:
@@ -58,7 +59,7 @@ def save_as(figure: Figure, path: Path) -> None:
     """Write a figure in the format of the file's name; without dates, so that nothing changes when nothing changed."""
     dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with house_style():
-        figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=200)
+        figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=DPI)
 
 
 def label(name: str) -> str:

@@ -5,12 +5,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-_DPI = 200
+from lmcells.figure_style import DPI
 
 
 def drawn_texts(figure: Figure) -> tuple[list[str], np.ndarray]:
     """The texts that are seen and do not stand askew, and their boxes (n, 4): left, below, right, above, in pixels."""
-    figure.set_dpi(_DPI)
+    figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     shown = [

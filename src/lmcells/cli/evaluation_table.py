@@ -92,9 +92,12 @@ def _leakage_note(leakage: Leakage) -> str:
     )
 
 
-def print_columns(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of text, the first column to the left and the others to the right."""
+def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
+    """Print rows of text, the columns `left` to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *values in rows:
-        cells = [value.rjust(width) for value, width in zip(values, widths[1:], strict=True)]
-        print("  ".join(["", name.ljust(widths[0]), *cells]))
+    for row in rows:
+        cells = [
+            value.ljust(width) if place in left else value.rjust(width)
+            for place, (value, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(["", *cells]).rstrip())

@@ -7,22 +7,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.gate import (
-    GateSummary,
-    SectionGate,
-    WeighedExample,
-    spread,
-    summarise_gate,
-    weigh,
-    weigh_alone,
-)
-from lmcells.analysis.gate_checks import LEAST_EXAMPLES, Check, check_gate
-from lmcells.analysis.gate_places import Place, places_in_notes, places_of_examples
+from lmcells.analysis.gate.checks import LEAST_EXAMPLES, Check, check_gate
+from lmcells.analysis.gate.places import Place, places_in_notes, places_of_examples
+from lmcells.analysis.gate.summary import GateSummary, SectionGate, summarise_gate
+from lmcells.analysis.gate.weights import WeighedExample, spread, weigh, weigh_alone
 from lmcells.cli.arguments import add_reading
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import add_top, add_view_options, open_model, with_interval, write_figure
 from lmcells.cli.inspect_ranking import add_ranking_options, open_ranker
 from lmcells.cli.rendering import print_json
+from lmcells.cli.whole_numbers import at_least
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.expansion.inventory import SenseInventory
@@ -39,25 +33,30 @@ are those of a dataset, or those found in notes or in a text. Printed are the we
 topical sections get more, as the paper saw, and a few examples with the words right around them."""
 EXAMPLE = """\
 examples:
-  lmcells inspect gate --dataset rs.jsonl --output gate.svg
+  lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
-  lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn." """
+  lmcells inspect gate --dataset rs.jsonl --output gate.svg"""
 
-_MOST_SECTIONS = 20
 _WIDEST = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the view."""
     parser.add_argument("notes", nargs="*", type=Path, metavar="NOTES", help="file or folder of notes")
-    parser.add_argument("--dataset", type=Path, metavar="DATASET", help="JSON lines, in the place of notes")
+    parser.add_argument(
+        "--dataset",
+        type=Path,
+        metavar="DATASET",
+        help="JSON lines that `lmcells dataset` wrote, in the place of notes",
+    )
     parser.add_argument("--text", metavar="TEXT", help="one note, in the place of files")
+    add_top(parser, what="sections, those with the most weight", default=20)
     parser.add_argument(
         "--examples",
-        type=int,
+        type=at_least(0),
         default=8,
         metavar="N",
-        help="examples shown, from the least weight to the most (8)",
+        help="show N short forms with the words around them, from the least weight to the most (8)",
     )
     add_ranking_options(parser)
     add_reading(parser)
@@ -68,9 +67,8 @@ def run(options: argparse.Namespace) -> None:
     """Weigh the short forms and show what comes out."""
     if [bool(options.notes), options.dataset is not None, options.text is not None].count(True) != 1:
         raise InputError("give one of: NOTES, --dataset DATASET, --text TEXT.")
-    if options.examples < 0:
-        raise InputError(f"--examples: found {options.examples}, allowed: 0 or more.")
-    ranker = open_ranker(options, open_model(options))
+    model = open_model(options)
+    ranker = open_ranker(options, model)
     report = ReadReport()
     examples = list(weigh(ranker, _places(options, ranker.inventory, report)))
     for reason, n in report.skipped.items():
@@ -83,26 +81,27 @@ def run(options: argparse.Namespace) -> None:
     summary, alone = summarise_gate(ranker, examples), weigh_alone(ranker)
     checks = check_gate(examples, summary, alone)
     shown = spread(examples, n=options.examples)
+
+    def draw() -> "Figure":
+        from lmcells.analysis.drawing.gate import draw_gate
+
+        return draw_gate(summary, checks, alone)
+
+    write_figure(options, draw)
     if options.json:
         print_json(
             {
+                "model": str(model.folder),
                 "summary": summary.to_dict(),
-                "checks": [asdict(check) for check in checks],
+                "checks": [check.to_dict() for check in checks],
                 "examples": [example.to_dict() for example in shown],
                 "sections_alone": [asdict(section) for section in alone],
             }
         )
     else:
-        print_summary(summary)
+        print_summary(summary, n_shown=options.top)
         print_checks(checks)
         print_examples(shown)
-
-    def draw() -> "Figure":
-        from lmcells.analysis.drawing_gate import draw_gate
-
-        return draw_gate(summary, checks, alone)
-
-    write_figure(options, draw)
 
 
 def _places(options: argparse.Namespace, inventory: SenseInventory, report: ReadReport) -> Iterator[Place]:
@@ -125,7 +124,7 @@ def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
         yield from read_notes(path, format=options.format, columns=columns, report=report)
 
 
-def print_summary(summary: GateSummary) -> None:
+def print_summary(summary: GateSummary, *, n_shown: int) -> None:
     """Print the sections with enough examples, those with the most weight first."""
     sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES] or summary.sections
     print(
@@ -133,10 +132,8 @@ def print_summary(summary: GateSummary) -> None:
         f"forms, {len(summary.sections):,} sections"
     )
     knows_lengths = any(section.n_section_tokens is not None for section in sections)
-    print_columns(
-        [_header(knows_lengths), *(_row(each, knows_lengths) for each in sections[:_MOST_SECTIONS])]
-    )
-    n_left_out = len(summary.sections) - min(len(sections), _MOST_SECTIONS)
+    print_columns([_header(knows_lengths), *(_row(each, knows_lengths) for each in sections[:n_shown])])
+    n_left_out = len(summary.sections) - min(len(sections), n_shown)
     if n_left_out:
         print(
             f"  and {n_left_out:,} more with less weight or fewer than {LEAST_EXAMPLES} examples: --json has all"
@@ -165,21 +162,22 @@ def _row(section: SectionGate, with_length: bool) -> tuple[str, ...]:
 
 def print_checks(checks: Sequence[Check]) -> None:
     """Print how the weight goes with what makes a section short or topical."""
-    print("\ndo short, topical sections get more weight? rank correlations of the weight, 95 % intervals")
-    rows = [("", "n", "rho", "interval", "holds")]
+    print(
+        "\ndo short, topical sections get more weight? Spearman's correlation of the weight [95 %, bootstrap]"
+    )
+    rows = [("", "n", "rho", "holds")]
     among = ""
     for check in checks:
         if check.among != among:
             among = check.among
-            rows.append((among, "", "", "", ""))
-        found = check.correlation
-        interval = f"[{found.low:.2f}, {found.high:.2f}]"
-        rows.append((f"  {check.against}", f"{found.n:,}", f"{found.rho:.2f}", interval, _verdict(check)))
+            rows.append((among, "", "", ""))
+        against = check.against if check.given is None else f"{check.against}, {check.given} fixed"
+        rows.append((f"  {against}", f"{check.n:,}", with_interval(check.rho), _verdict(check)))
     print_columns(rows)
 
 
 def _verdict(check: Check) -> str:
-    low, high = sorted(check.expected * bound for bound in (check.correlation.low, check.correlation.high))
+    low, high = sorted(check.expected * bound for bound in (check.rho.low, check.rho.high))
     return "yes" if low > 0 else "no" if high < 0 else "unclear"
 
 

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lmcells.analysis.interpolation import STEPS, Interpolation, interpolate
-from lmcells.analysis.rankings import calibration_of
+from lmcells.analysis.gate.interpolation import STEPS, Interpolation, interpolate
+from lmcells.analysis.gate.rankings import calibration_of
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
 from lmcells.cli.inspect_ranking import add_ranking_options, open_ranker
 from lmcells.cli.rendering import print_json
+from lmcells.cli.whole_numbers import at_least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,7 +24,7 @@ then begins with an empty gap, one by divergence with the short form itself besi
 EXAMPLE = """\
 examples:
   lmcells inspect interpolate MG --section MEDICATIONS --output mg.svg
-  lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "LABORATORY DATA"
+  lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
     (the paper's formula: long forms under no section)"""
@@ -41,9 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the section; may be given several times",
     )
-    parser.add_argument("--text", metavar="TEXT", help="words around the short form, which stands in it")
     parser.add_argument(
-        "--steps", type=int, default=STEPS, metavar="N", help=f"weights from 0 to 1 ({STEPS})"
+        "--text", metavar="TEXT", help="a text in which the short form stands (none: no words around it)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=at_least(2),
+        default=STEPS,
+        metavar="N",
+        help=f"how many weights from 0 to 1 ({STEPS})",
     )
     parser.add_argument(
         "--null-metadata",
@@ -70,12 +77,12 @@ def run(options: argparse.Namespace) -> None:
         )
         for section in options.section
     ]
+    write_figure(options, lambda: _draw(paths))
     if options.json:
-        print_json([path.to_dict() for path in paths])
+        print_json({"model": str(model.folder), "paths": [path.to_dict() for path in paths]})
     else:
         for path in paths:
             print_path(path)
-    write_figure(options, lambda: _draw(paths))
 
 
 def print_path(path: Interpolation) -> None:
@@ -105,6 +112,6 @@ def print_path(path: Interpolation) -> None:
 
 
 def _draw(paths: list[Interpolation]) -> "Figure":
-    from lmcells.analysis.drawing_interpolation import draw_interpolation
+    from lmcells.analysis.drawing.interpolation import draw_interpolation
 
     return draw_interpolation(paths)

@@ -3,10 +3,16 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.divergence import N_SAMPLES
-from lmcells.analysis.marginals import MOST_WORDS, Comparison, compare, phrase_mixture, section_mixture
+from lmcells.analysis.mixtures.divergence import N_SAMPLES
+from lmcells.analysis.mixtures.marginals import (
+    MOST_WORDS,
+    Comparison,
+    compare,
+    phrase_mixture,
+    section_mixture,
+)
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import add_top, add_view_options, open_model, write_figure
 from lmcells.cli.rendering import print_json
 from lmcells.cli.whole_numbers import at_least
 
@@ -30,13 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names", nargs="+", metavar="NAME", help="a word or phrase; with --sections, a section"
     )
     parser.add_argument("--sections", action="store_true", help="the names are sections")
+    add_top(parser, what="components of each mixture, the heaviest", default=5, least=0)
     parser.add_argument(
-        "--components", type=at_least(0), default=5, metavar="N", help="list the N heaviest components (5)"
+        "--samples",
+        type=at_least(2),
+        default=N_SAMPLES,
+        metavar="N",
+        help=f"draws from each mixture ({N_SAMPLES:,})",
     )
-    parser.add_argument(
-        "--samples", type=at_least(2), default=N_SAMPLES, metavar="N", help=f"draws a mixture ({N_SAMPLES:,})"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of the draws (0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="seed of the draws (0)")
     add_view_options(parser)
 
 
@@ -49,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     part = "word" if options.sections else "section"
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_mixtures import draw_mixtures
+        from lmcells.analysis.drawing.mixtures import draw_mixtures
 
         return draw_mixtures(comparison, part=part)
 
@@ -57,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"model": str(model.folder), **comparison.to_dict()})
     else:
-        print_comparison(comparison, part=part, n_shown=options.components)
+        print_comparison(comparison, part=part, n_shown=options.top)
 
 
 def print_comparison(comparison: Comparison, *, part: str, n_shown: int) -> None:

@@ -3,12 +3,19 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.cells import NULL_SECTION, WordCells
-from lmcells.analysis.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
+from lmcells.analysis.names import NULL_SECTION
+from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.words.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import (
+    COMMONEST,
+    add_min_count,
+    add_top,
+    add_view_options,
+    open_model,
+    write_figure,
+)
 from lmcells.cli.rendering import print_json
-from lmcells.cli.whole_numbers import at_least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,24 +35,26 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the view."""
     parser.add_argument("word", metavar="WORD", help="a word that the model knows")
-    parser.add_argument("--section", metavar="NAME", help="the section it stands in")
     parser.add_argument(
-        "--against", choices=AGAINST, default=AGAINST[0], help="which cells of the other words (section)"
+        "--section",
+        metavar="NAME",
+        help=f'the section it stands in, or "{NULL_SECTION}" (its average over sections)',
     )
-    parser.add_argument("--by", choices=MEASURES, default=MEASURES[0], help="what is near (divergence)")
-    add_min_count(parser)
-    parser.add_argument("--top", type=at_least(1), default=10, metavar="N", help="how many words (10)")
+    parser.add_argument(
+        "--against",
+        choices=AGAINST,
+        default=AGAINST[0],
+        help="the other words' cells: under the same section, or expected over their own sections (section)",
+    )
+    parser.add_argument(
+        "--by",
+        choices=MEASURES,
+        default=MEASURES[0],
+        help="KL divergence of the cells, or cosine of their means (divergence)",
+    )
+    add_min_count(parser, otherwise=COMMONEST)
+    add_top(parser, what="words", default=10)
     add_view_options(parser)
-
-
-def add_min_count(parser: argparse.ArgumentParser) -> None:
-    """--min-count: which words are compared."""
-    parser.add_argument(
-        "--min-count",
-        type=at_least(1),
-        metavar="N",
-        help="leave out words seen fewer times than this (default: keep the 10,000 commonest)",
-    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -62,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     )
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_neighbors import draw_nearest_words
+        from lmcells.analysis.drawing.neighbors import draw_nearest_words
 
         return draw_nearest_words(found)
 

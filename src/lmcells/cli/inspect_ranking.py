@@ -4,19 +4,32 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from lmcells.analysis.rankings import section_ranker
-from lmcells.expansion import load_inventory
+from lmcells.analysis.gate.rankings import section_ranker
+from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.posterior_ranking import PosteriorRanker
 from lmcells.expansion.rankers import Ranking
 from lmcells.pretrained import PretrainedModel
 
 
+def add_inventory(parser: argparse.ArgumentParser) -> None:
+    """--inventory."""
+    parser.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help="short forms and their long forms, JSON or CSV (the shipped ones)",
+    )
+
+
+def open_inventory(options: argparse.Namespace) -> SenseInventory:
+    """The senses of --inventory, or the shipped ones."""
+    return load_inventory(options.inventory) if options.inventory else shipped_inventory()
+
+
 def add_ranking_options(parser: argparse.ArgumentParser) -> None:
     """--inventory and --ranking."""
-    parser.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
-    )
+    add_inventory(parser)
     parser.add_argument(
         "--ranking",
         choices=get_args(Ranking),
@@ -29,5 +42,6 @@ def open_ranker(
     options: argparse.Namespace, model: PretrainedModel, *, null_metadata: bool = False
 ) -> PosteriorRanker:
     """The ranker of --inventory and --ranking."""
-    inventory = load_inventory(options.inventory) if options.inventory else shipped_inventory()
-    return section_ranker(model, inventory, ranking=options.ranking, null_metadata=null_metadata)
+    return section_ranker(
+        model, open_inventory(options), ranking=options.ranking, null_metadata=null_metadata
+    )

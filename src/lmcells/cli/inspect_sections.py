@@ -4,18 +4,12 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.section_map import map_sections
-from lmcells.analysis.sections import (
-    NETWORK_NAMES,
-    NETWORKS,
-    NearestSections,
-    SectionClusters,
-    cluster_sections,
-    nearest_sections,
-    shared_neighbors,
-)
+from lmcells.analysis.sections.clusters import N_CLUSTERS, SectionClusters, cluster_sections
+from lmcells.analysis.sections.embeddings import NETWORK_NAMES, NETWORKS
+from lmcells.analysis.sections.map import map_sections
+from lmcells.analysis.sections.neighbors import NearestSections, nearest_sections, shared_neighbors
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import add_top, add_view_options, open_model, write_figure
 from lmcells.cli.rendering import print_json
 from lmcells.cli.whole_numbers import at_least
 from lmcells.pretrained import PretrainedModel
@@ -37,16 +31,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the view."""
     parser.add_argument("section", nargs="?", metavar="NAME", help="a section that the model knows")
-    parser.add_argument(
-        "--top",
-        type=at_least(1),
-        default=10,
-        metavar="N",
-        help="nearest sections, or names listed a cluster (10)",
-    )
+    add_top(parser, what="nearest sections, or sections of each cluster", default=10)
     of_all = parser.add_argument_group("all sections")
     of_all.add_argument(
-        "--clusters", type=at_least(1), default=12, metavar="N", help="how many clusters (12)"
+        "--clusters",
+        type=at_least(1),
+        metavar="N",
+        help=f"how many clusters ({N_CLUSTERS}, or fewer sections)",
     )
     of_all.add_argument(
         "--sections",
@@ -56,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many sections, those with the most words (200)",
     )
     of_all.add_argument(
-        "--network", choices=NETWORKS, default=NETWORKS[0], help="whose embeddings (variational)"
+        "--network",
+        choices=NETWORKS,
+        default=NETWORKS[0],
+        help="variational: embeddings that gate and attention read; prior: those of the model network (variational)",
     )
     add_view_options(parser)
 
@@ -74,7 +68,7 @@ def _show_nearest(options: argparse.Namespace, model: PretrainedModel) -> None:
     found = nearest_sections(model, options.section, n=options.top)
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_sections import draw_nearest_sections
+        from lmcells.analysis.drawing.sections import draw_nearest_sections
 
         return draw_nearest_sections(found)
 
@@ -93,7 +87,7 @@ def _show_all(options: argparse.Namespace, model: PretrainedModel) -> None:
     n_named = None
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_sections import draw_section_map
+        from lmcells.analysis.drawing.sections import draw_section_map
 
         nonlocal n_named
         assert mapped is not None  # --output asked for it
@@ -130,8 +124,7 @@ def print_nearest_sections(found: NearestSections) -> None:
         (one.section, f"{one.cosine:.2f}", other.section, f"{other.cosine:.2f}")
         for one, other in zip(found.variational, found.prior, strict=True)
     ]
-    width = max(len(row[2]) for row in rows)
-    print_columns([(one, cosine, other.ljust(width), last) for one, cosine, other, last in rows])
+    print_columns(rows, left=(0, 2))
 
 
 def print_clusters(found: SectionClusters, *, n_shown: int) -> None:

@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.cells import WordCells
-from lmcells.analysis.movement import Movement, measure_movement
-from lmcells.analysis.senses import WordSenses, word_senses
+from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.words.movement import Movement, measure_movement
+from lmcells.analysis.words.senses import WordSenses, word_senses
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_neighbors import add_min_count
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import (
+    COMMONEST,
+    add_min_count,
+    add_top,
+    add_view_options,
+    open_model,
+    write_figure,
+)
 from lmcells.cli.rendering import print_json
 from lmcells.cli.whole_numbers import at_least
 
@@ -44,10 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--n-words", type=at_least(1), default=12, metavar="N", help="words to choose, if none are given (12)"
     )
-    parser.add_argument(
-        "--top", type=at_least(1), default=5, metavar="N", help="nearest words listed for each section (5)"
-    )
-    add_min_count(parser)
+    add_top(parser, what="nearest words for each section", default=5)
+    add_min_count(parser, otherwise=COMMONEST)
     add_view_options(parser)
 
 
@@ -67,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     )
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_senses import draw_senses
+        from lmcells.analysis.drawing.senses import draw_senses
 
         return draw_senses(senses)
 
@@ -123,12 +127,7 @@ def _print_sections(letters: Sequence[str], senses: WordSenses) -> None:
         )
         for letter, sense in zip([*letters, ""], [*senses.sections, senses.average], strict=True)
     ]
-    rows = [("", "section", "seen", "moved", "nearest words"), *rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for letter, section, seen, moved, words in rows:
-        print(
-            f"  {letter:{widths[0]}}  {section:{widths[1]}}  {seen:>{widths[2]}}  {moved:>{widths[3]}}  {words}"
-        )
+    print_columns([("", "section", "seen", "moved", "nearest words"), *rows], left=(0, 1, 4))
 
 
 def _letter(column: int) -> str:

@@ -2,10 +2,10 @@
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.uncertainty import (
+from lmcells.analysis.statistics.rank_correlation import N_RESAMPLES
+from lmcells.analysis.words.uncertainty import (
     MIN_COUNT,
     VARIANCES,
     Association,
@@ -13,11 +13,17 @@ from lmcells.analysis.uncertainty import (
     word_variances,
 )
 from lmcells.cli.evaluation_table import print_columns
-from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
+from lmcells.cli.inspect_options import (
+    add_min_count,
+    add_top,
+    add_view_options,
+    open_model,
+    with_interval,
+    write_figure,
+)
+from lmcells.cli.inspect_ranking import add_inventory, open_inventory
 from lmcells.cli.rendering import print_json
 from lmcells.cli.whole_numbers import at_least
-from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.inventory import load_inventory
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,36 +45,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="WORD", help="words to show as well, marked in the figure"
     )
     parser.add_argument(
-        "--by", choices=VARIANCES, default="within", help="variance to rank words by (within)"
+        "--by",
+        choices=VARIANCES,
+        default="within",
+        help="rank words by the variance within their cells, between their sections, or in total (within)",
     )
-    parser.add_argument("--top", type=at_least(0), default=8, metavar="N", help="words from each end (8)")
+    add_top(parser, what="words from each end", default=8, least=0)
+    add_min_count(parser, default=MIN_COUNT)
+    add_inventory(parser)
     parser.add_argument(
-        "--min-count",
-        type=at_least(1),
-        default=MIN_COUNT,
+        "--resamples",
+        type=at_least(20),
+        default=N_RESAMPLES,
         metavar="N",
-        help=f"words seen N times or more ({MIN_COUNT})",
+        help=f"resamples of the bootstrap ({N_RESAMPLES:,})",
     )
-    parser.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="senses of short forms (the shipped ones)"
-    )
-    parser.add_argument(
-        "--resamples", type=at_least(20), default=1_000, metavar="N", help="of the bootstrap (1,000)"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="of the bootstrap (0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, metavar="N", help="seed of the bootstrap (0)")
     add_view_options(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure the words and print what was found."""
-    inventory = load_inventory(options.inventory) if options.inventory else shipped_inventory()
     model = open_model(options)
-    variances = word_variances(model, inventory=inventory, min_count=options.min_count)
+    variances = word_variances(model, inventory=open_inventory(options), min_count=options.min_count)
     named = variances.named(model, options.words)
     associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing_uncertainty import draw_uncertainty
+        from lmcells.analysis.drawing.uncertainty import draw_uncertainty
 
         return draw_uncertainty(variances, associations, named=named)
 
@@ -124,9 +128,8 @@ def _print_associations(associations: Sequence[Association]) -> None:
     print("\nSpearman's rank correlation [95 %]")
     rows: dict[tuple[str, str | None, int], dict[str, str]] = {}
     for each in associations:
-        rho = each.rho
-        cell = f"{rho.estimate:.2f} [{rho.low:.2f}, {rho.high:.2f}]"
-        rows.setdefault((each.against, each.given, each.n_words), {})[each.variance] = cell
+        row = rows.setdefault((each.against, each.given, each.n_words), {})
+        row[each.variance] = with_interval(each.rho)
     print_columns(
         [
             ("", "words", *VARIANCES),

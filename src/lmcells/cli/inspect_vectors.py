@@ -3,11 +3,17 @@
 import argparse
 from pathlib import Path
 
-from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
-from lmcells.cli.arguments import add_json
+from lmcells.analysis.mixtures.vectors import (
+    FORMATS,
+    require_format,
+    section_vectors,
+    word_vectors,
+    write_vectors,
+)
+from lmcells.cli.inspect_options import add_model_options
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import DEFAULT, model_folder
+from lmcells.pretrained.shipped import model_folder
 
 SUMMARY = "write the expected meaning of every word or section as vectors (word2vec, gensim)"
 DESCRIPTION = """\
@@ -32,11 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"write the vectors ({', '.join(FORMATS)})",
     )
-    parser.add_argument("--what", choices=_VECTORS, default="words", help="words (as it is) or sections")
-    parser.add_argument(
-        "--model", default=DEFAULT, metavar="MODEL", help="model folder, or default (shipped)"
-    )
-    add_json(parser)
+    parser.add_argument("--what", choices=_VECTORS, default="words", help="whose vectors (words)")
+    add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> None:

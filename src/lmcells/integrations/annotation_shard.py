@@ -113,12 +113,10 @@ class AnnotationTask:
 
 def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansion] | str]:
     """Expand notes together; in place of the expansions of one that cannot be, the reason."""
-    plain = [note for note in notes if note.sections is None]
     try:
-        together = iter(list(expander.pipe([note.text for note in plain], batch_size=max(1, len(plain)))))
+        return list(expander.pipe(notes, batch_size=max(1, len(notes))))
     except Exception:  # one note must not cost the others: each is tried alone
         return [_expand_alone(expander, note) for note in notes]
-    return [next(together) if note.sections is None else _expand_alone(expander, note) for note in notes]
 
 
 def _expand_alone(expander: Expander, note: Note) -> list[Expansion] | str:

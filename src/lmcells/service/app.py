@@ -14,9 +14,11 @@ from starlette.responses import Response
 import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
-from lmcells.service import routes
+from lmcells.service import explore_routes, routes
 from lmcells.service.authorisation import PROTECTED, Authorisation
 from lmcells.service.batch_expander import BatchExpander
+from lmcells.service.explore import Explorer
+from lmcells.service.exploring_thread import ExploringThread
 from lmcells.service.limits import Limits
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.note_queue import NoteQueue
@@ -68,6 +70,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     )
     app.include_router(routes.expanding(queue, settings, metrics))
     app.include_router(routes.inventory_listing(expander.inventory))
+    app.include_router(explore_routes.exploring(Explorer(expander), ExploringThread()))
     app.include_router(routes.watching(queue, expander.inventory, metrics))
     for path, file in files.items():
         app.include_router(_file_route(path, file))

@@ -6,7 +6,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lmcells.service.refusal import refusal
 
-PROTECTED = frozenset({"/expand", "/inventory", "/metrics"})
+EXPLORED = (
+    "start",
+    "names",
+    "neighbors",
+    "senses",
+    "interpolation",
+    "sections",
+    "nearest-sections",
+    "mixture",
+)
+PROTECTED = frozenset({"/expand", "/inventory", "/metrics", *(f"/explore/{name}" for name in EXPLORED)})
 """What needs the token. The page and the schema hold no data, and a health check has none to show."""
 
 

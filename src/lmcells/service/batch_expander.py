@@ -3,7 +3,7 @@
 from collections import defaultdict
 
 from lmcells.errors import InputError
-from lmcells.expansion import Expansion, expand_text
+from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.explanation import explain
 from lmcells.expansion.note_reader import Occurrence
@@ -63,15 +63,12 @@ class BatchExpander:
             except InputError as error:
                 job.fail(error)
         expanded = self._expander.expand_read([occurrences for *_, occurrences in read], lexicon)
+        answers: list[AnsweredNote] = []
         for (job, index, occurrences), expansions in zip(read, expanded, strict=True):
-            explanations = explain(lexicon.ranker, occurrences) if job.request.explain else None
             note, style = job.notes[index], job.request.expanded_text
-            self._count(note.text, expansions)
+            explanations = explain(lexicon.ranker, occurrences) if job.request.explain else None
             written_out = expand_text(note.text, expansions, style=style) if style else None
-            job.answer(index, AnsweredNote(note.id, expansions, explanations, written_out))
-
-    def _count(self, text: str, expansions: list[Expansion]) -> None:
-        self._metrics.notes.inc()
-        self._metrics.characters.inc(len(text))
-        for expansion in expansions:
-            self._metrics.count_expansion(expansion)
+            answers.append(AnsweredNote(note.id, expansions, explanations, written_out))
+        self._metrics.count_notes([job.notes[index].text for job, index, _ in read], expanded)
+        for (job, index, _), answer in zip(read, answers, strict=True):
+            job.answer(index, answer)

@@ -1,7 +1,8 @@
 """Counts and times for Prometheus; never a word of a note."""
 
+import collections
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -11,7 +12,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where several worker processes count together
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_NOTES = (1, 2, 4, 8, 16, 32, 64)
+_NOTES = (1, 2, 4, 8, 16, 32, 64, 96)
 
 
 class ServiceMetrics:
@@ -55,9 +56,15 @@ class ServiceMetrics:
         expansions = Counter("lmcells_expansions", "Short forms found.", ("outcome",), registry=registry)
         self._expansions = {name: expansions.labels(name) for name in ("model", "definition", "abstained")}
 
-    def count_expansion(self, expansion: Expansion) -> None:
-        """Count a short form by what became of it."""
-        self._expansions["abstained" if expansion.abstained else expansion.source].inc()
+    def count_notes(self, texts: Sequence[str], expanded: Sequence[Sequence[Expansion]]) -> None:
+        """Count notes of a batch, and their short forms by what became of each."""
+        self.notes.inc(len(texts))
+        self.characters.inc(sum(map(len, texts)))
+        outcomes = collections.Counter(
+            "abstained" if each.abstained else each.source for expansions in expanded for each in expansions
+        )
+        for name, n_short_forms in outcomes.items():
+            self._expansions[name].inc(n_short_forms)
 
     def watch(self, n_waiting: Callable[[], int]) -> None:
         """Tell how to learn the length of the queue."""

@@ -5,7 +5,7 @@ from threading import Condition
 
 from lmcells.service.job import Job
 
-BATCH_NOTES = 64
+BATCH_NOTES = 96  # more are ranked no faster, and hold up a small request longer
 BATCH_CHARACTERS = 400_000
 TURN = 32  # notes that a request may put into a batch before it stands at the end of the line again
 

@@ -7,19 +7,33 @@ from importlib import resources
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/explore.css": ("explore.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _SCRIPTS = (
     "app.js",
+    "chart_lines.js",
+    "chart_map.js",
     "confidence.js",
     "details.js",
     "download.js",
     "element.js",
+    "explore.js",
+    "explore_gate.js",
+    "explore_sections.js",
+    "explore_word.js",
+    "heat_table.js",
     "inventory.js",
+    "label_places.js",
+    "markers.js",
     "note.js",
     "offsets.js",
     "sample.js",
     "service.js",
+    "suggest.js",
+    "tabs.js",
+    "unknown_name.js",
+    "views.js",
 )
 
 

@@ -1,5 +1,6 @@
 """The service as a process, or several: a socket, signals, a log without notes."""
 
+import gc
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ TOKEN = "LMCELLS_TOKEN"
 
 _BACKLOG = 2048
 _GRACE = 60  # seconds in which to finish what was taken, before what is left is cut off
+_COLLECT_AFTER = 10_000  # new objects: a batch makes fewer, and none that only the collector could free
 
 _log = logging.getLogger("lmcells.service")
 
@@ -52,6 +54,7 @@ def serve(loaded: Loaded, settings: ServiceSettings, *, host: str, port: int, n_
     signal.signal(signal.SIGTERM, lambda *_: None)
     if n_workers == 1:
         app = create_app(expander, settings)
+        spare_collector()
         uvicorn.Server(_config(app)).run(sockets=[listening])
         return
     with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
@@ -67,7 +70,9 @@ def worker_app() -> FastAPI:
     write_log()
     given = json.loads(os.environ[LOADED])
     settings = ServiceSettings(**given["settings"], token=os.environ.get(TOKEN) or None)
-    return create_app(Loaded(**given["loaded"]).open(), settings)
+    app = create_app(Loaded(**given["loaded"]).open(), settings)
+    spare_collector()
+    return app
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -102,6 +107,13 @@ def write_log() -> None:
     """Log to standard error: ours, and the server's from warnings on, which name no path and no body."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     _log.setLevel(logging.INFO)
+
+
+def spare_collector() -> None:
+    """Let the garbage collector pass over what is loaded: it stays, and takes long to look through each time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
 
 
 def _config(app: FastAPI | str, *, n_workers: int = 1) -> uvicorn.Config:

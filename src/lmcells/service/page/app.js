@@ -4,11 +4,14 @@ import { LEVELS, level } from "./confidence.js";
 import { Details } from "./details.js";
 import { download } from "./download.js";
 import { byId, element } from "./element.js";
+import { Explore } from "./explore.js";
 import { Edits, InventoryDialog } from "./inventory.js";
 import { NoteView } from "./note.js";
 import { unitOffsets } from "./offsets.js";
 import { SAMPLE } from "./sample.js";
 import { expand, startTokenDialog } from "./service.js";
+import { Tabs } from "./tabs.js";
+import { startViews } from "./views.js";
 
 const MOST = 8_000_000; // characters of a file; the service says what it allows
 
@@ -28,6 +31,7 @@ const details = new Details({
   removeSense: (short_form, long_form) => changeInventory((all) => all.remove({ short_form, long_form }), report),
 });
 const inventory = new InventoryDialog((edit) => changeInventory(edit));
+const tabs = new Tabs(["write", "read", "expanded"]);
 
 function report(problem) {
   const box = byId("problem");
@@ -48,7 +52,7 @@ async function expandNote() {
   }
   report(null);
   if (await ask(given, edits, report)) {
-    showTab("read");
+    tabs.show("read");
     byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
   }
 }
@@ -103,7 +107,7 @@ function showAnswer() {
   chosen = null;
   note.show(text, answer.expansions);
   showExpanded();
-  for (const tab of tabs) tab.disabled = false;
+  for (const tab of tabs.all) tab.disabled = false;
   byId("downloads").hidden = false;
   applyFilter();
   say(`${answer.expansions.length} acronyms found.`);
@@ -130,7 +134,7 @@ function showChosen(index) {
   const explanation = answer.explanations[index];
   details.showOne(text, expansion, explanation, `${index + 1} of ${answer.expansions.length}`);
   note.attend(text, explanation ? explanation.words.filter((word) => word.start !== expansion.start) : []);
-  if (byId("view-read").hidden) showTab("read");
+  if (byId("view-read").hidden) tabs.show("read");
 }
 
 function closeDetails({ focus = true } = {}) {
@@ -163,36 +167,10 @@ function startAgain() {
   note.show("", []);
   byId("expanded").replaceChildren();
   byId("downloads").hidden = true;
-  for (const tab of tabs.slice(1)) tab.disabled = true;
+  for (const tab of tabs.all.slice(1)) tab.disabled = true;
   details.showNothing();
   report(null);
 }
-
-// Tabs
-
-const tabs = ["write", "read", "expanded"].map((name) => byId(`tab-${name}`));
-
-function showTab(name) {
-  for (const tab of tabs) {
-    const isIt = tab.id === `tab-${name}`;
-    tab.setAttribute("aria-selected", String(isIt));
-    tab.tabIndex = isIt ? 0 : -1;
-    byId(tab.getAttribute("aria-controls")).hidden = !isIt;
-  }
-}
-
-tabs.forEach((tab) => {
-  tab.addEventListener("click", () => showTab(tab.id.slice("tab-".length)));
-  tab.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    const enabled = tabs.filter((each) => !each.disabled);
-    const next = enabled[enabled.indexOf(tab) + step];
-    if (!next) return;
-    event.preventDefault();
-    next.focus();
-    next.click();
-  });
-});
 
 // Files
 
@@ -267,3 +245,4 @@ document.addEventListener("keydown", (event) => {
 if (/Mac|iP(hone|ad)/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘ ⏎";
 startTokenDialog();
 details.showNothing();
+startViews(new Explore());

@@ -163,7 +163,7 @@ export class Details {
       item.style.setProperty("--share", `${Math.round(Math.min(60, 28 * n * word.weight))}%`);
       return item;
     });
-    return [
+    const shown = [
       element("h3", {}, "What it leaned on"),
       element(
         "p",
@@ -173,10 +173,12 @@ export class Details {
         element("span", { class: "of-words" }, `Words ${percent(1 - ofSection)}`),
       ),
       weights,
+      ofSection > 0 ? element("p", { class: "to-gate" }, element("a", { href: gateAddress(expansion) }, "Move the gate by hand, without the words")) : null,
       words.length > 0
         ? element("ul", { class: "words", "aria-label": "Words attended to" }, ...words)
         : element("p", { class: "faint" }, "There is no word around it that the model knows."),
     ];
+    return shown.filter((each) => each !== null);
   }
 
   #fill(kind, ...children) {
@@ -195,6 +197,8 @@ function share(kind, weight) {
   part.style.flexBasis = "0";
   return part;
 }
+
+const gateAddress = ({ short_form, section }) => `#explore/gate?${new URLSearchParams({ short_form, section })}`;
 
 function sureness(expansion) {
   if (expansion.abstained) return "–";

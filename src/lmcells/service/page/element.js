@@ -1,7 +1,12 @@
 // Elements with text in them: strings become text nodes, never markup.
 
-export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
+const SVG = "http://www.w3.org/2000/svg";
+
+export const element = (tag, attributes = {}, ...children) => filled(document.createElement(tag), attributes, children);
+
+export const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
+
+function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value === true) made.setAttribute(name, "");
@@ -14,9 +19,9 @@ export function element(tag, attributes = {}, ...children) {
 export const byId = (id) => document.getElementById(id);
 
 export function bar(share, label) {
-  const filled = element("span");
-  filled.style.width = `${100 * share}%`;
-  return element("div", { class: "track", role: "img", "aria-label": label }, filled);
+  const part = element("span");
+  part.style.width = `${100 * share}%`;
+  return element("div", { class: "track", role: "img", "aria-label": label }, part);
 }
 
 export function percent(share) {

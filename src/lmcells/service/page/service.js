@@ -66,3 +66,9 @@ export async function expand(text, inventory) {
 }
 
 export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);
+
+// What the model has learnt; a list is sent as so many values of one name, and what is null is left out.
+export function explore(what, asked = {}) {
+  const named = Object.entries(asked).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
+  return ask(`explore/${what}?${new URLSearchParams(named.filter(([, value]) => value !== null))}`);
+}

@@ -1,0 +1,1 @@
+"""Words and sections as mixtures of cells, and as vectors."""

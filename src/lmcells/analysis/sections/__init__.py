@@ -1,0 +1,1 @@
+"""What sections are to a model."""

@@ -1,0 +1,1 @@
+"""The mathematics that the views share; it knows nothing of models."""

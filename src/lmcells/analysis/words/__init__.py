@@ -1,0 +1,1 @@
+"""What words mean to a model, and how their section moves them."""

@@ -1,0 +1,64 @@
+// The Explore view: three pictures of what the model has learnt. The address says which, and of what.
+
+import { byId } from "./element.js";
+import { Gate } from "./explore_gate.js";
+import { Sections } from "./explore_sections.js";
+import { Word } from "./explore_word.js";
+import { explore } from "./service.js";
+import { Tabs } from "./tabs.js";
+import { clearProblem, showProblem } from "./unknown_name.js";
+
+const PAUSE = 250; // milliseconds
+const PICTURES = { gate: Gate, word: Word, sections: Sections };
+
+export class Explore {
+  #tabs = new Tabs(Object.keys(PICTURES), (name) => this.#pictures?.[name].show(null));
+  #pictures = null;
+  #isOpening = false;
+
+  async open(hash) {
+    const [, name, asked] = /^#explore\/(\w+)\??(.*)$/.exec(hash) ?? [];
+    if (!this.#pictures && !(await this.#start())) return;
+    if (Object.hasOwn(PICTURES, name)) {
+      this.#tabs.show(name, { quiet: true });
+      this.#pictures[name].show(new URLSearchParams(asked));
+    } else this.#tabs.show(this.#tabs.shown ?? "gate");
+  }
+
+  // A model that reads no sections has nothing to show, and says so.
+  async #start() {
+    if (this.#isOpening) return false;
+    this.#isOpening = true;
+    const box = byId("explore-problem");
+    clearProblem(box);
+    try {
+      const first = await explore("start");
+      byId("explore-size").textContent =
+        `${first.n_words.toLocaleString("en")} words · ${first.n_sections.toLocaleString("en")} sections · ${first.n_short_forms.toLocaleString("en")} short forms`;
+      this.#pictures = Object.fromEntries(
+        Object.entries(PICTURES).map(([name, Picture]) => [name, new Picture(first, (state) => remember(name, state))]),
+      );
+      byId("explore-card").hidden = false;
+      return true;
+    } catch (error) {
+      byId("explore-card").hidden = true;
+      showProblem(box, error, []);
+      return false;
+    } finally {
+      this.#isOpening = false;
+    }
+  }
+}
+
+let pause = 0;
+
+// The address can be kept and sent; a way back through every choice would only be in the way. It is written when nothing
+// has changed for a while: a browser fetches the page's icon again each time.
+function remember(name, state) {
+  const hash = `#explore/${name}?${new URLSearchParams(state)}`;
+  byId("to-explore").setAttribute("href", hash);
+  clearTimeout(pause);
+  pause = setTimeout(() => {
+    if (location.hash.startsWith("#explore")) history.replaceState(null, "", hash);
+  }, PAUSE);
+}

@@ -1,0 +1,138 @@
+// The sections on a map: those that are alike to the model lie together; one of them, with its neighbours.
+
+import { PointMap } from "./chart_map.js";
+import { bar, byId, element } from "./element.js";
+import { N_COLOURS, swatch } from "./markers.js";
+import { explore } from "./service.js";
+import { Suggest } from "./suggest.js";
+import { clearProblem, showProblem } from "./unknown_name.js";
+
+const NETWORKS = { variational: "As a note is read", prior: "As words mean" };
+const NEIGHBOURS = 8;
+
+export class Sections {
+  #remember;
+  #state;
+  #map = null;
+  #near = null;
+  #asked = 0;
+  #dimmed = null;
+  #section = new Suggest(byId("sections-section"), { kind: "section", onChoose: (section) => this.#ask({ section }) });
+  #plane = new PointMap(byId("sections-map"), {
+    height: (width) => (width < 480 ? 1.25 * width : Math.min(620, 0.72 * width)),
+    onChoose: ({ name }) => this.#ask({ section: name }),
+  });
+
+  constructor(first, remember) {
+    this.#remember = remember;
+    this.#state = { network: "variational", section: first.sections[0] };
+    for (const radio of document.querySelectorAll("[name=network]")) {
+      radio.addEventListener("change", () => this.#ask({ network: radio.value }));
+    }
+  }
+
+  show(asked) {
+    const given = Object.fromEntries(asked ?? []);
+    const wanted = { section: given.section ?? this.#state.section, network: Object.hasOwn(NETWORKS, given.network) ? given.network : this.#state.network };
+    if (this.#near && wanted.section === this.#state.section && wanted.network === this.#state.network) return this.#remember(this.#state);
+    this.#ask(wanted);
+  }
+
+  async #ask(change) {
+    const asked = ++this.#asked;
+    const wanted = { ...this.#state, ...change };
+    const box = byId("sections-problem");
+    byId("view-sections").setAttribute("aria-busy", "true");
+    try {
+      const map = this.#map?.network === wanted.network ? this.#map : await explore("sections", { network: wanted.network });
+      const near = await explore("nearest-sections", { section: wanted.section, n: NEIGHBOURS });
+      if (asked !== this.#asked) return;
+      clearProblem(box);
+      byId("view-sections").classList.remove("empty-picture");
+      const isNew = map !== this.#map;
+      [this.#map, this.#near] = [map, near];
+      this.#state = { network: wanted.network, section: near.section };
+      if (isNew) this.#drawMap();
+      this.#drawNear();
+      this.#remember(this.#state);
+    } catch (error) {
+      if (asked === this.#asked) {
+        showProblem(box, error, [{ kind: "section", text: wanted.section, choose: (section) => this.#ask({ ...wanted, section }) }]);
+      }
+    } finally {
+      byId("view-sections").removeAttribute("aria-busy");
+    }
+  }
+
+  #drawMap() {
+    const { sections, clusters, trustworthiness } = this.#map;
+    const most = Math.log1p(Math.max(...sections.map(({ count }) => count)));
+    this.#dimmed = null;
+    this.#plane.dimOthers(null);
+    this.#plane.show(
+      sections.map(({ section, count, cluster, x, y }) => ({
+        name: section,
+        title: section,
+        x,
+        y,
+        radius: 3 + 5 * (Math.log1p(count) / (most || 1)) ** 2,
+        group: cluster,
+        label: `${section}, ${words(count)}`,
+      })),
+    );
+    byId("sections-legend").replaceChildren(...clusters.map((name, group) => element("li", {}, this.#legendButton(name, group))));
+    byId("sections-note").textContent =
+      `The ${sections.length} sections with the most words; larger: more words. Only near ones mean anything` +
+      (trustworthiness === null ? "." : `: neighbours on the map are neighbours in the model to ${trustworthiness.toFixed(2)} (1 is best).`);
+  }
+
+  #legendButton(name, group) {
+    const button = element(
+      "button",
+      { type: "button", class: `cluster series-${group % N_COLOURS}`, "aria-pressed": "false" },
+      swatch(group),
+      element("span", {}, name),
+    );
+    button.addEventListener("click", () => {
+      this.#dimmed = this.#dimmed === group ? null : group;
+      for (const other of byId("sections-legend").querySelectorAll("button")) {
+        other.setAttribute("aria-pressed", String(other === button && this.#dimmed !== null));
+      }
+      this.#plane.dimOthers(this.#dimmed);
+    });
+    return button;
+  }
+
+  #drawNear() {
+    const { section, count } = this.#near;
+    this.#section.value = section;
+    for (const radio of document.querySelectorAll("[name=network]")) radio.checked = radio.value === this.#state.network;
+    byId("sections-title").replaceChildren(element("b", {}, section), element("small", {}, ` ${words(count)}`));
+    byId("sections-near").replaceChildren(
+      ...Object.entries(NETWORKS).map(([network, title]) =>
+        element(
+          "section",
+          { class: `near${network === this.#state.network ? " shown" : ""}` },
+          element("h4", {}, title),
+          element("ol", {}, ...this.#near[network].map((near) => this.#neighbour(near))),
+        ),
+      ),
+    );
+    this.#plane.choose(section, this.#near[this.#state.network].map((near) => near.section));
+    const isOnMap = this.#map.sections.some((each) => each.section === section);
+    byId("sections-absent").hidden = isOnMap;
+  }
+
+  #neighbour({ section, cosine }) {
+    return element(
+      "li",
+      {},
+      element("button", { type: "button", class: "word", onclick: () => this.#ask({ section }) }, section),
+      element("span"),
+      element("span", { class: "percent" }, cosine.toFixed(2)),
+      bar(Math.max(0, cosine), `cosine ${cosine.toFixed(2)}`),
+    );
+  }
+}
+
+const words = (count) => (count === 1 ? "1 word" : `${count.toLocaleString("en")} words`);

@@ -1,0 +1,154 @@
+"""Moving the gate by hand: it ends where it should, meets the plain ranking on the way, and is drawn with its names."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from lmcells.analysis.gate.interpolation import Interpolation, interpolate
+from lmcells.analysis.gate.rankings import calibration_of, section_ranker
+from lmcells.analysis.gate.window import cells, read_window
+from lmcells.errors import ConfigError, InputError, UnknownShortForm
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.context import Mention
+from lmcells.expansion.expander import Expander
+from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.section_ids import NULL
+from lmcells.pretrained import PretrainedModel
+
+TEXT = "warfarin, MG for the bleeding gait"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("interpolation")
+    corpus = clinic_corpus(folder / "corpus")
+    random_model(folder / "bsg", corpus, "bsg")
+    return random_model(folder / "lmc", corpus, "lmc")
+
+
+def probabilities(path: Interpolation, step: int) -> dict[str, float]:
+    return {each.long_form: each.probabilities[step] for each in path.long_forms}
+
+
+def plain(
+    ranker: PosteriorRanker, text: str, section: str | None, calibration: Calibration
+) -> dict[str, float]:
+    short_form = "MG" if "MG" in text else "PT"
+    start = text.index(short_form)
+    mention = Mention(text, start, start + len(short_form), short_form, section)
+    ranked = calibration.probabilities(ranker.scores([mention])[0])
+    names = [sense.long_form for sense in ranker.inventory.senses(short_form)]
+    return dict(zip(names, ranked.tolist(), strict=True))
+
+
+def test_the_learnt_weight_gives_the_plain_ranking(shipped_ranker: PosteriorRanker) -> None:
+    calibration = calibration_of(shipped_ranker.model)
+    path = interpolate(shipped_ranker, "MG", section="MEDICATIONS", text=TEXT, calibration=calibration)
+    learnt = {each.long_form: each.learnt for each in path.long_forms}
+    assert learnt == pytest.approx(plain(shipped_ranker, TEXT, "MEDICATIONS", calibration), abs=1e-6)
+
+
+def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
+    note = "MEDICATIONS: MS 2 mg IV for pain."
+    (expansion, *_) = Expander.from_pretrained()(note)
+    path = interpolate(
+        shipped_ranker,
+        "MS",
+        section="MEDICATIONS",
+        text=note.removeprefix("MEDICATIONS:"),
+        calibration=calibration_of(shipped_ranker.model),
+    )
+    said = {each.long_form: each.probability for each in expansion.candidates}
+    assert {each.long_form: each.learnt for each in path.long_forms} == pytest.approx(said, abs=1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    words=st.lists(st.sampled_from("gait stairs warfarin plasma filler unheard-of".split()), max_size=5),
+    section=st.sampled_from(["PLAN", "LABS"]),
+    steps=st.integers(2, 9),
+)
+def test_probabilities_sum_to_one_and_the_section_alone_does_not_depend_on_words(
+    small: PretrainedModel, words: list[str], section: str, steps: int
+) -> None:
+    ranker = section_ranker(small, INVENTORY)
+    path = interpolate(ranker, "PT", section=section, text=" ".join([*words, "PT", *words]), steps=steps)
+    assert path.weights == pytest.approx(np.linspace(0, 1, steps))
+    for step in range(steps):
+        assert sum(probabilities(path, step).values()) == pytest.approx(1)
+    alone = interpolate(ranker, "PT", section=section, steps=2)
+    assert probabilities(path, -1) == pytest.approx(probabilities(alone, -1), abs=1e-5)
+
+
+def test_the_paths_begin_at_the_words_and_end_at_the_section(shipped_ranker: PosteriorRanker) -> None:
+    medications = interpolate(shipped_ranker, "MG", section="DISCHARGE MEDICATIONS")
+    imaging = interpolate(shipped_ranker, "MG", section="IMAGING")
+    assert probabilities(medications, 0) == pytest.approx(probabilities(imaging, 0), abs=1e-5)
+    assert probabilities(imaging, -1)["mammogram"] > 0.5
+    of_drugs = [probabilities(path, -1)["magnesium"] for path in (medications, imaging)]
+    assert of_drugs[0] > of_drugs[1] + 0.2
+
+
+def test_no_section_is_null_metadata(shipped_ranker: PosteriorRanker) -> None:
+    window = read_window(shipped_ranker, "MG", text=TEXT)
+    posterior = cells(shipped_ranker.model, window, np.array([NULL]))
+    assert posterior.gate[0] == 0
+    path = interpolate(shipped_ranker, "MG", section="IMAGING", text=TEXT)
+    other = interpolate(shipped_ranker, "MG", section="MEDICATIONS", text=TEXT)
+    assert {each.long_form: each.without_section for each in path.long_forms} == pytest.approx(
+        {each.long_form: each.without_section for each in other.long_forms}
+    )
+
+
+def test_it_takes_less_than_fifty_milliseconds(shipped_ranker: PosteriorRanker) -> None:
+    def seconds() -> float:
+        begin = time.process_time()
+        interpolate(shipped_ranker, "MG", section="MEDICATIONS", text=TEXT)
+        return time.process_time() - begin
+
+    assert min(seconds() for _ in range(5)) < 0.05
+
+
+def test_paths_are_plain_data(shipped_ranker: PosteriorRanker) -> None:
+    path = interpolate(shipped_ranker, "mg", section="Medications", steps=3)
+    saved = json.loads(json.dumps(path.to_dict()))
+    assert (saved["short_form"], saved["section"], saved["n_words"]) == ("MG", "MEDICATIONS", 0)
+    assert [len(each["probabilities"]) for each in saved["long_forms"]] == [3] * 4
+    assert (
+        interpolate(shipped_ranker, "MG", section="MEDICATIONS", text="daily MG of aspirin", steps=3).n_words
+        == 2
+    )
+
+
+def test_the_papers_ranking_meets_the_plain_one_as_well(small: PretrainedModel) -> None:
+    ranker = section_ranker(small, INVENTORY)
+    text = "clotting PT with warfarin"
+    path = interpolate(ranker, "PT", section="LABS", text=text)
+    learnt = {each.long_form: each.learnt for each in path.long_forms}
+    assert learnt == pytest.approx(plain(ranker, text, "LABS", Calibration()), abs=1e-6)
+
+
+def test_what_cannot_be_interpolated_is_refused_in_one_line(
+    shipped_ranker: PosteriorRanker, small: PretrainedModel
+) -> None:
+    bsg = PretrainedModel.from_pretrained(small.folder.parent / "bsg")
+    with pytest.raises(InputError, match=r"kind 'bsg'.*Allowed: a model of kind 'lmc'"):
+        section_ranker(bsg, INVENTORY)
+    with pytest.raises(InputError, match="--ranking divergence"):
+        section_ranker(shipped_ranker.model, INVENTORY, null_metadata=True)
+    with pytest.raises(UnknownShortForm, match="Nearest: 'MG'"):
+        interpolate(shipped_ranker, "MGX", section="MEDICATIONS")
+    with pytest.raises(InputError, match="Nearest: MEDICATIONS"):
+        interpolate(shipped_ranker, "MG", section="MEDICATONS")
+    with pytest.raises(ConfigError, match="steps: found 1, allowed: 2 to 1,001"):
+        interpolate(shipped_ranker, "MG", section="MEDICATIONS", steps=1)
+    with pytest.raises(InputError) as refused:
+        interpolate(shipped_ranker, "MG", section="MEDICATIONS", text="a secret about OMG")
+    assert "secret" not in str(refused.value)

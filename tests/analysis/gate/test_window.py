@@ -1,0 +1,39 @@
+"""One window under several sections, and the null context."""
+
+import numpy as np
+import pytest
+import torch
+
+from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from lmcells.analysis.gate.rankings import section_ranker
+from lmcells.analysis.gate.window import cells, empty_window, read_window
+from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.section_ids import NULL
+from lmcells.pretrained import PretrainedModel
+
+TEXT = "warfarin, MG for the bleeding gait"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("interpolation")
+    corpus = clinic_corpus(folder / "corpus")
+    random_model(folder / "bsg", corpus, "bsg")
+    return random_model(folder / "lmc", corpus, "lmc")
+
+
+def test_the_learnt_weight_by_hand_is_the_learnt_weight(shipped_ranker: PosteriorRanker) -> None:
+    window = read_window(shipped_ranker, "MG", text=TEXT)
+    section = np.array([shipped_ranker.model.section_ids["MEDICATIONS"]])
+    learnt = cells(shipped_ranker.model, window, section)
+    by_hand = cells(shipped_ranker.model, window, section, gate=learnt.gate)
+    np.testing.assert_allclose(by_hand.mean, learnt.mean, atol=1e-6)
+
+
+def test_without_words_the_paper_ranking_reads_the_short_form_itself(small: PretrainedModel) -> None:
+    ranker = section_ranker(small, INVENTORY)
+    null = np.array([NULL])
+    of_word = cells(small, read_window(ranker, "PT"), null)
+    of_nothing = cells(small, empty_window(ranker), null)
+    assert np.abs(of_word.mean - of_nothing.mean).max() > 1e-4

@@ -1,0 +1,170 @@
+"""Words, phrases and sections as mixtures: their components, weights and cells are the model's own."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.small_models import small_model
+from lmcells.analysis.mixtures.marginals import (
+    Marginal,
+    compare,
+    phrase_mixture,
+    section_mixture,
+    word_mixture,
+)
+from lmcells.analysis.mixtures.plane import mixture_plane
+from lmcells.analysis.names import NULL_SECTION
+from lmcells.errors import InputError
+from lmcells.pretrained import NumpyModelNetwork, NumpyWordPrior, PretrainedModel
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    return small_model(tmp_path_factory.mktemp("lmc"))
+
+
+def without_counts(model: PretrainedModel) -> PretrainedModel:
+    return replace(model, statistics=model.statistics.at_least(1_000_000))
+
+
+def test_a_word_is_one_cell_a_section_that_it_was_seen_in(model: PretrainedModel) -> None:
+    marginal = word_mixture(model, "pt")
+    word = model.word_ids["pt"]
+    assert sorted(marginal.parts) == ["LABS", "PLAN"]
+    assert marginal.n_counted == marginal.n_seen == model.word_counts[word] == 80
+    assert isinstance(model.prior, NumpyModelNetwork)
+    for name, weight, mean, variance in zip(
+        marginal.parts,
+        marginal.mixture.weights,
+        marginal.mixture.means,
+        marginal.mixture.variances,
+        strict=True,
+    ):
+        section = model.section_ids[name]
+        cell = model.prior(np.array([word]), np.array([section]))
+        assert weight == model.statistics.metadata_given_word(word, add=0)[section] == 0.5
+        np.testing.assert_allclose(mean, cell.mean[0], rtol=1e-5)
+        assert variance == pytest.approx(np.exp(cell.log_variance[0]), rel=1e-5)
+
+
+def test_smoothing_gives_weight_to_sections_that_were_not_seen(model: PretrainedModel) -> None:
+    assert word_mixture(model, "gait").parts == ("PLAN",)
+    smoothed = word_mixture(model, "gait", add=1.0)
+    assert set(smoothed.parts) == set(model.sections)
+    assert smoothed.parts[0] == "PLAN"
+    expected = np.sort(model.statistics.metadata_given_word(model.word_ids["gait"], add=1.0))[::-1]
+    np.testing.assert_allclose(smoothed.mixture.weights, expected)
+
+
+def test_a_section_is_one_cell_a_word_that_stands_in_it(model: PretrainedModel) -> None:
+    marginal = section_mixture(model, "labs")
+    assert marginal.name == "LABS"
+    assert "bleeding" in marginal.parts
+    assert "gait" not in marginal.parts
+    assert marginal.covered == pytest.approx(1)
+    shares = model.statistics.word_given_metadata(model.section_ids["LABS"], add=0)
+    np.testing.assert_allclose(
+        marginal.mixture.weights, [shares[model.word_ids[word]] for word in marginal.parts]
+    )
+    assert (np.diff(marginal.mixture.weights) <= 0).all()
+
+
+def test_a_section_of_its_likeliest_words_says_what_they_cover(model: PretrainedModel) -> None:
+    whole, part = section_mixture(model, "LABS"), section_mixture(model, "LABS", most=4)
+    assert part.parts == whole.parts[:4]
+    assert part.covered == pytest.approx(whole.mixture.weights[:4].sum())
+    assert part.mixture.weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(part.mixture.means, whole.mixture.means[:4], rtol=1e-5)
+
+
+def test_a_phrase_is_the_mean_of_its_words(model: PretrainedModel) -> None:
+    phrase = phrase_mixture(model, "Mitral stenosis")
+    words = np.array([model.word_ids["mitral"], model.word_ids["stenosis"]])
+    assert phrase.name == "mitral stenosis"
+    assert phrase.n_seen is None
+    assert isinstance(model.prior, NumpyModelNetwork)
+    vector = model.prior.phrase(words)
+    section = model.section_ids[phrase.parts[0]]
+    cell = model.prior.of_vectors(vector[None], np.array([section]))
+    np.testing.assert_allclose(phrase.mixture.means[0], cell.mean[0], rtol=1e-5)
+    both = [model.statistics.metadata_given_word(word, add=0)[section] for word in words.tolist()]
+    assert phrase.mixture.weights[0] == pytest.approx(np.mean(both))
+
+
+def test_a_phrase_of_one_word_is_the_word(model: PretrainedModel) -> None:
+    one, word = phrase_mixture(model, "PT"), word_mixture(model, "pt")
+    assert one.to_dict() == word.to_dict()
+
+
+def test_a_word_whose_sections_were_not_counted_has_null_metadata(model: PretrainedModel) -> None:
+    marginal = word_mixture(without_counts(model), "pt")
+    assert marginal.parts == (NULL_SECTION,)
+    assert (marginal.n_counted, marginal.n_seen) == (0, 80)
+    assert isinstance(model.prior, NumpyModelNetwork)
+    cell = model.prior(np.array([model.word_ids["pt"]]), None)
+    np.testing.assert_allclose(marginal.mixture.means[0], cell.mean[0], rtol=1e-6)
+
+
+def test_a_section_whose_words_were_not_counted_is_refused(model: PretrainedModel) -> None:
+    with pytest.raises(InputError, match="no counts of the words under 'LABS'"):
+        section_mixture(without_counts(model), "LABS")
+
+
+def test_a_word_of_a_model_without_sections_is_one_gaussian(tmp_path: Path) -> None:
+    model = small_model(tmp_path, "bsg")
+    marginal = word_mixture(model, "pt")
+    assert isinstance(model.prior, NumpyWordPrior)
+    assert len(marginal.mixture) == 1
+    np.testing.assert_allclose(
+        marginal.mixture.means[0], model.prior(np.array([model.word_ids["pt"]])).mean[0], rtol=1e-6
+    )
+    with pytest.raises(InputError, match="kind 'bsg'"):
+        section_mixture(model, "LABS")
+
+
+def test_unknown_names_get_the_nearest_known_ones(model: PretrainedModel) -> None:
+    with pytest.raises(InputError, match="Nearest: bleeding"):
+        word_mixture(model, "bleedin")
+    with pytest.raises(InputError, match=r"'stenosiss'\. Nearest: stenosis"):
+        phrase_mixture(model, "mitral stenosiss")
+    with pytest.raises(InputError, match="Nearest: LABS"):
+        section_mixture(model, "LABZ")
+
+
+def test_a_comparison_is_plain_data_and_the_same_for_one_seed(model: PretrainedModel) -> None:
+    marginals = [word_mixture(model, word) for word in ("pt", "gait", "bleeding")]
+    first, again = (compare(marginals, n_samples=200, seed=3).to_dict(most=1) for _ in range(2))
+    assert json.loads(json.dumps(first)) == first == again
+    assert [each["name"] for each in first["marginals"]] == ["pt", "gait", "bleeding"]
+    assert len(first["divergences"]) == 6
+    assert len(first["marginals"][0]["components"]) == 1
+    assert first["marginals"][1]["information"]["value"] == 0  # one component
+    other = compare(marginals, n_samples=200, seed=4).to_dict()
+    assert other["divergences"][0]["sampled"] != first["divergences"][0]["sampled"]
+    assert other["divergences"][0]["matched"] == first["divergences"][0]["matched"]
+
+
+def test_a_plane_shows_the_heaviest_components_and_how_much_it_keeps(model: PretrainedModel) -> None:
+    marginals = [section_mixture(model, name) for name in ("LABS", "PLAN")]
+    plane = mixture_plane(marginals, most=5)
+    assert [places.shape for places in plane.components] == [(5, 2), (5, 2)]
+    assert plane.expected.shape == (2, 2)
+    assert 0 < plane.share <= 1
+    flat = [word_mixture(model, "pt"), word_mixture(model, "pt")]  # two different means only: a line
+    assert mixture_plane(flat, most=5).share == pytest.approx(1)
+
+
+def near(one: Marginal, other: Marginal, far: Marginal) -> bool:
+    found = compare([one, other, far], n_samples=1_000).divergences
+    return found[0, 1].sampled.value + 4 * found[0, 1].sampled.standard_error < found[0, 2].sampled.value
+
+
+def test_the_shipped_model_has_like_sections_and_like_words_nearer(shipped: PretrainedModel) -> None:
+    assert near(
+        *(section_mixture(shipped, name) for name in ("SOCIAL HISTORY", "FAMILY HISTORY", "MEDICATIONS"))
+    )
+    assert near(*(word_mixture(shipped, word) for word in ("fever", "chills", "warfarin")))
+    assert near(*(phrase_mixture(shipped, name) for name in ("heart failure", "cardiac", "appendicitis")))

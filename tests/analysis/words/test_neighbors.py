@@ -1,0 +1,129 @@
+"""Nearest words: the cells are the model's, the nearest are found, and quickly."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
+from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis.names import NULL_SECTION
+from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.words.neighbors import nearest_words
+from lmcells.errors import InputError
+from timing import seconds_of
+
+
+def id_of(cells: WordCells, word: str) -> np.ndarray:
+    return np.array([cells.model.word_ids[word]])
+
+
+@pytest.mark.parametrize(
+    ("section", "nearest"),
+    [("SOCIAL HISTORY", "alcohol"), ("FAMILY HISTORY", "father"), ("LABORATORY DATA", "potassium")],
+)
+def test_the_section_pulls_a_word_to_the_words_of_the_section(
+    cells: WordCells, section: str, nearest: str
+) -> None:
+    found = nearest_words(cells, "history", section, against="expected", n=2)
+    assert found.neighbors[0].word == nearest
+    assert found.moved > 0
+    assert found.section == section
+
+
+def test_divergences_and_cosines_are_those_of_the_planted_vectors(cells: WordCells) -> None:
+    found = nearest_words(cells, "history", "SHX", n=6)
+    own = np.add(WORDS["history"], SECTIONS["SHX"])
+    for each in found.neighbors:
+        other = np.add(WORDS[each.word], SECTIONS["SHX"])
+        assert each.divergence == pytest.approx(
+            0.5 * ((own - other) ** 2).sum() / np.exp(LOG_VARIANCE), rel=1e-4
+        )
+        assert each.cosine == pytest.approx(
+            own @ other / np.linalg.norm(own) / np.linalg.norm(other), rel=1e-4
+        )
+    divergences = [each.divergence for each in found.neighbors]
+    assert divergences == sorted(divergences)
+
+
+def test_by_cosine_the_words_are_in_order_of_cosine(cells: WordCells) -> None:
+    found = nearest_words(cells, "history", "FAMILY HISTORY", measure="cosine", n=6)
+    cosines = [each.cosine for each in found.neighbors]
+    assert cosines == sorted(cosines, reverse=True)
+    assert {each.word for each in found.neighbors} == WORDS.keys() - {"history"}
+
+
+def test_counts_are_said(cells: WordCells) -> None:
+    found = nearest_words(cells, "HISTORY", "family history")
+    assert (found.word, found.section) == ("history", "FAMILY HISTORY")
+    assert (found.count, found.count_in_section) == (16, 6)
+    assert found.variance == pytest.approx(np.exp(LOG_VARIANCE), rel=1e-5)
+    on_average = nearest_words(cells, "history")
+    assert (on_average.section, on_average.count_in_section, on_average.moved) == (None, None, 0)
+
+
+def test_rare_words_are_left_out(cells: WordCells) -> None:
+    found = nearest_words(cells, "history", "LABORATORY DATA", min_count=11)
+    assert [each.word for each in found.neighbors] == ["sodium"]
+    assert found.n_candidates == 1
+
+
+@pytest.mark.parametrize("min_count", [16, 17])  # "history" itself was seen 16 times
+def test_where_no_other_word_is_frequent_enough_it_says_so(cells: WordCells, min_count: int) -> None:
+    with pytest.raises(InputError, match=f"no other word was seen at least {min_count} times"):
+        nearest_words(cells, "history", min_count=min_count)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"word": "histry"}, "Nearest: history"),
+        ({"section": "FAMLY HISTORY"}, "Nearest: FAMILY HISTORY"),
+        ({"against": "sections"}, "allowed: section, expected. Nearest: 'section'"),
+        ({"measure": "cosin"}, "allowed: divergence, cosine"),
+        ({"n": 0}, "n is 0; allowed: 1 or more"),
+    ],
+)
+def test_what_is_unknown_is_refused_with_what_is_near(
+    cells: WordCells, wrong: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        nearest_words(cells, **{"word": "history", **wrong})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["bsg", "mbsge"])
+def test_models_without_sections_have_one_cell_a_word(kind: str, tmp_path: Path) -> None:
+    model = random_model(tmp_path / "model", clinic_corpus(tmp_path), kind)
+    cells = WordCells(model)
+    found = nearest_words(cells, "gait")
+    assert found.neighbors == nearest_words(cells, "gait", NULL_SECTION).neighbors
+    every = model.prior(np.arange(len(model.words)))  # type: ignore[call-arg]
+    here = model.word_ids["gait"]
+    direct = 0.5 * (
+        6 * (np.exp(every.log_variance[here] - every.log_variance) - 1)
+        - 6 * (every.log_variance[here] - every.log_variance)
+        + np.square(every.mean[here] - every.mean).sum(axis=1) / np.exp(every.log_variance)
+    )
+    direct[here] = np.inf
+    assert found.neighbors[0].word == model.words[direct.argmin()]
+    assert found.neighbors[0].divergence == pytest.approx(direct.min(), rel=1e-4)
+    with pytest.raises(InputError, match="do not move with their section"):
+        nearest_words(cells, "gait", "PLAN")
+
+
+@pytest.mark.parametrize(
+    ("word", "near"), [("smoking", "cigarette"), ("cancer", "cancers"), ("culture", "cultures")]
+)
+def test_the_shipped_model_knows_words_that_are_alike(shipped_cells: WordCells, word: str, near: str) -> None:
+    assert near in [
+        each.word for each in nearest_words(shipped_cells, word, "PAST MEDICAL HISTORY").neighbors
+    ]
+
+
+def test_all_words_of_the_shipped_model_are_searched_in_a_tenth_of_a_second(shipped_cells: WordCells) -> None:
+    assert len(shipped_cells.frequent(1)) > 20_000
+    shipped_cells.expected  # noqa: B018 - computed once
+    assert (
+        seconds_of(lambda: nearest_words(shipped_cells, "history", "SOCIAL HISTORY", min_count=1), rounds=5)
+        < 0.1
+    )

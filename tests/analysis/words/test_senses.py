@@ -1,0 +1,134 @@
+"""Senses: a planted word moves with its section, and what is shown adds up."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
+from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis.names import NULL_SECTION
+from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.words.senses import word_senses
+from lmcells.errors import InputError
+
+
+def test_each_section_pulls_the_word_to_its_own_words(cells: WordCells) -> None:
+    senses = word_senses(
+        cells, "history", sections=["SOCIAL HISTORY", "FAMILY HISTORY"], words=["smoking", "mother"]
+    )
+    social, family = senses.sections
+    for sense, own, other in ((social, 0, 1), (family, 1, 0)):
+        assert sense.likenesses[own].probability > 0.9
+        assert sense.likenesses[own].ratio > 1 > sense.likenesses[other].ratio
+    assert (social.neighbors[0].word, family.neighbors[0].word) == ("alcohol", "father")
+
+
+def test_probabilities_are_a_softmax_of_the_divergences_to_expected_cells(cells: WordCells) -> None:
+    senses = word_senses(cells, "history", sections=["CHEMISTRY"], words=["sodium", "mother", "alcohol"])
+    own = np.add(WORDS["history"], SECTIONS["CHEMISTRY"])
+    social, family, laboratory = (
+        np.array(SECTIONS[name]) for name in ("SOCIAL HISTORY", "FAMILY HISTORY", "LABORATORY DATA")
+    )
+    expected = {
+        "sodium": WORDS["sodium"]
+        + (8 * laboratory + 2 * np.array(SECTIONS["CHEMISTRY"]) + np.array(SECTIONS["PLAN"])) / 11,
+        "mother": WORDS["mother"] + (8 * family + 2 * np.array(SECTIONS["FHX"])) / 10,
+        "alcohol": WORDS["alcohol"] + (7 * social + 2 * np.array(SECTIONS["SHX"])) / 9,
+    }
+    divergences = np.array(
+        [0.5 * ((own - mean) ** 2).sum() / np.exp(LOG_VARIANCE) for mean in expected.values()]
+    )
+    found = senses.sections[0].likenesses
+    assert [each.word for each in found] == list(expected)
+    assert [each.divergence for each in found] == pytest.approx(divergences.tolist(), rel=1e-4)
+    softmax = np.exp(-divergences) / np.exp(-divergences).sum()
+    assert [each.probability for each in found] == pytest.approx(softmax.tolist(), rel=1e-4)
+
+
+def test_ratios_are_against_the_average(cells: WordCells) -> None:
+    senses = word_senses(cells, "history")
+    for sense in senses.sections:
+        for each, average in zip(sense.likenesses, senses.average.likenesses, strict=True):
+            assert each.ratio == pytest.approx(each.probability / average.probability)
+    assert all(each.ratio == 1 for each in senses.average.likenesses)
+    assert senses.average.moved == 0
+
+
+def test_without_sections_those_that_the_word_was_seen_in_are_shown(cells: WordCells) -> None:
+    senses = word_senses(cells, "history")
+    assert [(sense.section, sense.count) for sense in senses.sections] == [
+        ("SOCIAL HISTORY", 9),
+        ("FAMILY HISTORY", 6),
+        ("LABORATORY DATA", 1),
+    ]
+    assert len(word_senses(cells, "history", n_sections=2).sections) == 2
+
+
+def test_without_words_those_that_tell_the_sections_apart_are_chosen(cells: WordCells) -> None:
+    chosen = word_senses(cells, "history", sections=["SOCIAL HISTORY", "FAMILY HISTORY"], n_words=4).words
+    assert set(chosen[:2]) == {"smoking", "alcohol"}
+    assert set(chosen[2:]) == {"mother", "father"}
+
+
+def test_with_one_section_the_nearest_words_are_chosen(cells: WordCells) -> None:
+    senses = word_senses(cells, "history", sections=["FHX"], n_words=2)
+    assert senses.words == tuple(each.word for each in senses.sections[0].neighbors[:2])
+
+
+def test_never_more_words_than_there_are(cells: WordCells) -> None:
+    senses = word_senses(cells, "history", n_words=100)
+    assert set(senses.words) == WORDS.keys() - {"history"}
+
+
+def test_null_metadata_is_a_section_too(cells: WordCells) -> None:
+    senses = word_senses(cells, "history", sections=[NULL_SECTION, "SHX"])
+    assert [(sense.section, sense.count) for sense in senses.sections] == [(NULL_SECTION, None), ("SHX", 0)]
+
+
+def test_what_is_named_twice_is_shown_once(cells: WordCells) -> None:
+    senses = word_senses(
+        cells, "history", sections=["SHX", "shx", "FHX"], words=["mother", "MOTHER", "sodium"]
+    )
+    assert [sense.section for sense in senses.sections] == ["SHX", "FHX"]
+    assert senses.words == ("mother", "sodium")
+
+
+def test_the_same_question_has_the_same_answer_and_is_plain_data(cells: WordCells) -> None:
+    one, other = word_senses(cells, "history"), word_senses(WordCells(cells.model), "history")
+    assert one == other
+    assert json.loads(json.dumps(one.to_dict()))["sections"][0]["likenesses"][0]["word"] == one.words[0]
+
+
+def test_unknown_words_and_sections_are_refused_with_what_is_near(cells: WordCells) -> None:
+    with pytest.raises(InputError, match="Nearest: smoking"):
+        word_senses(cells, "history", words=["smokin"])
+    with pytest.raises(InputError, match="Nearest: SOCIAL HISTORY"):
+        word_senses(cells, "history", sections=["SOCAL HISTORY"])
+    with pytest.raises(InputError, match="no other word was seen at least 16 times"):
+        word_senses(cells, "history", min_count=16)
+
+
+def test_a_model_without_sections_has_no_senses(tmp_path: Path) -> None:
+    model = random_model(tmp_path / "model", clinic_corpus(tmp_path), "bsg")
+    with pytest.raises(InputError, match="Allowed: a model of kind 'lmc'"):
+        word_senses(WordCells(model), "gait")
+
+
+@pytest.mark.parametrize(
+    ("section", "risen", "fallen"),
+    [
+        ("SOCIAL HISTORY", "smoking", "surgery"),
+        ("FAMILY HISTORY", "mother", "surgery"),
+        ("PAST MEDICAL HISTORY", "allergies", "smoking"),
+    ],
+)
+def test_history_moves_with_its_section_in_the_shipped_model(
+    shipped_cells: WordCells, section: str, risen: str, fallen: str
+) -> None:
+    words = ["smoking", "mother", "allergies", "surgery"]
+    (sense,) = word_senses(shipped_cells, "history", sections=[section], words=words).sections
+    ratio_of = {each.word: each.ratio for each in sense.likenesses}
+    assert ratio_of[risen] > 1.1
+    assert ratio_of[fallen] < ratio_of[risen] - 0.3

@@ -1,0 +1,149 @@
+"""How sure a model is of its words: what is measured, what it goes with, and what is drawn."""
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.small_models import small_model
+from expansion.clinic import INVENTORY
+from lmcells.analysis.drawing.uncertainty import draw_uncertainty
+from lmcells.analysis.mixtures.expectation import expected_words
+from lmcells.analysis.words.uncertainty import WordVariances, count_senses, word_variances
+from lmcells.errors import InputError
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.figure_style import save_as
+from lmcells.pretrained import PretrainedModel
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    return small_model(tmp_path_factory.mktemp("lmc"))
+
+
+def planted(n: int = 400, *, seed: int = 0) -> WordVariances:
+    """Variance within grows with the number of senses alone, variance between with the sections alone."""
+    random = np.random.default_rng(seed)
+    n_senses, n_sections = random.integers(0, 6, n), random.uniform(1, 40, n)
+    return WordVariances(
+        np.arange(n),
+        tuple(f"w{row}" for row in range(n)),
+        random.integers(100, 10_000, n),
+        0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n),
+        0.001 * n_sections + 0.002 * random.random(n),
+        n_sections,
+        n_senses,
+    )
+
+
+def test_words_have_the_variances_of_their_mixtures(model: PretrainedModel) -> None:
+    found = word_variances(model, inventory=INVENTORY, min_count=1)
+    expected = expected_words(model)
+    assert list(found.words) == [model.words[id_] for id_ in found.ids.tolist()]
+    np.testing.assert_array_equal(found.within, expected.within[found.ids])
+    np.testing.assert_array_equal(found.total, expected.total_variance[found.ids])
+    (pt,) = found.named(model, ["PT"])
+    assert (pt.word, pt.count, pt.n_senses) == ("pt", 80, 2)
+    assert pt.n_sections == pytest.approx(2)
+    assert pt.total == pytest.approx(pt.within + pt.between)
+    assert pt.share_below == (found.within < pt.within).mean()
+
+
+def test_senses_are_long_forms_of_a_short_form_however_it_is_written() -> None:
+    senses = SenseInventory.from_senses(
+        [
+            Sense("PT", "patient"),
+            Sense("Pt", "Patient"),
+            Sense("pt", "platinum"),
+            Sense("MS", "mitral stenosis"),
+        ]
+    )
+    assert count_senses(senses) == {"pt": 2, "ms": 1}
+
+
+def test_words_are_ranked_from_both_ends() -> None:
+    variances = planted()
+    assert variances.ranked("between", most=1)[0].between == variances.between.max()
+    smallest = variances.ranked("total", most=3, largest=False)
+    assert [word.total for word in smallest] == sorted(variances.total)[:3]
+    assert len(variances.ranked()) == len(variances.words)
+    assert variances.ranked(most=1)[0].share_below == pytest.approx(1 - 1 / len(variances.words))
+
+
+def test_each_variance_goes_with_what_was_planted() -> None:
+    found = {
+        (each.variance, each.against, each.given): each
+        for each in planted().associations(n_resamples=200, seed=1)
+    }
+    assert len(found) == 15
+    assert found["within", "senses", None].rho.low > 0.9
+    assert found["within", "senses", "frequency"].rho.low > 0.9
+    assert found["between", "sections", None].rho.low > 0.9
+    for variance, against in (("within", "frequency"), ("between", "frequency"), ("within", "sections")):
+        assert abs(found[variance, against, None].rho.estimate) < 0.15
+    assert found["within", "senses", None].n_words == (planted().n_senses > 0).sum()
+    assert found["within", "sections", None].n_words == 400
+
+
+def test_without_an_inventory_nothing_is_said_about_senses(model: PretrainedModel) -> None:
+    variances = word_variances(model, min_count=1)
+    assert not variances.n_senses.any()
+    assert {each.against for each in variances.associations(n_resamples=20)} == {"frequency", "sections"}
+
+
+def test_a_model_without_sections_has_prior_variances_alone(tmp_path: Path) -> None:
+    variances = word_variances(small_model(tmp_path, "bsg"), min_count=1)
+    assert not variances.between.any()
+    found = variances.associations(n_resamples=20)
+    assert {(each.variance, each.against) for each in found} == {
+        ("within", "frequency"),
+        ("total", "frequency"),
+    }
+    save_as(draw_uncertainty(variances, found), tmp_path / "bsg.svg")
+
+
+def test_rare_and_uncounted_words_and_placeholders_are_left_out(
+    model: PretrainedModel, shipped: PretrainedModel
+) -> None:
+    often = word_variances(model, min_count=30)
+    assert often.count.min() >= 30
+    with pytest.raises(InputError, match="'valve' was seen"):
+        often.named(model, ["valve"])
+    with pytest.raises(
+        InputError, match=r"0 words of the model were seen 9,999 times or more.*Lower the minimum count"
+    ):
+        word_variances(model, min_count=9_999)
+    with pytest.raises(InputError, match="0 words"):
+        word_variances(replace(model, statistics=model.statistics.at_least(1_000_000)), min_count=1)
+    assert "<digit>" in shipped.words
+    assert "<digit>" not in word_variances(shipped).words
+
+
+def test_results_are_plain_data() -> None:
+    variances = planted(20)
+    for data in (
+        variances.to_dict(),
+        variances.of(3).to_dict(),
+        [each.to_dict() for each in variances.associations(n_resamples=20)],
+    ):
+        assert json.loads(json.dumps(data)) == data
+    assert variances.to_dict()["total"] == (variances.within + variances.between).tolist()
+
+
+def texts(path: Path) -> list[str]:
+    return ["".join(text.itertext()) for text in ET.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_in_the_shipped_model_ambiguous_short_forms_move_more_with_their_section(
+    shipped: PretrainedModel,
+) -> None:
+    found = {
+        (each.variance, each.against, each.given): each.rho
+        for each in word_variances(shipped, inventory=shipped_inventory()).associations(n_resamples=100)
+    }
+    assert found["between", "senses", "frequency"].low > 0
+    assert found["between", "sections", "frequency"].low > found["within", "sections", "frequency"].high
