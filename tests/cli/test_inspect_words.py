@@ -1,9 +1,6 @@
 """`lmcells inspect neighbors`, `senses` and `sections`: tables, data, figures, and what is refused."""
 
-import contextlib
 import json
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -157,23 +154,3 @@ def test_help_has_an_example(view: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit, match="0"):
         inspect(view, "--help")
     assert f"\n  lmcells inspect {view} " in capsys.readouterr().out
-
-
-PAGE = Path(__file__).parents[2] / "docs" / "inspect" / "words-and-sections.md"
-BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def test_every_block_of_the_page_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    # Its numbers are of the shipped model, which gets better; they are not compared.
-    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-    assert [language for language, _ in blocks] == ["bash"] * 4 + ["python"]
-    with contextlib.chdir(tmp_path):
-        for language, code in blocks:
-            if language == "python":
-                exec(compile(code, PAGE.name, "exec"), {"__name__": "page"})
-            else:
-                command, *arguments = shlex.split(code)
-                assert (command, main(arguments)) == ("lmcells", 0)
-            assert capsys.readouterr().out
-    figures = re.findall(r"\]\((\S+\.svg)\)", PAGE.read_text(encoding="utf-8"))
-    assert all((PAGE.parent / figure).is_file() for figure in figures)

@@ -9,7 +9,8 @@ from lmcells.service import ServiceSettings
 
 SUMMARY = "expand over HTTP, with a page for the browser"
 DESCRIPTION = """\
-Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and serve a page at /.
+Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and /explore for a look
+into the model; serve a page for both at /.
 Notes of all clients are expanded together. No note text is logged. With the environment variable LMCELLS_TOKEN set,
 clients must send `Authorization: Bearer TOKEN`. SIGTERM ends it after what was taken is answered."""
 EXAMPLE = """\

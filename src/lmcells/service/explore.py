@@ -29,7 +29,7 @@ from lmcells.service.inventory_search import InventorySearch
 from lmcells.service.name_search import NameSearch, holding
 
 _N_CLUSTERS = 12
-_SHORT_FORM, _SECTION = "MG", "DISCHARGE MEDICATIONS"  # the paper's figure
+_SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure
 _WORD, _SECTIONS = "history", ("SOCIAL HISTORY", "FAMILY HISTORY", "PAST MEDICAL HISTORY")
 
 

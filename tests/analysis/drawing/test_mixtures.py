@@ -10,7 +10,6 @@ from matplotlib.text import Annotation
 
 from analysis.small_models import small_model
 from lmcells.analysis.drawing.label_placement import overlapping
-from lmcells.analysis.drawing.labels import write_names
 from lmcells.analysis.drawing.mixtures import draw_mixtures
 from lmcells.analysis.mixtures.marginals import compare, section_mixture, word_mixture
 from lmcells.figure_style import save_as
@@ -68,14 +67,3 @@ def test_no_name_covers_another_in_a_crowd(tmp_path: Path) -> None:
     assert len(boxes) >= 20
     assert overlapping(np.array(boxes) + np.array([0.5, 0.5, -0.5, -0.5])) == []
     assert set(words) <= set(texts(tmp_path / "crowd.svg"))
-
-
-def test_marks_without_a_name_get_none_and_are_not_covered() -> None:
-    figure = Figure(figsize=(3, 2))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(0, 1), ylim=(0, 1))
-    places = np.array([[0.5, 0.5], [0.62, 0.5]])
-    assert write_names(axes, ["left", ""], places, radii=[2, 6]) == 1
-    (box,) = name_boxes(figure)
-    covered = axes.transData.transform(places[1])
-    assert not (box[0] <= covered[0] <= box[2] and box[1] <= covered[1] <= box[3])

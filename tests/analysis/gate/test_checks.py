@@ -12,7 +12,7 @@ from lmcells.evaluation.dataset import read_dataset
 from lmcells.expansion.posterior_ranking import PosteriorRanker
 from lmcells.notes.readers import ReadReport
 
-REVERSE_DEV = Path(__file__).parents[3] / "shared" / "data" / "benchmarks" / "reverse_dev.jsonl"
+REVERSE_DEV = Path(__file__).parents[4] / "shared" / "data" / "benchmarks" / "reverse_dev.jsonl"
 
 
 def test_checks_leave_out_what_says_nothing(

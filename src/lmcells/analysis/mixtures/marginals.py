@@ -4,7 +4,7 @@
     p(z | m) = sum_w beta(w | m) p(z | w, m)      a section: one component a word that was seen in it
 
 The weights are counts of the training text, and not smoothed unless `add` says so: smoothing drowns rare words. A model
-in eight bits kept only counts of 8 and more, so `n_counted` says how many occurrences the weights rest on.
+that was packed keeps only the larger counts, so `n_counted` says how many occurrences the weights rest on.
 """
 
 from collections.abc import Sequence
