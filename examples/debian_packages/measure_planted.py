@@ -14,15 +14,13 @@ For each planted word and each of its two sections, of all words:
 
 import argparse
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from associations import Associations
-from plant import Pair, meanings_of, read_pairs
+from plant import Pair, read_pairs
 from score_table import print_scores
 from views import Candidates, View, add_view_options, open_views
 
@@ -33,50 +31,29 @@ N_NEAREST = 10
 MEASURES = ("nearer", "first 10", "neighbours", "in section")
 
 
-@dataclass(frozen=True)
-class Judge:
-    """What is known without any model."""
-
-    candidates: Candidates
-    associations: Associations
-    at_home: Mapping[str, tuple[str, ...]]  # section -> words
-
-    def score(self, pair: Pair, view: View) -> npt.NDArray[np.float64]:
-        """The mean of each measure over both meanings of a planted word: (4,)."""
-        index = self.candidates.index
-        rows = []
-        for own, other in permutations(pair.meanings):
-            both = (own.word, other.word)
-            distances = view(pair.word, own.section)
-            near = [
-                self.candidates.words[id_] for id_ in np.argsort(distances, kind="stable")[: N_NEAREST + 2]
-            ]
-            neighbors = [word for word in near if word not in both][:N_NEAREST]
-            belong = [
-                self.associations.belongs(each, to=own.word, rather_than=other.word) for each in neighbors
-            ]
-            here = [index[word] for word in self.at_home[own.section] if word not in both]
-            rows.append(
-                (
-                    distances[index[own.word]] < distances[index[other.word]],
-                    own.word in near[:N_NEAREST],
-                    np.mean(belong),
-                    np.mean(distances[here] > distances[index[own.word]]) if here else 0.5,
-                )
+def score(
+    pair: Pair, view: View, *, candidates: Candidates, associations: Associations
+) -> npt.NDArray[np.float64]:
+    """The mean of each measure over both meanings of a planted word: (4,)."""
+    index = candidates.index
+    rows = []
+    for own, other in permutations(pair.meanings):
+        both = (own.word, other.word)
+        distances = view(pair.word, own.section)
+        near = [candidates.words[id_] for id_ in np.argsort(distances, kind="stable")[: N_NEAREST + 2]]
+        neighbors = [word for word in near if word not in both][:N_NEAREST]
+        belong = [associations.belongs(each, to=own.word, rather_than=other.word) for each in neighbors]
+        here = candidates.at_home(own.section, without=both)
+        rows.append(
+            (
+                distances[index[own.word]] < distances[index[other.word]],
+                own.word in near[:N_NEAREST],
+                np.mean(belong),
+                np.mean(distances[here] > distances[index[own.word]]) if here else 0.5,
             )
-        means: npt.NDArray[np.float64] = np.array(rows, np.float64).mean(axis=0)
-        return means
-
-
-def judge_of(corpus: Corpus, candidates: Candidates, *, min_count: int) -> Judge:
-    """Count in the text without planted words."""
-    at_home: dict[str, list[str]] = {}
-    for meaning, _ in meanings_of(corpus, min_count=min_count):
-        if meaning.word in candidates.index:
-            at_home.setdefault(meaning.section, []).append(meaning.word)
-    return Judge(
-        candidates, Associations(corpus), {section: tuple(words) for section, words in at_home.items()}
-    )
+        )
+    means: npt.NDArray[np.float64] = np.array(rows, np.float64).mean(axis=0)
+    return means
 
 
 def run(options: argparse.Namespace) -> None:
@@ -89,10 +66,14 @@ def run(options: argparse.Namespace) -> None:
             f"{options.model} has seen {len(missing)} of the {len(words)} words of {options.pairs} fewer than "
             f"{options.min_count} times, {missing[0]!r} for one. Lower --min-count, or give the model of these pairs."
         )
-    judge = judge_of(Corpus.open(options.corpus), candidates, min_count=options.min_count)
+    associations = Associations(Corpus.open(options.corpus))
     chosen = [pair for pair in pairs if pair.is_reported == (options.half == "report")]
+    scores = {
+        name: [score(pair, view, candidates=candidates, associations=associations) for pair in chosen]
+        for name, view in views.items()
+    }
     print_scores(
-        {name: np.array([judge.score(pair, view) for pair in chosen]) for name, view in views.items()},
+        {name: np.array(each) for name, each in scores.items()},
         MEASURES,
         title=f"{len(chosen)} planted words to {options.half}, among {len(candidates):,} words",
         about={"half": options.half, "n_pairs": len(chosen), "n_words": len(candidates)},

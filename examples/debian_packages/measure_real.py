@@ -7,7 +7,9 @@
 
 - in first 10, 50: how many of the expected words are among the ten and fifty nearest;
 - right order: how often a word expected in this section is nearer than a word expected in the other one. An answer that
-  does not depend on the section is right in half of all cases, whatever it is.
+  does not depend on the section is right in half of all cases, whatever it is;
+- in section: how often an expected word is nearer than another word at home in this section (chance: half). An answer
+  that knows the section only, and not the word, can do that only by leaning on what is common there.
 """
 
 import argparse
@@ -26,7 +28,7 @@ from views import Candidates, Distances, View, add_view_options, open_views
 from lmcells.errors import FormatError, InputError, LmcellsError
 
 N_NEAREST, N_NEAR = 10, 50
-MEASURES = (f"in first {N_NEAREST}", f"in first {N_NEAR}", "right order")
+MEASURES = (f"in first {N_NEAREST}", f"in first {N_NEAR}", "right order", "in section")
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def read_senses(path: Path, candidates: Candidates) -> dict[str, Senses]:
 
 
 def score(word: str, senses: Senses, view: View, candidates: Candidates) -> npt.NDArray[np.float64]:
-    """The mean of each measure over both meanings of a word: (3,)."""
+    """The mean of each measure over both meanings of a word: (4,)."""
     rows = []
     for own, other in permutations(senses):
         distances = far_from(word, own.section, view, candidates)
@@ -71,8 +73,15 @@ def score(word: str, senses: Senses, view: View, candidates: Candidates) -> npt.
         is_right = (
             distances[sorted(expected - foreign)][:, None] < distances[sorted(foreign - expected)]
         )  # (expected, foreign)
+        here = candidates.at_home(own.section, without=(word, *own.words))
+        in_section = distances[sorted(expected)][:, None] < distances[here]  # (expected, at home)
         rows.append(
-            (len(expected.intersection(near[:N_NEAREST])), len(expected.intersection(near)), is_right.mean())
+            (
+                len(expected.intersection(near[:N_NEAREST])),
+                len(expected.intersection(near)),
+                is_right.mean(),
+                in_section.mean() if here else 0.5,
+            )
         )
     means: npt.NDArray[np.float64] = np.array(rows, np.float64).mean(axis=0)
     return means

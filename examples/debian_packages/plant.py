@@ -12,7 +12,7 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from zlib import crc32
@@ -20,6 +20,7 @@ from zlib import crc32
 import numpy as np
 
 from lmcells.corpus import Corpus, count_words_by_metadata
+from lmcells.corpus.statistics import WordMetadataCounts
 from lmcells.errors import InputError, LmcellsError
 from lmcells.notes.tokens import iterate_tokens
 
@@ -48,20 +49,21 @@ class Pair:
     is_reported: bool  # or else it is for choosing settings
 
 
-def meanings_of(corpus: Corpus, *, min_count: int) -> Iterator[tuple[Meaning, Counter[str]]]:
+def meanings_of(
+    words: Sequence[str], counts: WordMetadataCounts, sections: Sequence[str], *, min_count: int
+) -> Iterator[tuple[Meaning, Counter[str]]]:
     """Words that have a home among the sections, with their counts under all of them."""
-    table, sections = count_words_by_metadata(corpus, CATEGORY), corpus.metadata_names(CATEGORY)
-    for id_, word in enumerate(corpus.words):
-        row = slice(table.offsets[id_], table.offsets[id_ + 1])
-        n = int(table.counts[row].sum())
+    for id_, word in enumerate(words):
+        row = slice(counts.offsets[id_], counts.offsets[id_ + 1])
+        n = int(counts.counts[row].sum())
         is_plain = word.isascii() and word.isalpha() and len(word) >= MIN_LETTERS
         if not is_plain or n < min_count:
             continue
-        here = Counter(dict(zip(table.metadata[row].tolist(), table.counts[row].tolist(), strict=True)))
+        names = (sections[section] for section in counts.metadata[row].tolist())
+        here = Counter(dict(zip(names, counts.counts[row].tolist(), strict=True)))
         home, n_there = here.most_common(1)[0]
-        if n_there >= MIN_SHARE * n and word != sections[home]:
-            named = Counter({sections[section]: count for section, count in here.items()})
-            yield Meaning(word, sections[home], n_there, n), named
+        if n_there >= MIN_SHARE * n and word != home:
+            yield Meaning(word, home, n_there, n), here
 
 
 def choose_pairs(
@@ -136,9 +138,13 @@ def read_pairs(path: Path) -> list[Pair]:
 
 def run(options: argparse.Namespace) -> None:
     """Choose the pairs, plant them, and show some."""
-    found = meanings_of(Corpus.open(options.corpus), min_count=options.min_count)
+    corpus = Corpus.open(options.corpus)
+    counts, sections = count_words_by_metadata(corpus, CATEGORY), corpus.metadata_names(CATEGORY)
     pairs = choose_pairs(
-        found, n_pairs=options.n_pairs, max_per_section=options.max_per_section, seed=options.seed
+        meanings_of(corpus.words, counts, sections, min_count=options.min_count),
+        n_pairs=options.n_pairs,
+        max_per_section=options.max_per_section,
+        seed=options.seed,
     )
     if not pairs:
         raise InputError(
@@ -148,9 +154,9 @@ def run(options: argparse.Namespace) -> None:
     with options.notes.open(encoding="utf-8") as lines, options.output.open("w", encoding="utf-8") as file:
         file.writelines(plant_notes(lines, pairs))
     options.pairs.write_text(json.dumps([asdict(pair) for pair in pairs], indent=1) + "\n", encoding="utf-8")
-    sections = {meaning.section for pair in pairs for meaning in pair.meanings}
+    used = {meaning.section for pair in pairs for meaning in pair.meanings}
     n = np.median([meaning.n for pair in pairs for meaning in pair.meanings])
-    print(f"{options.pairs}: {len(pairs)} words with two meanings, of {len(sections)} sections,")
+    print(f"{options.pairs}: {len(pairs)} words with two meanings, of {len(used)} sections,")
     print(f"the words in them were seen {n:.0f} times (median); for example:")
     for pair in pairs[:5]:
         print("  " + " and ".join(f"{meaning.word} ({meaning.section})" for meaning in pair.meanings))

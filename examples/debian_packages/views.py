@@ -5,11 +5,12 @@ metadata.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from plant import meanings_of
 
 from lmcells.analysis.mixtures.expectation import expected_sections
 from lmcells.analysis.names import section_id, word_id
@@ -28,11 +29,20 @@ class Candidates:
     """The words that may be neighbours: those seen often enough, less some."""
 
     def __init__(self, cells: WordCells, *, min_count: int, without: frozenset[str] = frozenset()) -> None:
-        words = cells.model.words
+        model = cells.model
+        words = model.words
         frequent = cells.frequent(min_count)
         self.ids = frequent[[words[id_] not in without for id_ in frequent.tolist()]]
         self.words = [words[id_] for id_ in self.ids.tolist()]
         self.index = {word: index for index, word in enumerate(self.words)}
+        self._at_home: dict[str, list[str]] = {}
+        for meaning, _ in meanings_of(words, model.statistics, model.sections, min_count=min_count):
+            if meaning.word in self.index:
+                self._at_home.setdefault(meaning.section, []).append(meaning.word)
+
+    def at_home(self, section: str, *, without: Collection[str]) -> list[int]:
+        """Where the words are that have their home in a section, less some."""
+        return [self.index[word] for word in self._at_home.get(section, ()) if word not in without]
 
     def __len__(self) -> int:
         return len(self.words)
