@@ -68,7 +68,7 @@ class WindowReader:
             words, places, spellings = self._tokenize(mentions)
             before, after = _neighbours(words, places, center_hashes, radius=self._radius)
             sides = [(before, slice(0, self._radius)), (after, slice(self._radius + n_marks, None))]
-            ids = np.append(words.ids, 0)  # -1, where a token lacks, is the last; a batch may hold none at all
+            ids = np.append(words.ids, 0)  # a token that lacks is -1, so the last one
             for found, columns in sides:
                 mask[:, columns] = found >= 0
                 context[:, columns] = ids[found]
