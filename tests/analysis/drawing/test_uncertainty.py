@@ -3,26 +3,9 @@
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import numpy as np
-
+from analysis.planted_variances import planted_variances
 from lmcells.analysis.drawing.uncertainty import draw_uncertainty
-from lmcells.analysis.words.uncertainty import WordVariances
 from lmcells.figure_style import save_as
-
-
-def planted(n: int = 400, *, seed: int = 0) -> WordVariances:
-    """Variance within grows with the number of senses alone, variance between with the sections alone."""
-    random = np.random.default_rng(seed)
-    n_senses, n_sections = random.integers(0, 6, n), random.uniform(1, 40, n)
-    return WordVariances(
-        np.arange(n),
-        tuple(f"w{row}" for row in range(n)),
-        random.integers(100, 10_000, n),
-        0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n),
-        0.001 * n_sections + 0.002 * random.random(n),
-        n_sections,
-        n_senses,
-    )
 
 
 def texts(path: Path) -> list[str]:
@@ -30,7 +13,7 @@ def texts(path: Path) -> list[str]:
 
 
 def test_the_figure_names_the_words_asked_for_and_says_the_correlations(tmp_path: Path) -> None:
-    variances = planted()
+    variances = planted_variances()
     associations = variances.associations(n_resamples=50)
     figure = draw_uncertainty(variances, associations, named=[variances.of(3), variances.of(7)])
     save_as(figure, tmp_path / "uncertainty.svg")

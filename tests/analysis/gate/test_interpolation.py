@@ -5,11 +5,10 @@ import time
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from expansion.clinic import INVENTORY
 from lmcells.analysis.gate.interpolation import Interpolation, interpolate
 from lmcells.analysis.gate.rankings import calibration_of, section_ranker
 from lmcells.analysis.gate.window import cells, read_window
@@ -22,15 +21,6 @@ from lmcells.expansion.section_ids import NULL
 from lmcells.pretrained import PretrainedModel
 
 TEXT = "warfarin, MG for the bleeding gait"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("interpolation")
-    corpus = clinic_corpus(folder / "corpus")
-    random_model(folder / "bsg", corpus, "bsg")
-    return random_model(folder / "lmc", corpus, "lmc")
 
 
 def probabilities(path: Interpolation, step: int) -> dict[str, float]:

@@ -2,23 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
-from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from expansion.clinic import INVENTORY
 from lmcells.analysis.gate.interpolation import Interpolation, interpolate
 from lmcells.analysis.gate.rankings import section_ranker
 from lmcells.analysis.gate.window import cells, read_window
 from lmcells.expansion.calibration import Calibration
 from lmcells.pretrained import PretrainedModel
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("interpolation")
-    corpus = clinic_corpus(folder / "corpus")
-    random_model(folder / "bsg", corpus, "bsg")
-    return random_model(folder / "lmc", corpus, "lmc")
 
 
 def probabilities(path: Interpolation, step: int) -> dict[str, float]:

@@ -1,10 +1,8 @@
 """One window under several sections, and the null context."""
 
 import numpy as np
-import pytest
-import torch
 
-from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from expansion.clinic import INVENTORY
 from lmcells.analysis.gate.rankings import section_ranker
 from lmcells.analysis.gate.window import cells, empty_window, read_window
 from lmcells.expansion.posterior_ranking import PosteriorRanker
@@ -12,15 +10,6 @@ from lmcells.expansion.section_ids import NULL
 from lmcells.pretrained import PretrainedModel
 
 TEXT = "warfarin, MG for the bleeding gait"
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("interpolation")
-    corpus = clinic_corpus(folder / "corpus")
-    random_model(folder / "bsg", corpus, "bsg")
-    return random_model(folder / "lmc", corpus, "lmc")
 
 
 def test_the_learnt_weight_by_hand_is_the_learnt_weight(shipped_ranker: PosteriorRanker) -> None:

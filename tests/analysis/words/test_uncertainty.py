@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.planted_variances import planted_variances
 from analysis.small_models import small_model
 from expansion.clinic import INVENTORY
 from lmcells.analysis.drawing.uncertainty import draw_uncertainty
 from lmcells.analysis.mixtures.expectation import expected_words
-from lmcells.analysis.words.uncertainty import WordVariances, count_senses, word_variances
+from lmcells.analysis.words.uncertainty import count_senses, word_variances
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.expander import shipped_inventory
@@ -23,21 +24,6 @@ from lmcells.pretrained import PretrainedModel
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     return small_model(tmp_path_factory.mktemp("lmc"))
-
-
-def planted(n: int = 400, *, seed: int = 0) -> WordVariances:
-    """Variance within grows with the number of senses alone, variance between with the sections alone."""
-    random = np.random.default_rng(seed)
-    n_senses, n_sections = random.integers(0, 6, n), random.uniform(1, 40, n)
-    return WordVariances(
-        np.arange(n),
-        tuple(f"w{row}" for row in range(n)),
-        random.integers(100, 10_000, n),
-        0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n),
-        0.001 * n_sections + 0.002 * random.random(n),
-        n_sections,
-        n_senses,
-    )
 
 
 def test_words_have_the_variances_of_their_mixtures(model: PretrainedModel) -> None:
@@ -66,7 +52,7 @@ def test_senses_are_long_forms_of_a_short_form_however_it_is_written() -> None:
 
 
 def test_words_are_ranked_from_both_ends() -> None:
-    variances = planted()
+    variances = planted_variances()
     assert variances.ranked("between", most=1)[0].between == variances.between.max()
     smallest = variances.ranked("total", most=3, largest=False)
     assert [word.total for word in smallest] == sorted(variances.total)[:3]
@@ -77,7 +63,7 @@ def test_words_are_ranked_from_both_ends() -> None:
 def test_each_variance_goes_with_what_was_planted() -> None:
     found = {
         (each.variance, each.against, each.given): each
-        for each in planted().associations(n_resamples=200, seed=1)
+        for each in planted_variances().associations(n_resamples=200, seed=1)
     }
     assert len(found) == 15
     assert found["within", "senses", None].rho.low > 0.9
@@ -85,7 +71,7 @@ def test_each_variance_goes_with_what_was_planted() -> None:
     assert found["between", "sections", None].rho.low > 0.9
     for variance, against in (("within", "frequency"), ("between", "frequency"), ("within", "sections")):
         assert abs(found[variance, against, None].rho.estimate) < 0.15
-    assert found["within", "senses", None].n_words == (planted().n_senses > 0).sum()
+    assert found["within", "senses", None].n_words == (planted_variances().n_senses > 0).sum()
     assert found["within", "sections", None].n_words == 400
 
 
@@ -124,7 +110,7 @@ def test_rare_and_uncounted_words_and_placeholders_are_left_out(
 
 
 def test_results_are_plain_data() -> None:
-    variances = planted(20)
+    variances = planted_variances(20)
     for data in (
         variances.to_dict(),
         variances.of(3).to_dict(),
