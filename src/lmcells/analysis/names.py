@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from lmcells.errors import InputError
 from lmcells.expansion.section_ids import NULL
@@ -29,12 +30,14 @@ def word_id(model: PretrainedModel, word: str) -> int:
 def section_id(model: PretrainedModel, section: str) -> int:
     """The id of a section, by its name, however it is capitalised, or by a name that means the same."""
     require_sections(model)
+    if section in model.section_ids:
+        return model.section_ids[section]
+    ids = {name.casefold(): id_ for name, id_ in model.section_ids.items()}
     alias = find_alias(load_aliases(None), section)
-    for name in (section, upper_name(section), alias.name if alias else ""):
-        if name in model.section_ids:
-            return model.section_ids[name]
-    suggested = _suggest(upper_name(section), model.sections)
-    raise InputError(f"the model does not know the section {section!r}. {suggested}")
+    for name in (upper_name(section), alias.name if alias else ""):
+        if name.casefold() in ids:
+            return ids[name.casefold()]
+    raise InputError(f"the model does not know the section {section!r}. {_suggest(section, model.sections)}")
 
 
 def metadata_id(model: PretrainedModel, section: str) -> int:
@@ -57,12 +60,11 @@ def require_sections(model: PretrainedModel) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """The likest names; where none is like it, those with the same beginning, else the most frequent ones."""
-    known = [each for each in known if not each.startswith("<")]  # placeholders
-    near: Sequence[str] = difflib.get_close_matches(name, known, n=_N_SUGGESTED, cutoff=0.5)
-    near = near or [each for each in known if each[:2] == name[:2]][:_N_SUGGESTED]
-    return (
-        f"Nearest: {', '.join(near)}."
-        if near
-        else f"It knows: {', '.join(known[:_N_SUGGESTED])}, and others."
-    )
+    """The likest names, however capitalised; where none is like it, those with the same beginning, else the first."""
+    by_spelling = {each.casefold(): each for each in known if not each.startswith("<")}  # no placeholders
+    name = " ".join(name.casefold().split())
+    near: Sequence[str] = difflib.get_close_matches(name, by_spelling, n=_N_SUGGESTED, cutoff=0.5)
+    near = near or [each for each in by_spelling if each[:2] == name[:2]][:_N_SUGGESTED]
+    if near:
+        return f"Nearest: {', '.join(by_spelling[each] for each in near)}."
+    return f"It knows: {', '.join(islice(by_spelling.values(), _N_SUGGESTED))}, and others."
