@@ -42,6 +42,7 @@ from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.section_ids import SectionIds
 from lmcells.expansion.windows import WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
 from lmcells.model.prior import ModelNetwork
@@ -111,7 +112,7 @@ def authors_way(
         for sense in inventory
         if words_of[key := (sense.short_form, sense.long_form)]
     }
-    section_of = CellRanker(model, inventory).section_id
+    sections_of = SectionIds(model)
     n_sections = network.config.n_metadata
 
     def scores(windows: ReadWindows, mention: Mention) -> Scores:
@@ -120,7 +121,7 @@ def authors_way(
                 center=torch.from_numpy(windows.center),
                 context=torch.from_numpy(windows.context),
                 context_mask=torch.from_numpy(windows.context_mask),
-                metadata=torch.tensor([section_of(mention.section)]),
+                metadata=torch.tensor([sections_of[mention.section]]),
                 center_mask=torch.from_numpy(windows.center_mask),
             )
         ).cell
