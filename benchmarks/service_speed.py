@@ -42,6 +42,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 NOTES = REPOSITORY.parent / "shared/data/dev/mtsamples_raw.parquet"
 N_CLIENTS, NOTES_A_REQUEST = 64, 16
 N_NOTES = 512
+LOAD_SECONDS = 60
 WARM_UP = 4.0
 TARGET = 0.8
 
@@ -208,6 +209,15 @@ class Contestant:
         return float(times.user + times.system)
 
 
+def wait_for_notes(*counts: Counts) -> None:
+    """Return when all have loaded and begun."""
+    deadline = time.perf_counter() + LOAD_SECONDS
+    while not all(each.n_notes.value for each in counts):
+        if time.perf_counter() > deadline:
+            raise SystemExit(f"a process expanded no note within {LOAD_SECONDS} seconds.")
+        time.sleep(0.1)
+
+
 def measure(options: argparse.Namespace, texts: list[str]) -> dict[str, list[dict[str, float]]]:
     """All rounds of all contestants."""
     served, beside, library = Counts(), Counts(), Counts()
@@ -221,7 +231,7 @@ def measure(options: argparse.Namespace, texts: list[str]) -> dict[str, list[dic
             "library, load beside it": Contestant(expands, library, beside=idle),
             "library alone": Contestant(expands, library),
         }
-        time.sleep(WARM_UP)  # all load at once
+        wait_for_notes(served, beside, library)
         for contestant in contestants.values():
             contestant.stop()
         served.rate.value = contestants["service"].turn(WARM_UP)["rate"]
