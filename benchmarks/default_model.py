@@ -34,11 +34,9 @@ class Workshop:
     folder: Path
     config: dict[str, Any]
 
-    def __getattr__(self, name: str) -> Path:
-        """Results by their names: `workshop.trained` is the folder `trained`."""
-        return self.folder / name.replace("_csv", ".csv").replace("_jsonl", ".jsonl").replace(
-            "_packed", ".packed"
-        )
+    def at(self, name: str) -> Path:
+        """Where a result lies."""
+        return self.folder / name
 
     def files(self, *, repeated: bool) -> list[str]:
         """The files of training text, each once or as often as it is read."""
@@ -59,40 +57,58 @@ def make_corpus(shop: Workshop) -> None:
     """The training text as ids, packed for the way to another machine."""
     settings = shop.config["corpus"]
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
-    lmcells("prepare", *shop.files(repeated=True), *counts, "--output", shop.corpus)
-    lmcells("pack", shop.corpus, "--output", shop.corpus_packed)
+    lmcells("prepare", *shop.files(repeated=True), *counts, "--output", shop.at("corpus"))
+    lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
 
 
 def find_long_forms(shop: Workshop) -> None:
     """Long forms that the text itself abbreviates: what the store should know first."""
     lmcells(
-        "inventory", "find", *shop.files(repeated=False), "--min-count", 1, "--output", shop.long_forms_csv
+        "inventory",
+        "find",
+        *shop.files(repeated=False),
+        "--min-count",
+        1,
+        "--output",
+        shop.at("long_forms.csv"),
     )
 
 
 def train(shop: Workshop) -> None:
     """Train and build the store of phrases."""
-    if not shop.corpus.exists():
-        lmcells("unpack", shop.corpus_packed, "--output", shop.corpus)
+    if not shop.at("corpus").exists():
+        lmcells("unpack", shop.at("corpus.packed"), "--output", shop.at("corpus"))
     settings = shop.config["training"]
-    store = ("--dtype", "int8", "--directions", settings["directions"], "--long-forms", shop.long_forms_csv)
-    lmcells("train", shop.corpus, "--seed", settings["seed"], *store, "--output", shop.trained)
+    store = (
+        "--dtype",
+        "int8",
+        "--directions",
+        settings["directions"],
+        "--long-forms",
+        shop.at("long_forms.csv"),
+    )
+    lmcells("train", shop.at("corpus"), "--seed", settings["seed"], *store, "--output", shop.at("trained"))
 
 
 def compile_long_forms(shop: Workshop) -> None:
     """Add the long forms whose words are too rare for the vocabulary."""
     min_count = shop.config["compilation"]["min_count"]
-    if not shop.all_words.exists():
-        lmcells("prepare", *shop.files(repeated=False), "--min-count", min_count, "--output", shop.all_words)
-    shutil.rmtree(shop.half_compiled, ignore_errors=True)
-    source = shop.trained
-    for inventory, output in ((shop.long_forms_csv, shop.half_compiled), (SHIPPED_INVENTORY, shop.model)):
+    if not shop.at("all_words").exists():
+        lmcells(
+            "prepare", *shop.files(repeated=False), "--min-count", min_count, "--output", shop.at("all_words")
+        )
+    shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
+    source = shop.at("trained")
+    for inventory, output in (
+        (shop.at("long_forms.csv"), shop.at("half_compiled")),
+        (SHIPPED_INVENTORY, shop.at("model")),
+    ):
         lmcells(
             "inventory",
             "compile",
             inventory,
             "--corpus",
-            shop.all_words,
+            shop.at("all_words"),
             "--model",
             source,
             "--output",
@@ -112,19 +128,26 @@ def calibrate(shop: Workshop) -> None:
         settings["max_per_sense"],
         "--spelled-forms",
     )
-    lmcells("dataset", "reverse", *files, *drawn, "--output", shop.examples_jsonl)
-    lmcells("calibrate", shop.model, "--dataset", shop.examples_jsonl, "--inventory", SHIPPED_INVENTORY)
+    lmcells("dataset", "reverse", *files, *drawn, "--output", shop.at("examples.jsonl"))
+    lmcells(
+        "calibrate",
+        shop.at("model"),
+        "--dataset",
+        shop.at("examples.jsonl"),
+        "--inventory",
+        SHIPPED_INVENTORY,
+    )
 
 
 def write_card(shop: Workshop) -> None:
     """Score the model on documents that it has not seen, and say so in its card."""
-    config = json.loads((shop.model / "config.json").read_text("utf-8"))
+    config = json.loads((shop.at("model") / "config.json").read_text("utf-8"))
     rows = []
     for name, inventory in BENCHMARKS.items():
         dataset = shop.data / "benchmarks" / f"{name}.jsonl"
         given = ("--dataset", dataset, "--inventory", shop.data / "benchmarks" / inventory)
-        scores = json.loads(lmcells("evaluate", shop.model, *given, "--json"))[0]
-        sure = json.loads(lmcells("calibrate", shop.model, *given, "--check", "--json"))
+        scores = json.loads(lmcells("evaluate", shop.at("model"), *given, "--json"))[0]
+        sure = json.loads(lmcells("calibrate", shop.at("model"), *given, "--check", "--json"))
         rows.append(
             f"| `{name}`, {scores['n']:,} examples | {scores['accuracy']:.3f} | {scores['macro_f1']:.3f} | "
             f"{sure['calibration_error']:.3f} | {sure['coverage_at_95']:.0%} | {sure['none_fits_auroc']:.2f} |"
@@ -132,8 +155,8 @@ def write_card(shop: Workshop) -> None:
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    n_phrases = len(json.loads((shop.model / "phrases.json").read_text("utf-8")))
-    size = sum(file.stat().st_size for file in shop.model.iterdir())
+    n_phrases = len(json.loads((shop.at("model") / "phrases.json").read_text("utf-8")))
+    size = sum(file.stat().st_size for file in shop.at("model").iterdir())
     card = CARD.read_text("utf-8").format(
         scores="\n".join(rows),
         commit=commit,
@@ -143,7 +166,7 @@ def write_card(shop: Workshop) -> None:
         minutes=f"{config['training']['seconds'] / 60:.0f}",
         size=f"{size / 1e6:.1f}",
     )
-    (shop.model / "README.md").write_text(card, encoding="utf-8")
+    (shop.at("model") / "README.md").write_text(card, encoding="utf-8")
     print(card)
 
 
@@ -173,7 +196,7 @@ def main() -> None:
     shop = Workshop(options.data, options.output, tomllib.loads(CONFIG.read_text("utf-8")))
     for name in options.only:
         step, result = STEPS[name]
-        if result is not None and (shop.folder / result).exists():
+        if result is not None and shop.at(result).exists():
             print(f"{name}: done before")
             continue
         step(shop)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from lmcells.analysis.gate.interpolation import Interpolation, interpolate, spelt_as_in
 from lmcells.analysis.gate.rankings import section_ranker
 from lmcells.analysis.mixtures.marginals import word_mixture
@@ -168,9 +166,7 @@ class Explorer:
         """The sections of a network on a plane."""
         if network not in self._maps:
             n_clusters = max(1, min(_N_CLUSTERS, frequent_sections(self.model).size // 2))
-            # Of two sections there is no trustworthiness to speak of: it is not a number.
-            with np.errstate(divide="ignore", invalid="ignore"):
-                self._maps[network] = map_sections(self.model, network=network, n_clusters=n_clusters)
+            self._maps[network] = map_sections(self.model, network=network, n_clusters=n_clusters)
         return self._maps[network]
 
     def nearest_sections(self, section: str, *, n: int) -> NearestSections:
