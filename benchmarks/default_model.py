@@ -44,6 +44,13 @@ class Workshop:
         names = [name for name in times for _ in range(times[name] if repeated else 1)]
         return [str(self.data / "train" / f"{name}.parquet") for name in names]
 
+    @property
+    def reading(self) -> tuple[object, ...]:
+        """How `lmcells prepare` is to read them."""
+        settings = self.config["corpus"]
+        stop_words = ("--stop-words",) if settings["stop_words"] else ()
+        return (*stop_words, "--spell-out", settings["spell_out"])
+
 
 def lmcells(*arguments: object) -> str:
     """Run a command as a user would, and return what it prints."""
@@ -57,7 +64,7 @@ def make_corpus(shop: Workshop) -> None:
     """The training text as ids, packed for the way to another machine."""
     settings = shop.config["corpus"]
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
-    lmcells("prepare", *shop.files(repeated=True), *counts, "--output", shop.at("corpus"))
+    lmcells("prepare", *shop.files(repeated=True), *counts, *shop.reading, "--output", shop.at("corpus"))
     lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
 
 
@@ -94,9 +101,8 @@ def compile_long_forms(shop: Workshop) -> None:
     """Add the long forms whose words are too rare for the vocabulary."""
     min_count = shop.config["compilation"]["min_count"]
     if not shop.at("all_words").exists():
-        lmcells(
-            "prepare", *shop.files(repeated=False), "--min-count", min_count, "--output", shop.at("all_words")
-        )
+        files = shop.files(repeated=False)
+        lmcells("prepare", *files, "--min-count", min_count, *shop.reading, "--output", shop.at("all_words"))
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
     source = shop.at("trained")
     for inventory, output in (

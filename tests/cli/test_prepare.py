@@ -134,6 +134,8 @@ def test_missing_input_and_existing_output_are_refused(
         ("--min-count", "-1", "0 or more"),
         ("--min-header-count", "0", "1 or more"),
         ("--metadata-column", "section", "section"),
+        ("--spell-out", "1.5", "0 to 1"),
+        ("--spell-out", "nan", "0 to 1"),
     ],
 )
 def test_settings_out_of_range_are_refused(
@@ -142,6 +144,32 @@ def test_settings_out_of_range_are_refused(
     write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "pain"}])
     assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "corpus", option, value) == 2
     assert expected in capsys.readouterr().err
+
+
+def test_stop_words_and_spelled_out_short_forms_are_asked_for_by_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "loss of fat mass (FM)\n\nPLAN: measure FM"}])
+    common = [tmp_path / "n.jsonl", "--min-count", 0, "--json"]
+    assert prepare(*common, "--output", tmp_path / "plain") == 0
+    assert json.loads(capsys.readouterr().out)["settings"]["stop_words"] is False
+    assert sorted(Corpus.open(tmp_path / "plain").words) == ["fat", "fm", "loss", "mass", "measure"]
+    assert prepare(*common, "--output", tmp_path / "corpus", "--stop-words", "--spell-out", 1) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["stop_words"], settings["spelled_out"]) == (True, 1.0)
+    corpus = Corpus.open(tmp_path / "corpus", verify=True)
+    assert [corpus.words[token] for token in corpus.tokens] == "loss of fat mass fm measure fat mass".split()
+
+
+@pytest.mark.parametrize("option", [["--stop-words"], ["--spell-out", "0.5"]])
+def test_a_build_begun_without_an_option_does_not_go_on_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    write_jsonl(tmp_path / "n.jsonl", [{"id": "a", "text": "loss of fat mass (FM)"}])
+    command = [tmp_path / "n.jsonl", "--output", tmp_path / "corpus", "--min-count", 0]
+    assert prepare(*command[:-1], 99) == 2  # no word is as frequent: the shards stay
+    assert prepare(*command[:-1], 99, "--resume", *option) == 2
+    assert "begun with other settings" in capsys.readouterr().err
 
 
 def test_awkward_but_readable_input_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora import corpus_of, segments
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
+from lmcells.notes import spelled_out
 
 FOLDER_IS_REUSED = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+FAT_MASS = [
+    "HPI: The patient's fat mass (FM) was low; FM of 3 kg.\n\nPLAN: recheck FM and the BMI, OR if needed.",
+    "seen by me. FM = frequency modulation; FM radio\n\nPLAN: rest",
+]
 note_texts = st.lists(
     st.lists(
         st.sampled_from(
@@ -162,17 +167,17 @@ def test_a_corpus_without_a_frequent_word_is_refused(tmp_path: Path) -> None:
         corpus_of(tmp_path, ["pain"], min_count=10)
 
 
-@given(note_texts)
+@given(note_texts, st.booleans())
 @FOLDER_IS_REUSED
-def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str]) -> None:
+def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str], stop_words: bool) -> None:
     """With no header frequent enough, a corpus is the notes' tokens, repeats dropped."""
     from lmcells.notes.tokens import iterate_tokens
 
     texts = [*texts, "anchor"]
-    corpus = corpus_of(tmp_path, texts, sections="paper", min_header_count=1000)
+    corpus = corpus_of(tmp_path, texts, sections="paper", min_header_count=1000, stop_words=stop_words)
     expected = []
     for text in filter(str.strip, texts):
-        words = [token.word for token in iterate_tokens(text)]
+        words = [token.word for token in iterate_tokens(text, stop_words=stop_words)]
         expected += [word for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
     assert [corpus.words[token] for token in corpus.tokens] == expected
 
@@ -180,10 +185,70 @@ def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str])
 def test_the_number_of_workers_does_not_matter(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     vocabulary = [f"word{i}" for i in range(500)]
-    notes = [f"HPI: {' '.join(generator.choice(vocabulary, 40))}\n\nPLAN: rest {i}" for i in range(12_000)]
-    one = corpus_of(tmp_path / "one", notes, workers=1)
-    three = corpus_of(tmp_path / "three", notes, workers=3)
+    notes = [
+        f"HPI: {' '.join(generator.choice(vocabulary, 40))} of fat mass (FM)\n\nPLAN: rest {i}, less FM"
+        for i in range(12_000)
+    ]
+    one = corpus_of(tmp_path / "one", notes, workers=1, stop_words=True, spelled_out=0.5)
+    three = corpus_of(tmp_path / "three", notes, workers=3, stop_words=True, spelled_out=0.5)
     names = sorted(path.name for path in one.folder.iterdir())
     assert names == sorted(path.name for path in three.folder.iterdir())
     for name in names:
         assert (one.folder / name).read_bytes() == (three.folder / name).read_bytes(), name
+
+
+def test_stop_words_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, ["AT THE ICU:\nof the heart", "PLAN: The OR"], stop_words=True)
+    assert corpus.reads_stop_words
+    assert segments(corpus) == [("AT THE ICU", ["of", "the", "heart"]), ("PLAN", ["the", "or"])]
+
+
+def test_stop_words_of_a_header_that_stays_in_the_body_are_read_too(tmp_path: Path) -> None:
+    notes = ["HISTORY: pain\nSTATE OF Heart: fine", "HISTORY: cough"]
+    corpus = corpus_of(tmp_path, notes, sections="paper", min_header_count=2, stop_words=True)
+    assert segments(corpus)[0] == ("HISTORY", ["pain", "state", "of", "heart", "fine"])
+
+
+def test_short_forms_are_spelled_out_under_the_sections_they_stand_in(tmp_path: Path) -> None:
+    assert segments(corpus_of(tmp_path, FAT_MASS, spelled_out=1)) == [
+        ("HPI", ["patient", "fat", "mass", "fm", "low", "fat", "mass", "<digit>", "kg"]),
+        ("PLAN", ["recheck", "fat", "mass", "bmi", "or", "needed"]),
+        ("<no section>", ["seen", "fm", "frequency", "modulation", "frequency", "modulation", "radio"]),
+        ("PLAN", ["rest"]),
+    ]
+
+
+def test_a_part_of_the_sections_spells_out_and_the_others_do_not(tmp_path: Path) -> None:
+    notes = ["HPI: fat mass (FM)\n\nPLAN: recheck FM"] * 400
+    plans = [
+        words for name, words in segments(corpus_of(tmp_path, notes, spelled_out=0.25)) if name == "PLAN"
+    ]
+    assert len(plans) == len(notes)
+    spelled = plans.count(["recheck", "fat", "mass"])
+    assert spelled + plans.count(["recheck", "fm"]) == len(plans)
+    assert spelled == pytest.approx(0.25 * len(plans), rel=0.35)
+
+
+def test_without_a_choice_the_paper_is_followed(tmp_path: Path) -> None:
+    """The fingerprint is that of a time when there was no choice."""
+    corpus = corpus_of(tmp_path / "unsaid", FAT_MASS)
+    assert corpus.manifest.fingerprint == "cb3ec7bc7d8d-80dbbe3002d1"
+    assert corpus.manifest == corpus_of(tmp_path / "said", FAT_MASS, stop_words=False, spelled_out=0).manifest
+
+
+def test_definitions_are_not_looked_for_when_nothing_is_spelled_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: str) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(spelled_out, "find_definitions", refuse)
+    corpus_of(tmp_path, FAT_MASS)
+    with pytest.raises(AssertionError):
+        corpus_of(tmp_path, FAT_MASS, spelled_out=0.5)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_beyond_zero_to_one_is_refused(tmp_path: Path, share: float) -> None:
+    with pytest.raises(ConfigError, match=r"spelled_out: found .*, allowed: a share from 0 to 1"):
+        corpus_of(tmp_path, FAT_MASS, spelled_out=share)

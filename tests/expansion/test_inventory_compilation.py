@@ -230,6 +230,12 @@ def test_a_model_without_a_phrase_network_is_refused(clinic: Corpus, ward: Corpu
         compiled(random_model(tmp_path / "plain", clinic, "lmc"), ward, tmp_path / "new")
 
 
+def test_a_corpus_with_other_words_than_the_models_is_refused(model: PretrainedModel, tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path / "corpus", ["HPI: the gait of a patient"], stop_words=True)
+    with pytest.raises(InputError, match=r"found stop words .* Prepare the corpus without --stop-words"):
+        compiled(model, corpus, tmp_path / "out")
+
+
 def test_an_existing_folder_is_left_alone(model: PretrainedModel, ward: Corpus, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     with pytest.raises(InputError, match="exists already"):

@@ -30,7 +30,18 @@ PIECES = st.sampled_from(
         *("[** a", "**] ", "_%#x ", "#%_", "___ ", "é ", "OR ", "s/p "),
     ]
 )
-WORD_IDS = {"pain": 0, "gait": 1, "pt": 2, "<digit>": 3, "po": 4, "x-ray": 5, "or": 6, "mg": 7, "s/p": 8}
+WORD_IDS = {
+    "pain": 0,
+    "gait": 1,
+    "pt": 2,
+    "<digit>": 3,
+    "po": 4,
+    "x-ray": 5,
+    "or": 6,
+    "mg": 7,
+    "s/p": 8,
+    "the": 9,
+}
 
 
 @st.composite
@@ -43,13 +54,15 @@ def mentions(draw: st.DrawFn) -> Mention:
     return Mention(text, start, start + len(inside), short_form, None)
 
 
-@given(st.lists(mentions(), min_size=1, max_size=5), st.integers(1, 6))
-@example([Mention("_%#a PT", 5, 7, "PT", None), Mention("b#%_ PT pain", 5, 7, "PT", None)], 3)
-@example([Mention("pain PT [** a", 5, 7, "PT", None), Mention("b **] PT pain", 6, 8, "PT", None)], 3)
-def test_windows_are_those_of_one_token_after_another(given_mentions: list[Mention], radius: int) -> None:
-    found = WindowReader(WORD_IDS, radius=radius)(given_mentions)
+@given(st.lists(mentions(), min_size=1, max_size=5), st.integers(1, 6), st.booleans())
+@example([Mention("_%#a PT", 5, 7, "PT", None), Mention("b#%_ PT pain", 5, 7, "PT", None)], 3, False)
+@example([Mention("pain PT [** a", 5, 7, "PT", None), Mention("b **] PT pain", 6, 8, "PT", None)], 3, False)
+def test_windows_are_those_of_one_token_after_another(
+    given_mentions: list[Mention], radius: int, stop_words: bool
+) -> None:
+    found = WindowReader(WORD_IDS, radius=radius, stop_words=stop_words)(given_mentions)
     for row, mention in enumerate(given_mentions):
-        left, right = tokens_around(mention, words=WORD_IDS, radius=radius)
+        left, right = tokens_around(mention, words=WORD_IDS, radius=radius, stop_words=stop_words)
         expected = [-1] * (radius - len(left)) + [WORD_IDS[token.word] for token in left + right]
         expected += [-1] * (2 * radius - len(expected))
         assert np.where(found.context_mask[row], found.context[row], -1).tolist() == expected
@@ -63,6 +76,15 @@ def test_mentions_of_one_text_share_its_tokens_and_texts_do_not_touch() -> None:
     found = WindowReader(WORD_IDS, radius=2)([first, other, second])
     assert found.context[found.context_mask].tolist() == [0, 1, 2, 6, 2, 1, 0]
     assert found.context_mask.sum(axis=1).tolist() == [3, 1, 3]
+
+
+@pytest.mark.parametrize(("stop_words", "expected"), [(False, ["pain", "gait"]), (True, ["the", "gait"])])
+def test_stop_words_are_read_where_the_model_was_trained_with_them(
+    stop_words: bool, expected: list[str]
+) -> None:
+    read = WindowReader(WORD_IDS, radius=1, stop_words=stop_words)
+    found = read([Mention("pain in the PT gait", 12, 14, "PT", None)])
+    assert found.context.tolist() == [[WORD_IDS[word] for word in expected]]
 
 
 @pytest.mark.parametrize("gap_id", [None, 99])

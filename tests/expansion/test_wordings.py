@@ -20,11 +20,21 @@ from lmcells.expansion.wordings import remains, with_plurals, wordings
     ],
 )
 def test_forms_become_the_tokens_of_a_corpus(forms: list[str], expected: list[tuple[str, ...]]) -> None:
-    assert wordings(forms) == expected
+    assert wordings(forms, stop_words=False) == expected
 
 
 def test_what_is_left_of_a_form_can_still_be_read() -> None:
-    assert remains(["out patient", "the"]) == [("patient",)]
+    assert remains(["out patient", "the"], stop_words=False) == [("patient",)]
+
+
+def test_with_stop_words_every_form_is_whole() -> None:
+    forms = ["out-patient", "culture and sensitivity", "as needed"]
+    assert wordings(forms, stop_words=True) == [
+        ("out", "patient"),
+        ("culture", "and", "sensitivity"),
+        ("as", "needed"),
+    ]
+    assert remains(["the"], stop_words=True) == [("the",)]
 
 
 @pytest.mark.parametrize(

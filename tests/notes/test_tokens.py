@@ -26,8 +26,8 @@ nasty_text = st.one_of(
 )
 
 
-def words(text: str) -> list[str]:
-    return [token.word for token in iterate_tokens(text)]
+def words(text: str, *, stop_words: bool = False) -> list[str]:
+    return [token.word for token in iterate_tokens(text, stop_words=stop_words)]
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,19 @@ def test_text_is_cut_into_words(text: str, expected: list[str]) -> None:
     assert words(text) == expected
 
 
-@given(nasty_text)
-@settings(max_examples=1000)
-def test_bulk_path_finds_the_same_tokens(text: str) -> None:
-    found = find_tokens(text)
+@given(nasty_text, st.booleans())
+@settings(max_examples=1500)
+def test_bulk_path_finds_the_same_tokens(text: str, stop_words: bool) -> None:
+    found = find_tokens(text, stop_words=stop_words)
     bulk = list(zip(found.starts.tolist(), found.ends.tolist(), found.hashes.tolist(), strict=True))
-    assert bulk == [(token.start, token.end, hash_word(token.word)) for token in iterate_tokens(text)]
+    one_by_one = iterate_tokens(text, stop_words=stop_words)
+    assert bulk == [(token.start, token.end, hash_word(token.word)) for token in one_by_one]
 
 
-@given(nasty_text)
-def test_offsets_point_at_the_text_of_the_token(text: str) -> None:
+@given(nasty_text, st.booleans())
+def test_offsets_point_at_the_text_of_the_token(text: str, stop_words: bool) -> None:
     end_of_previous = 0
-    for token in iterate_tokens(text):
+    for token in iterate_tokens(text, stop_words=stop_words):
         assert end_of_previous <= token.start < token.end
         assert token.word == spell(text[token.start : token.end])
         end_of_previous = token.end
@@ -90,6 +91,21 @@ def test_stop_words_are_dropped_unless_in_capitals() -> None:
             assert words(f"{word.upper()} pain") == [word, "pain"]
 
 
+def test_stop_words_are_kept_where_they_are_asked_for() -> None:
+    for word in STOP_WORDS:
+        for written in (word, word.capitalize(), word.upper()):
+            assert words(f"{written} pain", stop_words=True) == [word, "pain"]
+    assert words("A man took it to the OR", stop_words=True) == ["a", "man", "took", "it", "to", "the", "or"]
+
+
+@given(nasty_text)
+def test_keeping_stop_words_adds_them_and_nothing_else(text: str) -> None:
+    kept = list(iterate_tokens(text, stop_words=True))
+    without = set(iterate_tokens(text))
+    assert {token.word for token in kept if token not in without} <= STOP_WORDS
+    assert [token for token in kept if token in without] == list(iterate_tokens(text))
+
+
 def test_no_stop_word_can_be_written_with_letters_beyond_ascii() -> None:
     assert not any("k" in word for word in STOP_WORDS)  # the Kelvin sign is a "k"; the bulk path counts on it
     assert all(word.isascii() for word in STOP_WORDS)
@@ -97,7 +113,8 @@ def test_no_stop_word_can_be_written_with_letters_beyond_ascii() -> None:
 
 def test_words_longer_than_sixty_four_characters_are_dropped() -> None:
     assert words("x" * 64) == ["x" * 64]
-    assert words("x" * 65 + " 1" + "0" * 70) == []
+    for stop_words in (False, True):
+        assert words("x" * 65 + " 1" + "0" * 70, stop_words=stop_words) == []
 
 
 @pytest.mark.parametrize("unit", ["[**", "_", "A B", " ", "a.", "1.", "a/", "x-", "'s", "_%#", "é"])

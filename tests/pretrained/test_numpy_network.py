@@ -84,12 +84,22 @@ def with_marks(windows: Windows, config: ModelConfig) -> Windows:
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]))
-def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int) -> None:
-    model = tiny_model(seed=seed, dtype=torch.float32, marks_gap=True, gap_dim=6).eval()
+@given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]), reach=st.sampled_from([1, 2, 4]))
+def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: int) -> None:
+    model = tiny_model(seed=seed, dtype=torch.float32, marks_gap=True, gap_dim=6, gap_reach=reach).eval()
     config = model.config
     windows = with_marks(some_windows(config, seed=seed, n_rows=n_rows), config)
     assert_same_posterior(in_numpy(numpy_network(model), windows), model.posterior(windows))
+
+
+@pytest.mark.parametrize("reach", [1, 2, 4])
+def test_a_gap_reader_of_the_defaults_sizes_reads_the_same_as_in_torch(reach: int) -> None:
+    sizes = {**PAPER_SIZES, "marks_gap": True, "gap_dim": 512, "gap_reach": reach}
+    model = tiny_model(dtype=torch.float32, embedding_std=0.1, **sizes).eval()
+    windows = with_marks(some_windows(model.config, seed=1, n_rows=300), model.config)
+    with torch.no_grad():
+        expected = model.posterior(windows)
+    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
 
 
 def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
@@ -260,7 +270,16 @@ def test_a_phrase_without_a_known_word_is_refused(kind: str) -> None:
 
 
 @KINDS
-@pytest.mark.parametrize("sizes", [{}, PAPER_SIZES])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        PAPER_SIZES,
+        {"marks_gap": True, "gap_dim": 7},
+        {**PAPER_SIZES, "marks_gap": True, "gap_dim": 512, "gap_reach": 4},
+        {"marks_gap": True, "gap_dim": 7, "gap_reach": 1, "context_dim": 5},
+    ],
+)
 def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes: dict[str, int]) -> None:
     config = tiny_config(kind, **sizes)
     with torch.device("meta"):
@@ -277,6 +296,7 @@ def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes:
         ({"n_words": 0}, "n_words is 0; allowed: an integer of at least 1"),
         ({"hidden_dim": True}, "hidden_dim is True"),
         ({"n_metadata": 0}, "n_metadata is 0; allowed: an integer of at least 1"),
+        ({"gap_reach": 0}, "gap_reach is 0; allowed: an integer of at least 1"),
     ],
 )
 def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:

@@ -12,6 +12,7 @@ from lmcells.training import TrainingSettings, train
 from lmcells.training.agreement import UnitGaps, agreement_loss, gap_windows, phrase_loss
 from lmcells.training.device_corpus import Chunk, DeviceTables
 from lmcells.training.sampler import Sampler
+from lmcells.training.shard_reader import LoadedChunk, ShardReader
 from lmcells.training.units import Units
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
@@ -128,6 +129,36 @@ def test_phrases_never_cross_a_boundary_and_come_up_often_enough() -> None:
         )
     }
     assert found == {(1,): 4, (2,): 3, (1, 2): 2}
+
+
+def test_what_begins_or_ends_with_a_stop_word_is_a_unit_but_never_drawn() -> None:
+    tokens = torch.tensor([1, 0, 2, 0] * 4, dtype=torch.int32)  # "shortness of breath of", four times
+    segments = torch.arange(4, dtype=torch.int32).repeat_interleave(4)
+    chunk, stop_words = Chunk(tokens, segments), torch.tensor([0])
+    units = Units.of_chunk(chunk, min_count=4, exponent=0.5, max_words=3, stop_words=stop_words)
+    generator = torch.Generator().manual_seed(0)
+    drawn = [units.draw(10, generator) for _ in range(50)]
+    found = {
+        tuple(tokens[place : place + length].tolist())
+        for each in drawn
+        for place, length in zip(each.places[0].tolist(), each.lengths.tolist(), strict=True)
+    }
+    assert found == {(1,), (2,), (1, 0, 2)}
+    assert len(units) == len(Units.of_chunk(chunk, min_count=4, exponent=0.5, max_words=3)) == 8
+
+
+def test_around_a_gap_frequent_words_are_read_where_that_is_asked_for(corpus: Corpus) -> None:
+    def loaded(*, reads_all: bool) -> LoadedChunk:
+        settings = tiny_settings(agreement_weight=1.0, subsampling=1e-3, agreement_reads_all=reads_all)
+        spans = ((0, corpus.tokens.size),)
+        reader = ShardReader(corpus, (spans,), shard=0, batch_size=8, settings=settings, device=CPU)
+        return next(reader.epoch(0)).source
+
+    some, everything = loaded(reads_all=False), loaded(reads_all=True)
+    assert some.text is some.chunk
+    assert torch.equal(everything.chunk.tokens, some.chunk.tokens)
+    assert everything.text.tokens.tolist() == corpus.tokens.tolist()
+    assert len(some.text) < len(everything.text)
 
 
 def test_units_are_drawn_by_the_root_of_their_counts() -> None:

@@ -51,8 +51,10 @@ def test_the_default_preset_is_the_best_measured() -> None:
     configuration = load_configuration()
     training = configuration.training
     assert configuration.model["embedding_std"] == 0.1
-    assert (training.batch_size, training.learning_rate, training.smoothing) == (4096, 2e-3, 0.0)
+    assert (configuration.model["gap_dim"], configuration.model["gap_reach"]) == (512, 4)
+    assert (training.batch_size, training.learning_rate, training.smoothing) == (4096, 3e-3, 0.0)
     assert training.agreement_weight == 5.0
+    assert training.agreement_reads_all
 
 
 def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None:
@@ -76,6 +78,7 @@ def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None
         ("[trainin]\nepochs = 4", r"'trainin' .*'training'"),
         ("[model]\nn_words = 4", r"model.n_words comes from the corpus"),
         ("[model]\ndropout = 2", r"mine.toml: dropout is 2"),
+        ("[model]\ngap_reach = 0", r"mine.toml: gap_reach is 0"),
         ("[training]\nepochs = 'many'", r"mine.toml: epochs is 'many'"),
         ("training = 3", r"must be a table"),
         ("preset = 'papr'", r"mine.toml: preset is 'papr'.*Nearest: 'paper'"),

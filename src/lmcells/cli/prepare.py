@@ -54,6 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kept.add_argument(
         "--exclude-ids", type=Path, metavar="FILE", help="ids, or a dataset, whose notes are left out"
     )
+    kept.add_argument(
+        "--stop-words", action="store_true", help='read words such as "of" and "the" too, not only the others'
+    )
+    kept.add_argument(
+        "--spell-out",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of sections in which a short form that the note defines is read as its long form (0)",
+    )
     running = add_running(parser, resumes="a build")
     running.add_argument("--overwrite", action="store_true", help="replace an existing corpus")
     running.add_argument(
@@ -73,6 +83,8 @@ def run(options: argparse.Namespace) -> None:
         header_rules=sha256(options.header_rules)
         if options.header_rules and options.header_rules.is_file()
         else None,
+        stop_words=options.stop_words,
+        spelled_out=options.spell_out,
     )
     source = NoteSource(
         paths=options.inputs,

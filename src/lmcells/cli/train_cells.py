@@ -50,7 +50,7 @@ def train_cells(
             result.model,
             corpus,
             settings=settings,
-            long_forms=_long_forms([shipped_inventory(), *inventories]),
+            long_forms=_long_forms([shipped_inventory(), *inventories], stop_words=corpus.reads_stop_words),
             max_directions=MAX_DIRECTIONS if options.directions is None else options.directions,
         )
     save_pretrained(
@@ -68,10 +68,13 @@ def train_cells(
     return {"model": str(options.output), "kind": result.model.config.kind, **printed, **losses}
 
 
-def _long_forms(inventories: Iterable[SenseInventory]) -> list[Wording]:
+def _long_forms(inventories: Iterable[SenseInventory], *, stop_words: bool) -> list[Wording]:
     """All ways to write the long forms of some inventories: what a model should know best."""
     return with_plurals(
-        wording for inventory in inventories for sense in inventory for wording in wordings(sense.forms)
+        wording
+        for inventory in inventories
+        for sense in inventory
+        for wording in wordings(sense.forms, stop_words=stop_words)
     )
 
 

@@ -59,7 +59,13 @@ def build_corpus(
     work = output.with_name(f"{output.name}.building")
     _open_work_folder(work, _plan(source, settings), resume=resume)
     reading = _Reading(source)
-    task = ShardTask(settings.sections, source.header_rules, settings.metadata_kinds)
+    task = ShardTask(
+        settings.sections,
+        source.header_rules,
+        settings.metadata_kinds,
+        stop_words=settings.stop_words,
+        spelled_out=settings.spelled_out,
+    )
     with collection_paused():
         shards = scan_notes(reading.notes(), work, task=task, workers=workers, on_progress=progress.on_notes)
     report = reading.finish()

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from lmcells.corpus import layout
 from lmcells.corpus.arrays import map_array
+from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import CorpusError, nearest
 from lmcells.files import read_json
 
@@ -71,6 +72,11 @@ class Corpus:
     def occurrences_of(self, word: int) -> npt.NDArray[np.integer]:
         """Return the places of one word."""
         return self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
+
+    @property
+    def reads_stop_words(self) -> bool:
+        """Whether words such as "of" and "the" are among the tokens."""
+        return has_stop_words(self.manifest.settings)
 
     @property
     def metadata_kinds(self) -> tuple[str, ...]:

@@ -32,11 +32,20 @@ class ShardTask:
     section_style: str
     header_rules: Path | None
     metadata_kinds: tuple[str, ...]
+    stop_words: bool
+    spelled_out: float
 
     def run(self, notes: list[Note], path: Path) -> None:
         """Build one shard and write it."""
         with collection_paused():
-            build_shard(notes, path, find_headers=_finder(self), metadata_kinds=self.metadata_kinds)
+            build_shard(
+                notes,
+                path,
+                find_headers=_finder(self),
+                metadata_kinds=self.metadata_kinds,
+                stop_words=self.stop_words,
+                spelled_out=self.spelled_out,
+            )
 
 
 _finders: dict[tuple[str, Path | None], HeaderFinder] = {}

@@ -1,5 +1,6 @@
 """What a corpus was asked to be."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -8,6 +9,11 @@ from lmcells.errors import ConfigError, nearest
 SectionStyle = Literal["auto", "paper", "rules", "given"]
 SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
 RESERVED_KINDS = ("section", "document", "category")
+
+
+def has_stop_words(settings: Mapping[str, Any]) -> bool:
+    """Whether a corpus with these settings, as its manifest has them, holds words such as "of" and "the"."""
+    return bool(settings.get("stop_words", False))  # not so before there was the choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +25,8 @@ class CorpusSettings:
     min_header_count: int = 10  # a header with an id of its own is seen at least this often
     metadata_columns: tuple[str, ...] = ()  # kinds of metadata beside section, category and document
     header_rules: str | None = None  # fingerprint of the user's own header rules
+    stop_words: bool = False  # whether words such as "of" and "the" are read too; the paper leaves them out
+    spelled_out: float = 0.0  # share of sections that read a short form as the long form its note defines
 
     def __post_init__(self) -> None:
         if self.sections not in SECTION_STYLES:
@@ -30,6 +38,8 @@ class CorpusSettings:
             raise ConfigError(f"min_count: found {self.min_count}, allowed: 0 or more.")
         if self.min_header_count < 1:
             raise ConfigError(f"min_header_count: found {self.min_header_count}, allowed: 1 or more.")
+        if not 0 <= self.spelled_out <= 1:
+            raise ConfigError(f"spelled_out: found {self.spelled_out}, allowed: a share from 0 to 1.")
         for column in self.metadata_columns:
             if column in RESERVED_KINDS or not column.replace("_", "").replace("-", "").isalnum():
                 raise ConfigError(

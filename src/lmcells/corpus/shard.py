@@ -20,6 +20,7 @@ from lmcells.notes.bulk_tokens import TokenArrays, find_tokens
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import HeaderFinder
 from lmcells.notes.sections import Header, upper_name, with_opening
+from lmcells.notes.spelled_out import spell_out
 from lmcells.notes.tokens import spell
 
 _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
@@ -107,13 +108,18 @@ def build_shard(
     *,
     find_headers: HeaderFinder,
     metadata_kinds: Sequence[str],
+    stop_words: bool = False,
+    spelled_out: float = 0.0,
 ) -> Shard:
     """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
     found: list[list[Header]] = []
-    pieces = _Pieces()
+    pieces = _Pieces(stop_words=stop_words)
     for note in notes:
-        found.append(with_opening(find_headers(note), text_length=len(note.text)))
-        pieces.add(note.text)
+        text, note_headers = note.text, with_opening(find_headers(note), text_length=len(note.text))
+        if spelled_out:
+            text, note_headers = spell_out(text, note_headers, note_id=note.id, share=spelled_out)
+        found.append(note_headers)
+        pieces.add(text)
     pieces.finish()
     starts, body_starts, written, names = zip(*chain.from_iterable(found), strict=True)
     headers = list(zip(written, names, strict=True))
@@ -149,7 +155,8 @@ def build_shard(
 class _Pieces:
     """Notes joined into pieces of text for the tokenizer, and the tokens found in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stop_words: bool) -> None:
+        self._stop_words = stop_words
         self._texts: list[str] = []
         self._length = 0
         self._offsets: list[int] = []  # of each note in its piece
@@ -167,7 +174,7 @@ class _Pieces:
     def finish(self) -> None:
         """Find the tokens of the current piece, and begin the next."""
         text = "\n".join(self._texts)
-        self._found.append((text, find_tokens(text)))
+        self._found.append((text, find_tokens(text, stop_words=self._stop_words)))
         self._n_notes.append(len(self._offsets))
         self._texts, self._length = [], 0
 

@@ -41,6 +41,7 @@ class ElmoRanker:
     ) -> None:
         self._model = pretrained.model
         self._words = frozenset(pretrained.words)
+        self._stop_words = pretrained.reads_stop_words
         self._inventory = inventory
         self._radius = radius
         self._long_forms: dict[str, Vectors] = {}  # short form -> (K, d), computed once
@@ -55,7 +56,9 @@ class ElmoRanker:
         ]
 
     def _window(self, mention: Mention) -> Words:
-        left, right = tokens_around(mention, words=self._words, radius=self._radius)
+        left, right = tokens_around(
+            mention, words=self._words, radius=self._radius, stop_words=self._stop_words
+        )
         return (
             *(token.word for token in left),
             spell(mention.short_form),
@@ -65,12 +68,18 @@ class ElmoRanker:
     def _encode_long_forms(self, short_forms: Sequence[str]) -> None:
         new = [short_form for short_form in short_forms if short_form not in self._long_forms]
         senses = [sense for short_form in new for sense in self._inventory.senses(short_form)]
-        phrases = sorted({phrase for sense in senses for phrase in _phrases(sense)})
+        phrases = sorted(
+            {phrase for sense in senses for phrase in _phrases(sense, stop_words=self._stop_words)}
+        )
         vector_of = dict(zip(phrases, self._encode(phrases), strict=True))
         missing = np.full(2 * self._model.config.width, np.nan)
         for short_form in new:
             means = [
-                np.mean([vector_of[phrase] for phrase in _phrases(sense)] or [missing], axis=0)
+                np.mean(
+                    [vector_of[phrase] for phrase in _phrases(sense, stop_words=self._stop_words)]
+                    or [missing],
+                    axis=0,
+                )
                 for sense in self._inventory.senses(short_form)
             ]
             self._long_forms[short_form] = _normalised(np.stack(means))
@@ -106,9 +115,11 @@ class ElmoRanker:
         )
 
 
-def _phrases(sense: Sense) -> list[Words]:
+def _phrases(sense: Sense, *, stop_words: bool) -> list[Words]:
     """The alternatives of a long form as words, each once; one without a token is none."""
-    phrases = [tuple(token.word for token in iterate_tokens(form)) for form in sense.forms]
+    phrases = [
+        tuple(token.word for token in iterate_tokens(form, stop_words=stop_words)) for form in sense.forms
+    ]
     return [phrase for phrase in dict.fromkeys(phrases) if phrase]
 
 

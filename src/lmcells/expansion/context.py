@@ -41,7 +41,7 @@ def window_text(mention: Mention, *, words: Container[str] | None = None, radius
 
 
 def tokens_around(
-    mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS
+    mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS, stop_words: bool = False
 ) -> tuple[list[Token], list[Token]]:
     """Return up to `radius` tokens on either side that are among `words`; a word right after itself counts once."""
     left: list[Token] = []
@@ -49,7 +49,7 @@ def tokens_around(
     side, previous = left, ""
     center = spell(mention.short_form)
     nearest = None
-    for token in iterate_tokens(mention.text):
+    for token in iterate_tokens(mention.text, stop_words=stop_words):
         if token.end <= mention.start:
             nearest = token
         if token.start >= mention.end and side is left:

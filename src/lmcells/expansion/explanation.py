@@ -63,7 +63,9 @@ def _words_read(
 ) -> tuple[WordRead, ...]:
     """Name the positions of a window, in the note's offsets; a marked gap is where the short form stands."""
     sizes = ranker.model.sizes
-    left, right = tokens_around(mention, words=ranker.reads, radius=sizes.window)
+    left, right = tokens_around(
+        mention, words=ranker.reads, radius=sizes.window, stop_words=ranker.model.reads_stop_words
+    )
     shift = place.start - mention.start
     read = [(token.start + shift, token.end + shift, token.word) for token in left]
     if len(weights) > len(left) + len(right):

@@ -42,6 +42,7 @@ class GapRanker(PosteriorRanker):
             hides_center=True,
             gap_id=sizes.gap_id if sizes.marks_gap else None,
             subwords=model.subwords,
+            stop_words=model.reads_stop_words,
         )
         super().__init__(model, inventory, reader=reader)
         self._network, self._store = model.phrase_network, model.phrase_store
@@ -63,8 +64,9 @@ class GapRanker(PosteriorRanker):
         return lambda short_form, rows: self._of_short_form(short_form).scores(gaps[rows])
 
     def _of_sense(self, sense: Sense) -> SenseDirections:
-        written = wordings(sense.forms)
-        vectors = [self._vectors(words) for words in written or remains(sense.forms)]
+        stop_words = self.model.reads_stop_words
+        written = wordings(sense.forms, stop_words=stop_words)
+        vectors = [self._vectors(words) for words in written or remains(sense.forms, stop_words=stop_words)]
         vectors = [of_words for of_words in vectors if len(of_words)]
         found = [places for words in with_plurals(written) if (places := self._store.find(words))]
         by_words = None

@@ -56,7 +56,10 @@ def compile_inventory(
     `name` is what the model's card calls the inventory.
     """
     store = _store_of(model)
-    phrases_of = {sense: with_plurals(wordings(sense.forms)) for sense in inventory}
+    _require_same_words(model, corpus)
+    phrases_of = {
+        sense: with_plurals(wordings(sense.forms, stop_words=model.reads_stop_words)) for sense in inventory
+    }
     phrases = {phrase for of_sense in phrases_of.values() for phrase in of_sense}
     network = model.to_torch().to(device)
     ids = ModelIds(
@@ -94,6 +97,15 @@ def _store_of(model: PretrainedModel) -> PhraseStore:
             "Train with the preset default."
         )
     return model.phrase_store
+
+
+def _require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
+    if model.reads_stop_words != corpus.reads_stop_words:
+        found, needed = ("no ", "with") if model.reads_stop_words else ("", "without")
+        raise InputError(
+            f"{corpus.folder}: found {found}stop words ('of', 'the'), unlike what {model.folder} was trained on. "
+            f"Prepare the corpus {needed} --stop-words."
+        )
 
 
 def metadata_ids(model: PretrainedModel, corpus: Corpus) -> list[int]:

@@ -103,7 +103,8 @@ def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tupl
 
 
 def _unknown_words(sense: Sense, model: PretrainedModel) -> tuple[str, ...]:
-    written = wordings(sense.forms) or remains(sense.forms)
+    stop_words = model.reads_stop_words
+    written = wordings(sense.forms, stop_words=stop_words) or remains(sense.forms, stop_words=stop_words)
     words = dict.fromkeys(word for wording in written for word in wording)
     return tuple(word for word in words if word not in model.word_ids)
 
@@ -116,7 +117,6 @@ class _PhraseCounts:
         self._word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
 
     def of_sense(self, sense: Sense) -> int:
-        phrases = (
-            [self._word_ids.get(word, -1) for word in words] for words in with_plurals(wordings(sense.forms))
-        )
+        written = wordings(sense.forms, stop_words=self._places.corpus.reads_stop_words)
+        phrases = ([self._word_ids.get(word, -1) for word in words] for words in with_plurals(written))
         return sum(len(self._places.of_phrase(phrase)) for phrase in phrases if -1 not in phrase)

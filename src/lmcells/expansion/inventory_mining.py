@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lmcells.expansion.definitions import Definition, find_definitions
 from lmcells.expansion.inventory import SEPARATOR, Sense, SenseInventory
 from lmcells.expansion.ordinary_words import TITLES
 from lmcells.expansion.sense_lookup import SenseLookup
 from lmcells.expansion.spelling_variants import group_variants
+from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note
 from lmcells.notes.placeholders import MARK
 

@@ -1,7 +1,7 @@
 """Where long forms are written out in a corpus, and under which sections: beta(section | long form).
 
-A corpus holds words as the tokenizer spells them, without stop words and repeats. A form is spelt the same way, so
-"chest and abdomen" is found wherever "chest", "abdomen" stand side by side in a segment. A form with a word that the
+A corpus holds words as the tokenizer spells them, without repeats and mostly without stop words. A form is spelt the
+same way, so "chest and abdomen" is then found wherever "chest", "abdomen" stand side by side in a segment. A form with a word that the
 corpus does not have is found nowhere: without that word it would be another phrase.
 """
 
@@ -62,7 +62,8 @@ class LongFormPlaces:
 
     def _phrase(self, form: str) -> tuple[int, ...]:
         """Spell a form as the corpus would, or not at all."""
-        words = [word for word, _ in groupby(token.word for token in iterate_tokens(form))]
+        tokens = iterate_tokens(form, stop_words=self.corpus.reads_stop_words)
+        words = [word for word, _ in groupby(token.word for token in tokens)]
         ids = [self._word_ids.get(word, -1) for word in words]
         return () if -1 in ids else tuple(ids)
 

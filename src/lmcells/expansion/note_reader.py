@@ -8,13 +8,13 @@ from typing import Any
 
 from lmcells.errors import InputError
 from lmcells.expansion.context import Mention
-from lmcells.expansion.definitions import Definition, find_definitions
 from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.finding import Found, ShortFormFinder, without_overlaps
 from lmcells.expansion.given_sections import check_sections
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.sense_lookup import SenseLookup, form_key
 from lmcells.notes.bulk_tokens import TokenArrays, find_tokens
+from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 

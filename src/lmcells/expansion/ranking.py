@@ -29,7 +29,8 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        super().__init__(model, inventory, reader=WindowReader(model.word_ids, radius=model.sizes.window))
+        reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
+        super().__init__(model, inventory, reader=reader)
         self._section_weights = section_weights or words_section_weights(model)
         self._moments: dict[str, LongFormMoments] = {}
 

@@ -17,7 +17,7 @@ from lmcells.expansion.long_forms import Floats
 
 TEMPERATURE = 0.05  # as in training
 OF_PLACES = 2 / 3  # weight of what places say against what words say
-PRIOR = 0.3  # of the logarithm of the count: a little, for training draws units from count^0.5 already
+PRIOR = 0.4  # of the logarithm of the count: texts name common things more often than training draws them
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,16 +37,19 @@ class WindowReader:
         hides_center: bool = False,
         gap_id: int | None = None,
         subwords: Subwords | None = None,
+        stop_words: bool = False,
     ) -> None:
         """With `hides_center` a short form is not read itself; with `gap_id` that id stands in its place.
 
-        Words that are not in the vocabulary are left out, or read by their `subwords`.
+        Words that are not in the vocabulary are left out, or read by their `subwords`; so are stop words, or all left
+        out.
         """
         self._word_ids = word_ids
         self._radius = radius
         self._hides_center = hides_center
         self._gap_id = gap_id
         self._subwords = subwords
+        self._stop_words = stop_words
         hashes = hash_words(word_ids)
         order = np.argsort(hashes)
         self._hashes = hashes[order]
@@ -102,7 +105,7 @@ class WindowReader:
                 texts.append(mention.text)
                 length += len(mention.text) + len(_BETWEEN)
         text = _BETWEEN.join(texts)
-        tokens = find_tokens(text)
+        tokens = find_tokens(text, stop_words=self._stop_words)
         at = np.minimum(np.searchsorted(self._hashes, tokens.hashes), max(self._hashes.size - 1, 0))
         known = self._hashes[at] == tokens.hashes if self._hashes.size else np.zeros(at.shape, np.bool_)
         ids = np.where(known, self._ids[at] if self._hashes.size else 0, _UNKNOWN)

@@ -1,6 +1,6 @@
 """How a long form would stand in a text, as tuples of tokens.
 
-A corpus has no stop words, so "out-patient" would be found wherever "patient" stands: a form of which one word is left
+In a corpus without stop words "out-patient" would be found wherever "patient" stands: a form of which one word is left
 is another phrase there, and can only be read. Of several words little is lost: "otherwise specified" is seldom anything
 but "not otherwise specified". Inventories also write "alzheimer s disease", and singular or plural as it comes.
 """
@@ -18,14 +18,16 @@ _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _SHORTEST = 4  # letters of a word that can have a plural
 
 
-def wordings(forms: Iterable[str]) -> list[Wording]:
-    """Return the distinct ways to write a long form that a corpus would have, in order."""
-    return list(dict.fromkeys(words for words, is_whole in map(_read, forms) if is_whole))
+def wordings(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
+    """Return the distinct ways to write a long form that a corpus with stop words or without would have, in order."""
+    read = (_read(form, stop_words=stop_words) for form in forms)
+    return list(dict.fromkeys(words for words, is_whole in read if is_whole))
 
 
-def remains(forms: Iterable[str]) -> list[Wording]:
+def remains(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
     """Return the words that are left of each form, for a long form that has no wording."""
-    return list(dict.fromkeys(words for words, _ in map(_read, forms) if words))
+    read = (_read(form, stop_words=stop_words) for form in forms)
+    return list(dict.fromkeys(words for words, _ in read if words))
 
 
 def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
@@ -35,10 +37,10 @@ def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
     return list(dict.fromkeys([*given, *others]))
 
 
-def _read(form: str) -> tuple[Wording, bool]:
+def _read(form: str, *, stop_words: bool) -> tuple[Wording, bool]:
     """The words of a form, and whether they stand for it: its first and last are among them, or several are left."""
     form = _LONE_S.sub("'s", form)
-    tokens = list(iterate_tokens(form))
+    tokens = list(iterate_tokens(form, stop_words=stop_words))
     if not tokens:
         return (), False
     before, after = form[: tokens[0].start], form[tokens[-1].end :].removeprefix("'s")

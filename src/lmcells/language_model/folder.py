@@ -13,6 +13,7 @@ import torch
 
 import lmcells
 from lmcells.corpus import Corpus
+from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import FormatError, InputError, ModelError
 from lmcells.files import atomic_folder, write_json
 from lmcells.language_model.config import LanguageModelConfig
@@ -32,6 +33,11 @@ class PretrainedLanguageModel:
     corpus: dict[str, Any] = field(repr=False)  # {"fingerprint", "sizes", "settings"}
     training: dict[str, Any] = field(repr=False)  # whatever the trainer wanted to be known
     written_by: str
+
+    @property
+    def reads_stop_words(self) -> bool:
+        """Whether words such as "of" and "the" are read, as they were in training."""
+        return has_stop_words(self.corpus["settings"])
 
 
 def save_language_model(

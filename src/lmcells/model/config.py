@@ -26,6 +26,7 @@ class ModelConfig:
     context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
     marks_gap: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
     gap_dim: int = 0  # lmc: hidden units of the gap reader; 0 is none, as in the paper; others have none
+    gap_reach: int = 2  # present words it reads on either side of the mark; saved models that lack it have 2
     phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
@@ -52,6 +53,7 @@ class ModelConfig:
         self._require_integer("phrase_dim", at_least=0)
         self._require_integer("context_dim", at_least=0)
         self._require_integer("gap_dim", at_least=0)
+        self._require_integer("gap_reach", at_least=1)
         for name in ("margin", "variance_floor"):
             self._require_number(name, at_least=0.0)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):

@@ -61,7 +61,9 @@ class VariationalNetwork(nn.Module):
         joint = torch.lerp(at_least_float32(summary), at_least_float32(section), weight.unsqueeze(-1))
         joint = self.dropout(joint)
         if self.gap_reader is not None and not isinstance(windows, Batch):  # the objective marks no gaps
-            state, neighbours, marked = around_gap(windows, states, vectors, gap_id=self.gap_id)
+            state, neighbours, marked = around_gap(
+                windows, states, vectors, gap_id=self.gap_id, reach=self.gap_reader.reach
+            )
             added = self.gap_reader(joint, self.dropout(state), neighbours)
             joint = joint + torch.where(marked, added, 0.0)
         return Posterior(self.heads(joint), weight, attention)

@@ -68,7 +68,7 @@ def slots_of(hashes: Hashes, multiplier: int, bits: int) -> Array:
     return slots.view(np.int64)
 
 
-def find_tokens(text: str) -> TokenArrays:
+def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     """Find the tokens of a text: the same ones, in the same order, as `iterate_tokens`."""
     characters, not_ascii = _characters(text)
     marks = _find_marks(text, characters)
@@ -92,7 +92,9 @@ def find_tokens(text: str) -> TokenArrays:
     for token in special[~number[special] & (lengths[special] <= MAX_LENGTH)].tolist():
         hashes[token] = _hash_written(text[starts[token] : ends[token]])
     hashes[np.flatnonzero(number)] = hash_word(NUMBER)
-    dropped = _is_stop_word(capital, starts, lengths, hashes) | (lengths > MAX_LENGTH)
+    dropped = lengths > MAX_LENGTH
+    if not stop_words:
+        dropped |= _is_stop_word(capital, starts, lengths, hashes)
     if marks:
         is_mark = np.flatnonzero(characters[1 + starts] == 0)
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)

@@ -6,8 +6,8 @@ The rules, each chosen so that a short form stays one token and findable:
 - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
   follows (`x-ray`), an apostrophe joins letters, and `. , : / -` join digits (`120/80`, `L4-5`); nothing else does;
 - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
-  de-identification mark becomes a placeholder; stop words not written in capitals are dropped, and so is anything
-  longer than 64 characters.
+  de-identification mark becomes a placeholder; stop words not written in capitals are dropped, unless asked for, and
+  so is anything longer than 64 characters.
 
 This file is the definition, one pattern and one pass. `bulk_tokens.py` finds the same, many times faster.
 """
@@ -75,13 +75,15 @@ def is_dropped(word: str, written: str) -> bool:
     return word in STOP_WORDS and (len(word) == 1 or written[0].islower() or written[-1].islower())
 
 
-def iterate_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of a text in order."""
+def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
+    """Yield the tokens of a text in order, with stop words or without."""
     for match in _PATTERN.finditer(text):
         start, end = match.span()
         if match.lastgroup is None and end - start > 2 and text.startswith(_POSSESSIVE, end - 2):
             end -= 2
         written = text[start:end]
         word = spell(written)
-        if match.lastgroup == "mark" or (end - start <= MAX_LENGTH and not is_dropped(word, written)):
+        if match.lastgroup == "mark" or (
+            end - start <= MAX_LENGTH and (stop_words or not is_dropped(word, written))
+        ):
             yield Token(word, start, end)

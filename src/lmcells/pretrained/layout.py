@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import lmcells
+from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import ConfigError, ModelError
 from lmcells.files import read_json, sha256, write_json
 from lmcells.pretrained.sizes import ModelSizes
@@ -42,6 +43,11 @@ class FolderConfig:
     seed: int | None
     files: dict[str, dict[str, Any]]  # name -> {"bytes", "sha256"}
     written_by: str = lmcells.__version__
+
+    @property
+    def reads_stop_words(self) -> bool:
+        """Whether the corpus had stop words."""
+        return has_stop_words(self.corpus["settings"])
 
     @property
     def sizes(self) -> ModelSizes:

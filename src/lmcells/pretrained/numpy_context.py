@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.pretrained.numpy_gap_reader import GapSurroundings, neighbour_ranks
+from lmcells.pretrained.numpy_gap_reader import GapSurroundings
 from lmcells.pretrained.numpy_lstm import Ids, NumpyLstm
 from lmcells.pretrained.one_core import Floats
 from lmcells.pretrained.packed_windows import Mask, PackedWindows
@@ -64,8 +65,11 @@ class NumpyContextEncoder:
         summary = np.zeros((center.size, query.shape[-1]), np.float32)  # (B, 2H), in the order of the batch
         gaps = None
         if self._gap_id is not None:
-            gaps = GapSurroundings.none(
-                center.size, width=query.shape[-1], embedding_dim=self._words.shape[1]
+            gaps = GapSurroundings.of(
+                packed,
+                gap_id=self._gap_id,
+                width=query.shape[-1],
+                vectors=partial(self._vectors, unknown=unknown),
             )
         n_block = self._lstm.block_rows
         for first in range(0, center.size, n_block):
@@ -78,7 +82,7 @@ class NumpyContextEncoder:
             states, mirrored = self._states(words, lengths, vectors[rows], projected)
             attention[block, :longest], summary[rows] = _attend(states, mirrored, lengths, query[rows])
             if gaps is not None:
-                self._look_around(gaps, rows, words=words, lengths=lengths, states=states, unknown=unknown)
+                _keep_states(gaps, rows, states)
         return ContextSummary(packed.unpack(attention, width=context.shape[1]), summary, gaps)
 
     def _states(
@@ -95,28 +99,7 @@ class NumpyContextEncoder:
         states = self._lstm.run(read, vectors, lengths, unknown)  # (T, 2, B, H)
         return states.transpose(1, 2, 0, 3), mirrored
 
-    def _look_around(
-        self,
-        gaps: GapSurroundings,
-        rows: Ids,
-        *,
-        words: Ids,
-        lengths: Ids,
-        states: Floats,
-        unknown: Floats | None,
-    ) -> None:
-        """Fill in what stands at and next to the marks of one block, whose rows are these of the batch."""
-        is_mark = (words == self._gap_id) & (np.arange(words.shape[1]) < lengths[:, None])  # (B, T)
-        marked = np.flatnonzero(is_mark.any(axis=1))
-        at, ranks, lengths = rows[marked], is_mark[marked].argmax(axis=1), lengths[marked]
-        gaps.marked[at] = True
-        both = np.concatenate([states[0, marked, ranks], states[1, marked, lengths - 1 - ranks]], axis=1)
-        gaps.state[at] = both / np.float32(NumpyLstm.STATE_SCALE)
-        wanted, there = neighbour_ranks(ranks, lengths)
-        which, place = np.nonzero(there)
-        gaps.neighbours[at[which], place] = self._vectors(words[marked[which], wanted[which, place]], unknown)
-
-    def _vectors(self, ids: Ids, unknown: Floats | None) -> Floats:
+    def _vectors(self, ids: Ids, *, unknown: Floats | None) -> Floats:
         """The vectors of words, (n,) -> (n, E); ids beyond the table are rows of `unknown`."""
         n_known = len(self._words)
         is_known = ids < n_known
@@ -132,6 +115,15 @@ class NumpyContextEncoder:
                 raise ValueError(
                     f"{name} holds ids from {ids.min()} to {ids.max()}; allowed: 0 to {size - 1}."
                 )
+
+
+def _keep_states(gaps: GapSurroundings, rows: Ids, states: Floats) -> None:
+    """Fill in the states at the marks of one block, (2, B, T, H), whose rows are these of the batch."""
+    marked = np.flatnonzero(gaps.marked[rows])
+    at = rows[marked]
+    ranks, lengths = gaps.ranks[at], gaps.lengths[at]
+    both = np.concatenate([states[0, marked, ranks], states[1, marked, lengths - 1 - ranks]], axis=1)
+    gaps.state[at] = both / np.float32(NumpyLstm.STATE_SCALE)
 
 
 def _attend(states: Floats, mirrored: Ids, lengths: Ids, query: Floats) -> tuple[Floats, Floats]:

@@ -69,6 +69,11 @@ class PretrainedModel:
         """The kind of the model and the sizes of its tables and layers."""
         return self.config.sizes
 
+    @property
+    def reads_stop_words(self) -> bool:
+        """Whether words such as "of" and "the" are read, as they were in training."""
+        return self.config.reads_stop_words
+
     @cached_property
     def word_ids(self) -> dict[str, int]:
         """The id of each word."""

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Any, Self
 
 from lmcells.errors import ConfigError, nearest
@@ -28,15 +28,18 @@ class ModelSizes:
     phrase_dim: int
     marks_gap: bool
     gap_dim: int
+    gap_reach: int = 2  # what models had before they said so
     window: int
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Take the sizes from a `ModelConfig` that was saved as a mapping."""
-        missing = [field.name for field in fields(cls) if field.name not in config]
+        missing = [
+            field.name for field in fields(cls) if field.default is MISSING and field.name not in config
+        ]
         if missing:
             raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
-        return cls(**{field.name: config[field.name] for field in fields(cls)})
+        return cls(**{field.name: config[field.name] for field in fields(cls) if field.name in config})
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -102,8 +105,9 @@ class ModelSizes:
                 **_linear("gate", 4 * lstm, 2),
             }
             if self.gap_dim:
+                read = 4 * lstm + 2 * self.gap_reach * words
                 variational |= {
-                    **_linear("gap_reader.hidden", 4 * (lstm + words), self.gap_dim),
+                    **_linear("gap_reader.hidden", read, self.gap_dim),
                     "gap_reader.out.weight": (2 * lstm, self.gap_dim),
                 }
             prior = {

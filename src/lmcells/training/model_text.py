@@ -51,7 +51,7 @@ class ModelText:
         ids: ModelIds | None = None,
     ) -> Self:
         """Read a corpus; without `ids` it is the one that the model was trained on."""
-        everything = TrainingSettings(**settings.to_dict() | {"subsampling": 0.0})
+        everything = replace(settings, subsampling=0.0)
         division = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
         chunk = Chunk.load(corpus, division.shards[0][0], settings=everything, device=device)
         of_segment = None

@@ -22,7 +22,7 @@ from lmcells.training.draws import AliasTable
 from lmcells.training.model_text import ModelText
 from lmcells.training.sampler import Sampler
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.units import DrawnUnits, Units, unit_key
+from lmcells.training.units import DrawnUnits, Units, stop_word_ids, unit_key
 
 MAX_DIRECTIONS = 128_000  # of all together: 6.5 MB
 N_PLACES = 64  # of a word or phrase that are read
@@ -66,6 +66,7 @@ def build_prototypes(
         min_count=settings.agreement_min_count,
         exponent=settings.agreement_exponent,
         max_words=settings.agreement_max_words,
+        stop_words=stop_word_ids(corpus, device=_device(model)),
     )
     reader = _PlaceReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
     wanted = reader.find(long_forms)
@@ -207,13 +208,13 @@ class _PlaceReader:
 def _choose(units: Units, text: ModelText, *, wanted: Tensor, max_directions: int) -> Tensor:
     """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
-    A number or a mark is no part of a phrase.
+    A number or a mark is no part of a phrase, and what training would not draw is none.
     """
     chunk = text.chunk
     is_word = torch.tensor([not word.startswith("<") for word in text.words], device=chunk.tokens.device)
     first = units.places[units.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
-    may_be = torch.ones_like(units.counts, dtype=torch.bool)
+    may_be = units.weights > 0
     apart = torch.zeros_like(first, dtype=torch.float64)  # log of the product of the words' counts
     for column in range(int(units.lengths.max())):
         within = column < units.lengths

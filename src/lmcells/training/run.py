@@ -142,12 +142,12 @@ class Run:
         self.optimizer.step()
 
     def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
-        settings, chunk, units = self.settings, centers.source.chunk, centers.source.units
-        batch = sampler.batch(chunk, centers.places, present=centers.present)
+        settings, source, units = self.settings, centers.source, centers.source.units
+        batch = sampler.batch(source.chunk, centers.places, present=centers.present)
         gaps = None
         if units is not None and len(units) > 1:
             drawn = units.draw(max(2, settings.n_agreement_units // self.n_shards), sampler.generator)
-            gaps = gap_windows(sampler, chunk, drawn, max_words=settings.agreement_max_words)
+            gaps = gap_windows(sampler, source.text, drawn, max_words=settings.agreement_max_words)
             gaps = obscured(
                 gaps,
                 sampler,

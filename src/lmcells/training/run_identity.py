@@ -11,6 +11,12 @@ from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig
 from lmcells.training.settings import MAY_CHANGE, TrainingSettings
 
+# Settings that came after runs had been started, with the value that those runs had in effect.
+_ADDED_LATER: dict[str, dict[str, Any]] = {
+    "model": {"gap_reach": 2},
+    "training": {"agreement_reads_all": False},
+}
+
 
 def run_identity(
     corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, n_shards: int, device: torch.device
@@ -30,8 +36,9 @@ def run_identity(
 def require_same_run(found: dict[str, Any], wanted: dict[str, Any], *, output: Path) -> None:
     """Refuse to go on with other settings, naming the first that differs."""
     for table, values in wanted.items():
+        had = _ADDED_LATER.get(table, {}) | found.get(table, {})
         for name, value in values.items():
-            before = found.get(table, {}).get(name)
+            before = had.get(name)
             if before != value:
                 raise ConfigError(
                     f"{output} was trained with {table}.{name} = {before!r}, now it is {value!r}. Resume with the "

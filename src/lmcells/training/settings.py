@@ -40,6 +40,7 @@ class TrainingSettings:
     agreement_min_count: int = 4  # of a unit that can be drawn
     agreement_mask_rate: float = 0.0  # how often a word next to a gap is hidden too
     agreement_null_rate: float = 0.0  # how often the section of a gap is withheld
+    agreement_reads_all: bool = False  # around a gap no frequent word is dropped, as when notes are expanded
 
     precision: Precision = "auto"  # of the networks; auto is bf16 on CUDA and float32 on the CPU
     compile: Compile = "auto"  # torch.compile; auto is on for CUDA
@@ -72,6 +73,8 @@ class TrainingSettings:
             self._require_number(name)
             if getattr(self, name) >= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; allowed: a rate from 0 to below 1.")
+        if not isinstance(self.agreement_reads_all, bool):
+            raise ConfigError(f"agreement_reads_all is {self.agreement_reads_all!r}; allowed: true, false.")
         self._require_choice("precision", get_args(Precision))
         self._require_choice("compile", get_args(Compile))
         if not isinstance(self.metadata, str) or not self.metadata:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,15 @@ from lmcells.training.chunks import Spans
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.seeds import CHUNKS, ORDER, derived_seed, generator_for
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.units import Units
+from lmcells.training.units import Units, stop_word_ids
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedChunk:
-    """A chunk on the device, and where its words and phrases stand if the agreement term needs to know."""
+    """A chunk on the device, and what the agreement term needs: a text, and where its words and phrases stand."""
 
     chunk: Chunk
+    text: Chunk  # the same, or with the frequent words that subsampling took
     units: Units | None
 
 
@@ -118,11 +119,16 @@ class ShardReader:
         settings = self._settings
         chunk = Chunk.load(self._corpus, self._chunks[index], settings=settings, device=self._device)
         if settings.n_agreement_units == 0:
-            return LoadedChunk(chunk, None)
+            return LoadedChunk(chunk, chunk, None)
+        text = chunk
+        if settings.agreement_reads_all and settings.subsampling:
+            everything = replace(settings, subsampling=0.0)
+            text = Chunk.load(self._corpus, self._chunks[index], settings=everything, device=self._device)
         units = Units.of_chunk(
-            chunk,
+            text,
             min_count=settings.agreement_min_count,
             exponent=settings.agreement_exponent,
             max_words=settings.agreement_max_words,
+            stop_words=stop_word_ids(self._corpus, device=self._device),
         )
-        return LoadedChunk(chunk, units)
+        return LoadedChunk(chunk, text, units)

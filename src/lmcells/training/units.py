@@ -7,6 +7,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from lmcells.corpus import Corpus
+from lmcells.notes.stop_words import STOP_WORDS
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.draws import take, uniform_below
 
@@ -30,23 +32,42 @@ class Units:
     counts: Tensor  # (U,) int32
     lengths: Tensor  # (U,) int32, words of each
     keys: Tensor  # (U,) int64, a hash of its words
-    weights: Tensor  # (U,) float32
+    weights: Tensor  # (U,) float32; 0 for what begins or ends with a stop word
+    n_drawn: int  # how many can be drawn
 
     def __len__(self) -> int:
         return self.counts.shape[0]
 
     @classmethod
-    def of_chunk(cls, chunk: Chunk, *, min_count: int, exponent: float, max_words: int = 1) -> Self:
-        """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk."""
+    def of_chunk(
+        cls,
+        chunk: Chunk,
+        *,
+        min_count: int,
+        exponent: float,
+        max_words: int = 1,
+        stop_words: Tensor | None = None,
+    ) -> Self:
+        """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk.
+
+        `stop_words` are the ids of words that say nothing alone: what begins or ends with one is never drawn.
+        """
         groups = [_group(chunk, n_words, min_count=min_count) for n_words in range(1, max_words + 1)]
         places, counts, lengths, keys = (torch.cat(parts) for parts in zip(*groups, strict=True))
+        offsets = (counts.cumsum(0) - counts).to(torch.int32)
+        weights = counts.float() ** exponent
+        if stop_words is not None:
+            first = places[offsets]
+            ends = torch.isin(chunk.tokens[torch.stack([first, first + lengths - 1])], stop_words)  # (2, U)
+            weights = weights.masked_fill(ends.any(dim=0), 0.0)
         return cls(
             places=places,
-            offsets=(counts.cumsum(0) - counts).to(torch.int32),
+            offsets=offsets,
             counts=counts,
             lengths=lengths,
             keys=keys,
-            weights=counts.float() ** exponent,
+            weights=weights,
+            n_drawn=int(weights.count_nonzero()),
         )
 
     def draw(self, n_units: int, generator: torch.Generator) -> DrawnUnits:
@@ -55,11 +76,18 @@ class Units:
         Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
         """
         times = torch.empty_like(self.weights).exponential_(generator=generator) / self.weights
-        rows = times.topk(min(n_units, len(self)), largest=False, sorted=False).indices
+        rows = times.topk(min(n_units, self.n_drawn), largest=False, sorted=False).indices
         counts, offsets = take(self.counts, rows), take(self.offsets, rows)  # (n,) each
         first = uniform_below(counts, generator)
         second = (first + 1 + uniform_below(counts - 1, generator)) % counts
         return DrawnUnits(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
+
+
+def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
+    """The ids of the stop words of a corpus that has them; in any other, "or" and "no" were written in capitals."""
+    if not corpus.reads_stop_words:
+        return None
+    return torch.tensor([id_ for id_, word in enumerate(corpus.words) if word in STOP_WORDS], device=device)
 
 
 def unit_key(words: Sequence[int]) -> int:

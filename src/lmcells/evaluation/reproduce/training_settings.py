@@ -10,8 +10,8 @@ from lmcells.evaluation.reproduce.protocol import TRAINED, ModelPlan
 # Settings that came after runs had been recorded, with the value that those runs had in effect: while a setting has it,
 # it is left out, and the runs stay what they are.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"gap_dim": 0},
-    "training": {"agreement_mask_rate": 0.0, "agreement_null_rate": 0.0},
+    "model": {"gap_dim": 0, "gap_reach": 2},
+    "training": {"agreement_mask_rate": 0.0, "agreement_null_rate": 0.0, "agreement_reads_all": False},
 }
 
 

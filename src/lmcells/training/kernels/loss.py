@@ -130,10 +130,10 @@ class FusedLoss:
         marked = is_mark.any(dim=0)  # (B,)
         rank = is_mark.int().argmax(dim=0)
         column = torch.arange(rank.shape[0], device=rank.device)
-        wanted = rank + neighbour_places(rank.device).unsqueeze(1)  # (4, B)
+        wanted = rank + neighbour_places(reader.reach, device=rank.device).unsqueeze(1)  # (2R, B)
         there = (wanted >= 0) & (wanted < windows.lengths) & marked
         neighbours = torch.where(there.unsqueeze(-1), vectors[wanted.clamp(0, len(states) - 1), column], 0.0)
-        neighbours = neighbours[..., : self.model.config.embedding_dim].transpose(0, 1).flatten(1)  # (B, 4E)
+        neighbours = neighbours[..., : self.model.config.embedding_dim].transpose(0, 1).flatten(1)  # (B, 2RE)
         state = self.model.variational.dropout(torch.where(marked.unsqueeze(-1), states[rank, column], 0.0))
         with torch.autocast(joint.device.type, torch.bfloat16):
             added = reader(joint, state, neighbours)

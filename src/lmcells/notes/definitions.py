@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from lmcells.expansion.alignment import WORD, align
+from lmcells.notes.alignment import WORD, align
 
 FormLookup = Callable[[str, str], str | None]
 """A short form and words, as written: the name of the inventory's sense that these words spell out, or None."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.expansion.definitions import find_definitions
+from lmcells.notes.definitions import find_definitions
 from timing import seconds_of
 
 
