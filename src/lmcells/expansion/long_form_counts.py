@@ -1,8 +1,8 @@
 """Where long forms are written out in a corpus, and under which sections: beta(section | long form).
 
 A corpus holds words as the tokenizer spells them, without repeats and mostly without stop words. A form is spelt the
-same way, so "chest and abdomen" is then found wherever "chest", "abdomen" stand side by side in a segment. A form with a word that the
-corpus does not have is found nowhere: without that word it would be another phrase.
+same way, so "chest and abdomen" is then found wherever "chest", "abdomen" stand side by side in a segment. A form with
+a word that the corpus does not have is found nowhere: without that word it would be another phrase.
 """
 
 from collections.abc import Sequence
