@@ -29,6 +29,7 @@ from lmcells.expansion.inventory import (
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.note_reader import NoteReader, Occurrence
 from lmcells.expansion.rankers import Ranker, best_ranker
+from lmcells.expansion.shared_evidence import share_within_notes
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.shipped import model_folder
 
@@ -173,7 +174,7 @@ class Expander:
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
         mentions = [each.mention for note in notes for each in note if each.mention is not None]
-        scores = iter(lexicon.ranker.scores(mentions) if mentions else ())
+        scores = iter(share_within_notes(notes, lexicon.ranker.scores(mentions)) if mentions else ())
         return [
             [
                 _defined(each, each.defined)

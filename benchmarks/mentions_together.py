@@ -1,0 +1,92 @@
+"""What mentions of one short form in one note gain by sharing what they know, at several weights.
+
+python benchmarks/mentions_together.py                 # the shipped model on the benchmarks of shared/data
+python benchmarks/mentions_together.py --model MODEL --dataset D.jsonl --inventory I.json
+
+Only examples of notes that have the short form more than once are scored; weight 0 is each for itself.
+"""
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.context import Mention
+from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.rankers import best_ranker
+from lmcells.expansion.shared_evidence import share
+from lmcells.notes.readers import ReadReport
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.shipped import model_folder
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "benchmarks"
+WEIGHTS = (0.0, 0.2, 0.35, 0.5, 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--dataset", type=Path, help="with --inventory; without both, the benchmarks")
+    parser.add_argument("--inventory", type=Path)
+    options = parser.parse_args()
+    folder = model_folder(options.model)
+    model, calibration = PretrainedModel.from_pretrained(folder), Calibration.load(folder)
+    pairs = [(options.dataset, options.inventory)]
+    if options.dataset is None:
+        pairs = [
+            (BENCHMARKS / f"{name}_dev.jsonl", BENCHMARKS / f"{inventory}_inventory.json")
+            for name, inventory in (("reverse", "casi"), ("author_defined", "author_defined"))
+        ]
+    for dataset, inventory in pairs:
+        compare(model, calibration, dataset, load_inventory(inventory))
+
+
+def compare(
+    model: PretrainedModel, calibration: Calibration, dataset: Path, inventory: SenseInventory
+) -> None:
+    """Print accuracy and NLL at each weight."""
+    groups: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
+    for example in read_dataset(dataset, report=ReadReport()):
+        groups[example.note_id, example.short_form].append(example)
+    together = [group for group in groups.values() if len(group) > 1]
+    ranker = best_ranker(model, inventory)
+    scores = [
+        ranker.scores([Mention(e.text, e.start, e.end, e.short_form, e.section) for e in group])
+        for group in together
+    ]
+    truths = [[_truth(example, inventory) for example in group] for group in together]
+    n_alike = sum(len(set(truth)) == 1 for truth in truths)
+    print(
+        f"{dataset.name}: {sum(map(len, together)):,} examples in {len(together):,} notes with several; "
+        f"in {n_alike / len(together):.1%} of them one meaning"
+    )
+    for weight in WEIGHTS:
+        likelihoods = [
+            _likelihoods(share(of_group, weight=weight), truth, calibration)
+            for of_group, truth in zip(scores, truths, strict=True)
+        ]
+        right, of_truth = np.concatenate(likelihoods).T
+        print(f"  {weight:.2f}  accuracy {right.mean():.3f}  NLL {-np.log(of_truth).mean():.3f}")
+
+
+def _truth(example: Example, inventory: SenseInventory) -> int:
+    senses = inventory.senses(example.short_form)
+    return next(at for at, sense in enumerate(senses) if sense.long_form == example.long_form)
+
+
+def _likelihoods(scores: Floats, truth: list[int], calibration: Calibration) -> Floats:
+    """For each mention whether the best is right, and the probability of the truth: -> (n, 2)."""
+    probabilities = [calibration.probabilities(of_mention) for of_mention in scores]
+    return np.array(
+        [[each.argmax() == at, max(each[at], 1e-12)] for each, at in zip(probabilities, truth, strict=True)]
+    )
+
+
+if __name__ == "__main__":
+    main()
