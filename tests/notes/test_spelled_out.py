@@ -14,7 +14,7 @@ from lmcells.notes.spelled_out import spell_out
 from timing import seconds_of
 
 # Long forms are capitals where they are defined, so that in lower case they can only come from a short form.
-LONG_FORMS = {"FM": "Fat Mass", "FFM": "Fat Free Mass", "IL-6": "Interleukin-6", "BP": "Blood Pressure"}
+LONG_FORMS = {"FM": "Fat Measure", "FFM": "Fat Free Mass", "IL-6": "Interleukin-6", "BP": "Blood Pressure"}
 WORDS = [
     *(f"{long_form} ({short_form})" for short_form, long_form in LONG_FORMS.items()),
     *"FM FMs FFM IL-6 BP BPs FM/FFM non-FM FM-like FM+ FM2 x.FM fm (FM) FM. é 😀 weight ( ) ;".split(),
@@ -62,7 +62,8 @@ def with_short_forms(text: str) -> str:
         ("Fat mass (FM) fell. Changes in FM.", "Fat mass (FM) fell. Changes in fat mass."),
         ("FM fell: fat mass (FM)", "fat mass fell: fat mass (FM)"),
         ("FM (fat mass) fell, FM", "FM (fat mass) fell, fat mass"),
-        ("fat mass (FM), two FMs", "fat mass (FM), two fat masss"),
+        ("heart rate (HR), two HRs", "heart rate (HR), two heart rates"),
+        ("adverse events (AEs), AEs", "adverse events (AEs), adverse events"),
         ("fat mass (FM); fm Fm FMx FM2 FM+ 2FM A/FM A&FM non-FM", None),
         ("fat mass (FM); FM-like, (FM), FM/x", "fat mass (FM); fat mass-like, (fat mass), fat mass/x"),
         (

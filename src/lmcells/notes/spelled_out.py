@@ -80,7 +80,9 @@ def _changes(
     for start, end, short_form in _mentions(text, long_forms):
         section = bodies.holding(start, end)
         if section is not None and start not in defining and is_written_out(section, short_form):
-            yield _Change(start, end, long_forms[short_form] + text[start + len(short_form) : end])
+            plural = text[start + len(short_form) : end]
+            long_form = long_forms[short_form]  # "adverse events (AEs)" defines a plural
+            yield _Change(start, end, long_form if long_form.endswith("s") else long_form + plural)
 
 
 def _long_forms(definitions: Iterable[Definition]) -> dict[str, str]:
