@@ -26,7 +26,9 @@ INVENTORY = SenseInventory.from_senses(
 @pytest.fixture
 def pretrained() -> PretrainedLanguageModel:
     torch.set_num_threads(1)
-    return PretrainedLanguageModel(Path("model"), small_model(len(WORDS)), WORDS, {}, {}, "test")
+    return PretrainedLanguageModel(
+        Path("model"), small_model(len(WORDS)), WORDS, {"settings": {}}, {}, "test"
+    )
 
 
 def mention(text: str, short_form: str = "PT") -> Mention:

@@ -47,7 +47,9 @@ def elmo_evaluation_hook(
     score = _Scorer(datasets, inventory)
 
     def evaluate(model: "LanguageModel", _: float) -> Scores:
-        as_saved = PretrainedLanguageModel(Path(), model, corpus.words, {}, {}, lmcells.__version__)
+        as_saved = PretrainedLanguageModel(
+            Path(), model, corpus.words, {"settings": corpus.manifest.settings}, {}, lmcells.__version__
+        )
         return score(ElmoRanker(as_saved, score.senses))
 
     return evaluate

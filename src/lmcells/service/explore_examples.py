@@ -3,8 +3,8 @@
 from typing import Any
 
 FIRST_LOOK: dict[str, Any] = {
-    "n_words": 38227,
-    "n_sections": 678,
+    "n_words": 28939,
+    "n_sections": 593,
     "n_short_forms": 2014,
     "short_form": "MG",
     "section": "DISCHARGE MEDICATIONS",

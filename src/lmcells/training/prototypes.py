@@ -1,7 +1,7 @@
 """What occurrences teach about words and phrases, in a form that travels with a model.
 
 For each frequent word or phrase of a corpus: the direction in which the posterior puts the gaps that it leaves. Those
-that are known to be long forms come first, and have up to three directions if they are frequent, found by k-means on
+that are known to be long forms come first, and have up to four directions if they are frequent, found by k-means on
 the sphere, since a phrase can stand in several kinds of places.
 """
 

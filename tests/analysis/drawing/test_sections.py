@@ -6,6 +6,7 @@ from analysis.drawn import drawn_texts
 from lmcells.analysis.drawing.label_placement import overlapping
 from lmcells.analysis.sections.map import SectionMap, map_sections
 from lmcells.analysis.sections.neighbors import nearest_sections
+from lmcells.figure_style import label
 from lmcells.pretrained import PretrainedModel
 
 
@@ -35,6 +36,6 @@ def test_the_figure_of_neighbors_names_them_all(shipped: PretrainedModel) -> Non
 
     found = nearest_sections(shipped, "ALLERGIES", n=5)
     texts, boxes = drawn_texts(draw_nearest_sections(found))
-    assert {each.section for each in (*found.variational, *found.prior)} <= set(texts)
+    assert {label(each.section) for each in (*found.variational, *found.prior)} <= set(texts)
     assert {"variational network", "model network"} <= set(texts)
     assert overlapping(boxes) == []
