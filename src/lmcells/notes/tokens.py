@@ -20,6 +20,7 @@ from lmcells.notes.placeholders import MARK, NUMBER, placeholder
 from lmcells.notes.stop_words import STOP_WORDS
 
 MAX_LENGTH = 64
+_BEYOND_BASIC = 0x10000
 
 # Characters beyond the basic multilingual plane (emoji, mostly) are never part of a word.
 _BEYOND = "\U00010000-\U0010ffff"
@@ -49,15 +50,20 @@ class Token(NamedTuple):
     end: int
 
 
-def _lower(character: str) -> str:
-    lower = character.lower()
-    return lower if len(lower) == 1 else character
+class _Lower(dict[int, str]):
+    """A table for `str.translate` that is filled as characters are met: all of them would delay every start.
+
+    Character by character, so that lower-casing never depends on the neighbours or changes the length.
+    """
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        lower = character.lower() if code < _BEYOND_BASIC else character
+        self[code] = lower = lower if len(lower) == 1 else character
+        return lower
 
 
-# Character by character, so that lower-casing never depends on the neighbours or changes the length.
-LOWER = {code: _lower(chr(code)) for code in range(0x10000) if _lower(chr(code)) != chr(code)} | {
-    ord("’"): "'"
-}
+LOWER = _Lower({ord("’"): "'"})
 
 
 def spell(written: str) -> str:
