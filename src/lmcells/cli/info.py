@@ -13,22 +13,30 @@ from lmcells.errors import InputError
 from lmcells.language_model.layout import is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained import layout as model_layout
+from lmcells.pretrained.shipped import model_folder
 
 SUMMARY = "describe a corpus or a model"
 DESCRIPTION = """Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent
 words and sections) or a model (kind, sizes, settings, what it was trained on and how), elmo included."""
-EXAMPLE = "example:\n  lmcells info corpus --verify\n  lmcells info model --json"
+EXAMPLE = "example:\n  lmcells info corpus --verify\n  lmcells info model --json\n  lmcells info default"
 
 _SHOWN = 10
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("path", type=Path, metavar="FOLDER", help="corpus or model folder")
+    parser.add_argument(
+        "path", type=_folder, metavar="FOLDER", help="corpus or model folder; default: the shipped model"
+    )
     parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
     parser.add_argument(
         "--json", action="store_true", help="print the corpus' manifest or the model's config as JSON"
     )
+
+
+def _folder(name: str) -> Path:
+    """What is there under a name goes before the shipped model."""
+    return Path(name) if Path(name).exists() else model_folder(name)
 
 
 def run(options: argparse.Namespace) -> None:

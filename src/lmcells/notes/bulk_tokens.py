@@ -152,10 +152,8 @@ def _class_table() -> Bytes:
 @cache
 def _class_of_byte() -> Bytes:
     classes = np.zeros(256, np.uint8)
-    ascii_classes = [
-        _character_class(chr(code)) for code in range(_NO_LETTER)
-    ]  # all others take a tenth of a second
-    classes[:_NO_LETTER] = ascii_classes
+    # Not from the table of all characters, which takes a tenth of a second to make.
+    classes[:_NO_LETTER] = [_character_class(chr(code)) for code in range(_NO_LETTER)]
     classes[_OTHER_LETTER], classes[_LOWERCASE_LETTER] = _LETTER, _LETTER | _LOWERCASE
     return classes
 
