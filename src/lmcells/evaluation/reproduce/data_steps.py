@@ -28,6 +28,7 @@ from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
 _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
+_ADDED_LATER = ("stop_words", "spelled_out")
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
@@ -149,13 +150,21 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     return Step(
         name=f"corpus/{which}",
         needs=tuple(f"dataset/{name}" for name in excluded),
-        settings={
-            each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in _NO_SETTINGS
-        },
+        settings=_corpus_settings(plan),
         sources=sources,
         is_there=any_exists(folder, packed),
         run=run,
     )
+
+
+def _corpus_settings(plan: CorpusPlan) -> dict[str, Any]:
+    """What a corpus depends on, as in records of before the later settings: those count where they are used."""
+    return {
+        each.name: getattr(plan, each.name)
+        for each in fields(plan)
+        if each.name not in _NO_SETTINGS
+        and not (each.name in _ADDED_LATER and getattr(plan, each.name) == each.default)
+    }
 
 
 def _note_source(plan: CorpusPlan, paths: list[Path], *, exclude_ids: Path | None) -> NoteSource:

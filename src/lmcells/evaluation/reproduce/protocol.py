@@ -33,6 +33,8 @@ class CorpusPlan:
     min_count: int = 10
     min_header_count: int = 10
     header_rules: Source | None = None
+    stop_words: bool = False
+    spelled_out: float = 0.0
     text_column: str | None = None
     id_column: str | None = None
     category_column: str | None = None
@@ -55,6 +57,8 @@ class CorpusPlan:
             min_count=self.min_count,
             min_header_count=self.min_header_count,
             header_rules=header_rules,
+            stop_words=self.stop_words,
+            spelled_out=self.spelled_out,
         )
 
 
