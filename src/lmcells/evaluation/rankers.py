@@ -25,7 +25,7 @@ from lmcells.expansion.context import Mention
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
-from lmcells.expansion.long_forms import smoothing_in_training, words_section_weights
+from lmcells.expansion.long_forms import smoothing_in_training
 from lmcells.expansion.rankers import Ranker, Ranking, ranks_by_gap
 from lmcells.expansion.ranking import CellRanker
 from lmcells.language_model.layout import is_language_model
@@ -161,11 +161,10 @@ def _gap_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Co
 
 
 def _divergence_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:
-    add = smoothing_in_training(model)
-    weights = words_section_weights(model, add=add)
+    weights = None
     if corpus is not None and model.sizes.kind == "lmc":
         places = LongFormPlaces(corpus, metadata_kind=model.config.metadata_kind)
-        weights = counted_section_weights(model, places, add=add)
+        weights = counted_section_weights(model, places, add=smoothing_in_training(model))
     return CellRanker(model, inventory, section_weights=weights)
 
 

@@ -7,6 +7,7 @@ from lmcells.expansion.long_forms import (
     LongFormMoments,
     SectionWeights,
     long_form_moments,
+    smoothing_in_training,
     words_section_weights,
 )
 from lmcells.expansion.posterior_ranking import PosteriorRanker, Scorer
@@ -29,9 +30,12 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
+        """Without weights a long form's sections are the mean of its words', smoothed as in training."""
         reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
         super().__init__(model, inventory, reader=reader)
-        self._section_weights = section_weights or words_section_weights(model)
+        self._section_weights = section_weights or words_section_weights(
+            model, add=smoothing_in_training(model)
+        )
         self._moments: dict[str, LongFormMoments] = {}
 
     def moments(self, short_form: str) -> LongFormMoments:

@@ -13,7 +13,7 @@ def model_card(config: FolderConfig) -> str:
     """Markdown for people; everything in it is in config.json for machines."""
     sizes = config.corpus["sizes"]
     corpus = ", ".join(f"{count:,} {name.removeprefix('n_')}" for name, count in sizes.items())
-    return f"""# {_NAME_OF[config.kind]} for clinical acronyms
+    return f"""# {_NAME_OF[config.kind]} by {config.metadata_kind}
 
 A `{config.kind}` model of lmcells {config.written_by}: from a word, its {config.metadata_kind} and the
 words around it to a Gaussian in {config.model["cell_dim"]} dimensions, its meaning there. Trained without

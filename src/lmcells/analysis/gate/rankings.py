@@ -6,7 +6,6 @@ from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_forms import smoothing_in_training, words_section_weights
 from lmcells.expansion.posterior_ranking import PosteriorRanker
 from lmcells.expansion.rankers import Ranking, ranks_by_gap
 from lmcells.expansion.ranking import CellRanker
@@ -33,10 +32,7 @@ def section_ranker(
                 "Add: --ranking divergence"
             )
         return NullMetadataRanker(model, inventory)
-    if by_gap:
-        return GapRanker(model, inventory)
-    weights = words_section_weights(model, add=smoothing_in_training(model))
-    return CellRanker(model, inventory, section_weights=weights)
+    return GapRanker(model, inventory) if by_gap else CellRanker(model, inventory)
 
 
 def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
