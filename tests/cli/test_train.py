@@ -57,6 +57,16 @@ def test_a_model_of_each_kind_is_trained_and_saved(
     assert (tmp_path / "model.training" / "metrics.jsonl").is_file()
 
 
+@pytest.mark.parametrize("kind", ["lmc", "bsg"])
+def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    plain = corpus_of(tmp_path / "plain", ["slow gait and pain in the knee"] * 40)
+    assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1", "--preset", "paper") == 0
+    warned = "has one value of 'section' only" in capsys.readouterr().err
+    assert warned == (kind == "lmc")
+
+
 def test_a_finished_run_goes_on_for_more_epochs(corpus: Corpus, tmp_path: Path) -> None:
     output = tmp_path / "model"
     assert train(corpus, output, "--epochs", "1") == 0

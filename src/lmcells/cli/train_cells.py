@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,16 @@ def train_cells(
         hook = evaluation_hook(
             options.evaluate, inventory=options.inventory, corpus=corpus, metadata_kind=settings.metadata
         )
+    config = configuration.model_config(corpus)
+    if config.kind != "bsg" and corpus.n_metadata(settings.metadata) == 1:
+        print(
+            f"lmcells train: {corpus.folder} has one value of {settings.metadata!r} only, which tells nothing. Take a "
+            f"kind that varies ({', '.join(corpus.metadata_kinds)}): training.metadata, or train --kind bsg.",
+            file=sys.stderr,
+        )
     result = train(
         corpus,
-        model_config=configuration.model_config(corpus),
+        model_config=config,
         settings=settings,
         output=run_folder,
         device=options.device,
