@@ -49,7 +49,7 @@ class Workshop:
         """How `lmcells prepare` is to read them."""
         settings = self.config["corpus"]
         stop_words = ("--stop-words",) if settings["stop_words"] else ()
-        return (*stop_words, "--spell-out", settings["spell_out"])
+        return (*stop_words, "--spell-out", settings["spelled_out"])
 
 
 def lmcells(*arguments: object) -> str:

@@ -17,6 +17,7 @@ from lmcells.cli.train_cells import progress_message
 from lmcells.corpus import Corpus
 from lmcells.evaluation.rankers import make_ranker
 from lmcells.expansion import load_inventory
+from lmcells.pretrained import PretrainedModel
 from lmcells.training import Progress
 from refusals import assert_refused
 from training.small_runs import planted_corpus
@@ -65,6 +66,13 @@ def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
     assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1", "--preset", "paper") == 0
     warned = "has one value of 'section' only" in capsys.readouterr().err
     assert warned == (kind == "lmc")
+
+
+def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(tmp_path: Path) -> None:
+    notes = [f"the word{at} of note{at}" for at in range(40)]
+    corpus = corpus_of(tmp_path / "plain", notes, stop_words=True)
+    assert train(corpus, tmp_path / "model", "--epochs", "1", "--preset", "default") == 0
+    assert PretrainedModel.from_pretrained(tmp_path / "model").phrase_store is None
 
 
 def test_a_finished_run_goes_on_for_more_epochs(corpus: Corpus, tmp_path: Path) -> None:

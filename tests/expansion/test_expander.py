@@ -41,6 +41,21 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     return random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
 
 
+class Disagreeing(CellRanker):
+    """Each mention is sure of another of two senses."""
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        return [np.roll([6.0, 1.0], at) for at in range(len(mentions))]
+
+
+def test_mentions_that_disagree_are_not_refused_for_it(model: PretrainedModel) -> None:
+    strict = Calibration(least_score=5.5)
+    expand = Expander(model, INVENTORY, calibration=strict, make_ranker=Disagreeing)
+    first, second = expand("PLAN: PT for gait, then PT.")
+    assert first.long_form != second.long_form
+    assert first.abstained is second.abstained is None
+
+
 @pytest.fixture(scope="module")
 def expander(model: PretrainedModel) -> Expander:
     return Expander(model, INVENTORY)

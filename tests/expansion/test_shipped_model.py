@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from lmcells import Expander
+from lmcells.analysis.mixtures.marginals import phrase_mixture
+from lmcells.expansion import Sense
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.gap_ranking import GapRanker
+from lmcells.expansion.long_forms import long_form_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.shipped import shipped_model
 
@@ -40,6 +43,30 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def expander() -> Expander:
     return Expander.from_pretrained()
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "LABS: PT 14, INR 2.",
+        "LABORATORY DATA: INR 2.3, PT 14.",
+        "LABORATORY DATA: PT was 14 seconds with INR 1.2.",
+    ],
+)
+def test_a_short_form_with_one_sense_is_answered_in_a_plain_line(expander: Expander, note: str) -> None:
+    found = {each.short_form: each.long_form for each in expander(note)}
+    assert found["INR"] == "international normalized ratio"
+
+
+def test_phrases_with_stop_words_are_known_as_written(expander: Expander) -> None:
+    model = expander.model
+    assert model.reads_stop_words
+    assert model.phrase_store is not None
+    assert model.phrase_store.find(("shortness", "of", "breath"))
+    assert phrase_mixture(model, "rule out").name == "rule out"
+    with_and_after = Sense("X", "with", ("with", "after"))
+    assert long_form_words(with_and_after, model) == [model.word_ids["with"], model.word_ids["after"]]
+    assert long_form_words(Sense("X", "out of bed"), model) == [model.word_ids["bed"]]
 
 
 def test_plain_cases_are_expanded(expander: Expander) -> None:

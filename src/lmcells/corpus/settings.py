@@ -39,7 +39,9 @@ class CorpusSettings:
         if self.min_header_count < 1:
             raise ConfigError(f"min_header_count: found {self.min_header_count}, allowed: 1 or more.")
         if not 0 <= self.spelled_out <= 1:
-            raise ConfigError(f"spelled_out: found {self.spelled_out}, allowed: a share from 0 to 1.")
+            raise ConfigError(
+                f"spelled_out (--spell-out): found {self.spelled_out}, allowed: a share from 0 to 1."
+            )
         for column in self.metadata_columns:
             if column in RESERVED_KINDS or not column.replace("_", "").replace("-", "").isalnum():
                 raise ConfigError(

@@ -75,7 +75,7 @@ def score_mentions(
 
 
 def fit_calibration(
-    mentions: Sequence[ScoredMention], *, precision: float = 0.95, rejected: float = 0.01
+    mentions: Sequence[ScoredMention], *, precision: float = 0.95, rejected: float = 0.005
 ) -> Calibration:
     """Fit the temperature by likelihood, and the thresholds by what they should achieve on the mentions.
 

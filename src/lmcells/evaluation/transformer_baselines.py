@@ -99,7 +99,8 @@ class PretrainedEncoder:
 class TransformerRanker:
     """Ranks by the cosine of the window and the long form, the long form being the average of its alternatives.
 
-    `words`: the window spans ten of these words on either side, as for the other models; None is any word.
+    `words`: the window spans ten of these words on either side, stop words aside, as for the paper's models; None is
+    any word.
     """
 
     def __init__(

@@ -174,24 +174,26 @@ class Expander:
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
         mentions = [each.mention for note in notes for each in note if each.mention is not None]
-        scores = iter(share_within_notes(notes, lexicon.ranker.scores(mentions)) if mentions else ())
+        own = lexicon.ranker.scores(mentions) if mentions else []
+        scores = zip(own, share_within_notes(notes, own), strict=True)
         return [
             [
                 _defined(each, each.defined)
                 if each.defined is not None
-                else self._ranked(each, lexicon.inventory.by_short_form[each.short_form], next(scores))
+                else self._ranked(each, lexicon.inventory.by_short_form[each.short_form], *next(scores))
                 for each in note
             ]
             for note in notes
         ]
 
-    def _ranked(self, place: Occurrence, senses: Sequence[Sense], scores: Floats) -> Expansion:
-        probabilities = self.calibration.probabilities(scores)
+    def _ranked(self, place: Occurrence, senses: Sequence[Sense], own: Floats, shared: Floats) -> Expansion:
+        """Whether any sense fits is a matter of the place itself; which one, of the whole note."""
+        probabilities = self.calibration.probabilities(shared)
         candidates = tuple(
             Candidate(senses[index].long_form, float(probabilities[index]), senses[index].concept_id)
             for index in np.argsort(-probabilities, kind="stable").tolist()
         )
-        reason = self.calibration.reason_to_abstain(scores, probabilities)
+        reason = self.calibration.reason_to_abstain(own, probabilities)
         return Expansion(
             place.start,
             place.end,

@@ -42,9 +42,16 @@ class LongFormMoments:
 
 
 def long_form_words(sense: Sense, model: PretrainedModel) -> list[int]:
-    """Return the distinct known words of all ways to write a long form, in order."""
-    words = (token.word for form in sense.forms for token in iterate_tokens(form))
-    return [model.word_ids[word] for word in dict.fromkeys(words) if word in model.word_ids]
+    """Return the distinct known words of all ways to write a long form, in order.
+
+    Stop words say little in a mean, so they are left out even where the model reads them, unless all are.
+    """
+    for stop_words in (False, True):
+        words = (token.word for form in sense.forms for token in iterate_tokens(form, stop_words=stop_words))
+        known = [model.word_ids[word] for word in dict.fromkeys(words) if word in model.word_ids]
+        if known or not model.reads_stop_words:
+            break
+    return known
 
 
 def smoothing_in_training(model: PretrainedModel) -> float:

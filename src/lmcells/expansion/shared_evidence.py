@@ -4,7 +4,8 @@ With s_i the scores of a mention's candidates and s_j those of the other mention
 
     s_i + share mean_j max(s_j - max s_j, -most)
 
-So what the others like best gains nothing and the rest loses, and a mention that stands alone is left as it is.
+So what the others like best gains nothing and the rest loses, and a mention that stands alone is left as it is. How
+well a sense fits at all is not to be read from these: only which one does.
 """
 
 from collections.abc import Iterable, Sequence

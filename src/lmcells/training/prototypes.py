@@ -55,10 +55,10 @@ def build_prototypes(
     settings: TrainingSettings,
     long_forms: Iterable[Sequence[str]] = (),
     max_directions: int = MAX_DIRECTIONS,
-) -> Prototypes:
+) -> Prototypes | None:
     """Read a sample of the places of words and phrases with a model and the corpus it was trained on, on its device.
 
-    `long_forms` are phrases that are wanted most, each as its words.
+    `long_forms` are phrases that are wanted most, each as its words. None where nothing comes up often enough.
     """
     text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=_device(model))
     units = Units.of_chunk(
@@ -68,6 +68,8 @@ def build_prototypes(
         max_words=settings.agreement_max_words,
         stop_words=stop_word_ids(corpus, device=_device(model)),
     )
+    if units.n_drawn == 0:
+        return None
     reader = _PlaceReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
     wanted = reader.find(long_forms)
     chosen = _choose(units, text, wanted=wanted, max_directions=max_directions)

@@ -145,7 +145,7 @@ class Run:
         settings, source, units = self.settings, centers.source, centers.source.units
         batch = sampler.batch(source.chunk, centers.places, present=centers.present)
         gaps = None
-        if units is not None and len(units) > 1:
+        if units is not None and units.n_drawn > 1:
             drawn = units.draw(max(2, settings.n_agreement_units // self.n_shards), sampler.generator)
             gaps = gap_windows(sampler, source.text, drawn, max_words=settings.agreement_max_words)
             gaps = obscured(

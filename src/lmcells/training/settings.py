@@ -45,7 +45,9 @@ class TrainingSettings:
     precision: Precision = "auto"  # of the networks; auto is bf16 on CUDA and float32 on the CPU
     compile: Compile = "auto"  # torch.compile; auto is on for CUDA
     shards: int = 0  # parts of the corpus that each give an equal part of the batch; 0 is one a process
-    chunk_tokens: int = 1 << 29  # tokens of a shard on the device at once; longer shards are streamed
+    chunk_tokens: int = (
+        1 << 29
+    )  # tokens of a shard on the device at once, the text around gaps aside; longer shards are streamed
     checkpoint_minutes: float = 10.0  # 0 writes one at the end of each epoch only
     evaluate_minutes: float = 0.0  # between calls of the evaluation hook; 0 is at the end of each epoch only
     report_steps: int = 50  # between two lines of metrics.jsonl

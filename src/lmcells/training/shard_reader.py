@@ -56,6 +56,7 @@ class ShardReader:
         self.shard, self.batch_size = shard, batch_size
         self._corpus, self._chunks = corpus, chunks
         self._settings, self._device = settings, device
+        self._stop_words = stop_word_ids(corpus, device=device)
         self._only = self._load(0) if len(chunks) == 1 else None
         self.lengths = tuple(len(self._chunk(index).chunk) for index in range(len(chunks)))
         if not all(self.lengths):
@@ -129,6 +130,6 @@ class ShardReader:
             min_count=settings.agreement_min_count,
             exponent=settings.agreement_exponent,
             max_words=settings.agreement_max_words,
-            stop_words=stop_word_ids(self._corpus, device=self._device),
+            stop_words=self._stop_words,
         )
         return LoadedChunk(chunk, text, units)

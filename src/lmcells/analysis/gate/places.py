@@ -21,7 +21,9 @@ class Place:
     mention: Mention
     note_id: str | None = None
     long_form: str | None = None  # of a dataset
-    n_section_tokens: int | None = None  # of a note: a dataset has only a piece of the section
+    n_section_tokens: int | None = (
+        None  # without stop words; of a note: a dataset has only a piece of the section
+    )
 
 
 def places_of_examples(examples: Iterable[Example]) -> Iterator[Place]:

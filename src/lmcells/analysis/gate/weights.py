@@ -39,7 +39,7 @@ class WeighedExample:
     read_as: str | None  # the model's name for it; None is null metadata
     weight: float  # 0 to 1; the rest is the words'
     n_words: int  # that the model read around it
-    n_section_tokens: int | None  # of the whole section, where it is known
+    n_section_tokens: int | None  # of the whole section, without stop words, where it is known
     before: str = field(repr=False)  # patient data: never in a log or a traceback
     after: str = field(repr=False)
 

@@ -127,7 +127,7 @@ def phrase_mixture(
     """The same for a word or a phrase: a phrase is the mean of its words' vectors, its beta the mean of theirs."""
     if phrase in model.word_ids:
         return word_mixture(model, phrase, add=add, most=most)
-    words = [token.word for token in iterate_tokens(phrase)]
+    words = [token.word for token in iterate_tokens(phrase, stop_words=model.reads_stop_words)]
     if len(words) < 2:
         return word_mixture(model, phrase, add=add, most=most)
     ids = [word_id(model, word) for word in words]
