@@ -4,9 +4,9 @@
 known by the places where people write the short form, and the short form stays a word of its own in other sections.
 
 A section writes out all mentions of a short form or none: one that stayed would stand beside the gap that its own long
-form leaves. What stays is the mention that is given a meaning, "(FM)", and what is joined to a word before it: "non-FM",
-"BMI/FM". Which sections do is a matter of the note's id, the section's number and the short form alone, so that workers
-and order change nothing.
+form leaves. What stays is the mention that is given a meaning, "(FM)", and what is joined to a word before it, as in
+"non-FM" and "BMI/FM". Which sections do is a matter of the note's id, the section's number and the short form alone, so
+that workers and order change nothing.
 """
 
 import re
