@@ -16,8 +16,10 @@ PATH = Path(lmcells.expansion.__file__).with_name("clinical_inventory.csv")
 # Spelt alike, and yet different things to a clinician.
 DIFFERENT = {
     ("BPM", "beats per minute", "breaths per minute"),  # the pulse; the respiration
+    ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
+    ("GTT", "drops", "drip"),  # into the eye; into the vein
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy
     ("LL", "lower limb", "lower lid"),  # leg; eyelid
