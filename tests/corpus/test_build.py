@@ -103,6 +103,15 @@ def test_given_sections_are_asked_of_a_note_that_has_none(tmp_path: Path) -> Non
         corpus_of(tmp_path, ["PLAN: rest"], sections="given")
 
 
+def test_a_note_is_not_cut_where_no_sections_are_wanted(tmp_path: Path) -> None:
+    notes = ["PLAN: rest\nHPI: pain", {"id": "a", "sections": [{"header": "Plan", "text": "walk"}]}]
+    corpus = corpus_of(tmp_path, notes, sections="none")
+    assert segments(corpus) == [
+        ("<no section>", ["plan", "rest", "hpi", "pain"]),
+        ("<no section>", ["plan", "walk"]),
+    ]
+
+
 def test_a_word_is_kept_when_seen_more_often_than_the_minimum(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, ["pain fever", "pain fever", "pain cough"], min_count=2)
     assert corpus.words == ["pain"]

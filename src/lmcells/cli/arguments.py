@@ -63,7 +63,8 @@ def add_reading(parser: argparse.ArgumentParser) -> Group:
         "--sections",
         choices=SECTION_STYLES,
         default="auto",
-        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules",
+        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
+        "none: no note is cut",
     )
     reading.add_argument(
         "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from lmcells.errors import ConfigError, nearest
 
-SectionStyle = Literal["auto", "paper", "rules", "given"]
+SectionStyle = Literal["auto", "paper", "rules", "given", "none"]
 SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
 RESERVED_KINDS = ("section", "document", "category")
 

@@ -50,7 +50,7 @@ class NoteReader:
         self._inventory = inventory
         self._find = ShortFormFinder(inventory)
         self._lookup = SenseLookup(inventory)
-        self._sections = section_finder(sections) if sections != "none" else None
+        self._sections = section_finder(sections)
 
     def __call__(self, text: str, sections: Sequence[Any] | None = None) -> list[Occurrence]:
         """Return the occurrences in order; `sections` are the caller's own."""
@@ -77,8 +77,6 @@ class NoteReader:
     def _cover(self, text: str, sections: Sequence[Any] | None) -> tuple[Section, ...]:
         if sections is not None:
             return check_sections(sections, text_length=len(text))
-        if self._sections is None:
-            return (Section(None, "", 0, 0, len(text)),)
         return self._sections(Note("", text))
 
     def _spells(self, short_form: str, words: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The three ways to find the sections of a note, by name."""
+"""The ways to find the sections of a note, by name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,8 +23,10 @@ def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSecti
 def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFinder:
     """Return the function that finds a note's headers.
 
-    `auto` takes the file's own sections where a note has them, and the rules otherwise.
+    `auto` takes the file's own sections where a note has them, and the rules otherwise; `none` finds none.
     """
+    if style == "none":
+        return lambda _: []
     if style == "paper":
         return lambda note: find_paper_headers(note.text)
     rules = SectionRules(header_rules)
