@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lmcells.evaluation.calibrate import ScoredMention, score_mentions
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.context import Mention
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.rankers import best_ranker
@@ -54,38 +54,27 @@ def compare(
     groups: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
     for example in read_dataset(dataset, report=ReadReport()):
         groups[example.note_id, example.short_form].append(example)
-    together = [group for group in groups.values() if len(group) > 1]
     ranker = best_ranker(model, inventory)
-    scores = [
-        ranker.scores([Mention(e.text, e.start, e.end, e.short_form, e.section) for e in group])
-        for group in together
-    ]
-    truths = [[_truth(example, inventory) for example in group] for group in together]
-    n_alike = sum(len(set(truth)) == 1 for truth in truths)
+    together = [score_mentions(ranker, group, inventory) for group in groups.values() if len(group) > 1]
+    n_alike = sum(len({mention.truth for mention in group}) == 1 for group in together)
     print(
         f"{dataset.name}: {sum(map(len, together)):,} examples in {len(together):,} notes with several; "
         f"in {n_alike / len(together):.1%} of them one meaning"
     )
     for weight in WEIGHTS:
-        likelihoods = [
-            _likelihoods(share(of_group, weight=weight), truth, calibration)
-            for of_group, truth in zip(scores, truths, strict=True)
-        ]
+        likelihoods = [_likelihoods(group, calibration, weight=weight) for group in together]
         right, of_truth = np.concatenate(likelihoods).T
         print(f"  {weight:.2f}  accuracy {right.mean():.3f}  NLL {-np.log(of_truth).mean():.3f}")
 
 
-def _truth(example: Example, inventory: SenseInventory) -> int:
-    senses = inventory.senses(example.short_form)
-    return next(at for at, sense in enumerate(senses) if sense.long_form == example.long_form)
-
-
-def _likelihoods(scores: Floats, truth: list[int], calibration: Calibration) -> Floats:
+def _likelihoods(group: list[ScoredMention], calibration: Calibration, *, weight: float) -> Floats:
     """For each mention whether the best is right, and the probability of the truth: -> (n, 2)."""
-    probabilities = [calibration.probabilities(of_mention) for of_mention in scores]
-    return np.array(
-        [[each.argmax() == at, max(each[at], 1e-12)] for each, at in zip(probabilities, truth, strict=True)]
-    )
+    shared = share([mention.scores for mention in group], weight=weight)
+    rows = []
+    for mention, scores in zip(group, shared, strict=True):
+        probabilities = calibration.probabilities(scores)
+        rows.append([probabilities.argmax() == mention.truth, max(probabilities[mention.truth], 1e-12)])
+    return np.array(rows)
 
 
 if __name__ == "__main__":

@@ -68,18 +68,13 @@ class ElmoRanker:
     def _encode_long_forms(self, short_forms: Sequence[str]) -> None:
         new = [short_form for short_form in short_forms if short_form not in self._long_forms]
         senses = [sense for short_form in new for sense in self._inventory.senses(short_form)]
-        phrases = sorted(
-            {phrase for sense in senses for phrase in _phrases(sense, stop_words=self._stop_words)}
-        )
+        phrases_of = {sense: _phrases(sense, stop_words=self._stop_words) for sense in senses}
+        phrases = sorted({phrase for of_sense in phrases_of.values() for phrase in of_sense})
         vector_of = dict(zip(phrases, self._encode(phrases), strict=True))
         missing = np.full(2 * self._model.config.width, np.nan)
         for short_form in new:
             means = [
-                np.mean(
-                    [vector_of[phrase] for phrase in _phrases(sense, stop_words=self._stop_words)]
-                    or [missing],
-                    axis=0,
-                )
+                np.mean([vector_of[phrase] for phrase in phrases_of[sense]] or [missing], axis=0)
                 for sense in self._inventory.senses(short_form)
             ]
             self._long_forms[short_form] = _normalised(np.stack(means))

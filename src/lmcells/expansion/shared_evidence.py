@@ -40,7 +40,8 @@ def share(scores: Sequence[Floats], *, weight: float = SHARE) -> Floats:
     """Adjust the scores of mentions of one short form that stand in one note: (n, K) -> (n, K)."""
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
-    says = np.where(np.isfinite(best), np.maximum(given - np.where(np.isfinite(best), best, 0.0), -MOST), 0.0)
+    is_known = np.isfinite(best)  # (n, 1) whether the mention says anything
+    says = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST), 0.0)
     others = (says.sum(axis=0) - says) / max(1, len(given) - 1)
     adjusted: Floats = given + weight * others
     return adjusted

@@ -61,13 +61,8 @@ def build_prototypes(
     `long_forms` are phrases that are wanted most, each as its words. None where nothing comes up often enough.
     """
     text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=_device(model))
-    units = Units.of_chunk(
-        text.chunk,
-        min_count=settings.agreement_min_count,
-        exponent=settings.agreement_exponent,
-        max_words=settings.agreement_max_words,
-        stop_words=stop_word_ids(corpus, device=_device(model)),
-    )
+    stop_words = stop_word_ids(corpus, device=_device(model))
+    units = Units.of_training(text.chunk, settings=settings, stop_words=stop_words)
     if units.n_drawn == 0:
         return None
     reader = _PlaceReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)

@@ -125,11 +125,5 @@ class ShardReader:
         if settings.agreement_reads_all and settings.subsampling:
             everything = replace(settings, subsampling=0.0)
             text = Chunk.load(self._corpus, self._chunks[index], settings=everything, device=self._device)
-        units = Units.of_chunk(
-            text,
-            min_count=settings.agreement_min_count,
-            exponent=settings.agreement_exponent,
-            max_words=settings.agreement_max_words,
-            stop_words=self._stop_words,
-        )
+        units = Units.of_training(text, settings=settings, stop_words=self._stop_words)
         return LoadedChunk(chunk, text, units)

@@ -11,6 +11,7 @@ from lmcells.corpus import Corpus
 from lmcells.notes.stop_words import STOP_WORDS
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.draws import take, uniform_below
+from lmcells.training.settings import TrainingSettings
 
 _MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses nothing
 
@@ -68,6 +69,17 @@ class Units:
             keys=keys,
             weights=weights,
             n_drawn=int(weights.count_nonzero()),
+        )
+
+    @classmethod
+    def of_training(cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None) -> Self:
+        """The units of a chunk that a training with these settings draws from."""
+        return cls.of_chunk(
+            chunk,
+            min_count=settings.agreement_min_count,
+            exponent=settings.agreement_exponent,
+            max_words=settings.agreement_max_words,
+            stop_words=stop_words,
         )
 
     def draw(self, n_units: int, generator: torch.Generator) -> DrawnUnits:

@@ -22,7 +22,7 @@ class Place:
     note_id: str | None = None
     long_form: str | None = None  # of a dataset
     n_section_tokens: int | None = (
-        None  # without stop words; of a note: a dataset has only a piece of the section
+        None  # less stop words; None of a dataset, which has only a piece of the section
     )
 
 
