@@ -7,6 +7,7 @@ import pytest
 
 import lmcells.expansion
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.finding import Found, ShortFormFinder
 from lmcells.expansion.inventory import COLUMNS
 from lmcells.expansion.inventory_review import review_inventory
 from lmcells.notes.tokens import iterate_tokens
@@ -100,10 +101,10 @@ def test_it_is_sorted_so_that_a_change_is_one_place_in_a_diff() -> None:
     assert b"\r" not in PATH.read_bytes()
 
 
-def test_each_short_form_is_one_token_and_so_can_be_found(inventory: SenseInventory) -> None:
+def test_each_short_form_can_be_found(inventory: SenseInventory) -> None:
+    find = ShortFormFinder(inventory)
     for short_form in inventory.short_forms:
-        tokens = list(iterate_tokens(short_form.upper()))
-        assert [(token.start, token.end) for token in tokens] == [(0, len(short_form))], short_form
+        assert find(short_form) == [Found(0, len(short_form), short_form)]
 
 
 def test_each_form_holds_a_word_that_a_corpus_keeps(inventory: SenseInventory) -> None:

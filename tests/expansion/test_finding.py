@@ -150,6 +150,29 @@ def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
     assert found(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hepatitis C antibody, Hep B&C neg, vitamin C",
+        "hepatitis A, B, and C",
+        "T wave inversion, T-cell lymphoma",
+        "troponin T, type C, Group C strep",
+        "Cassettes 4A-4C, block C",
+        "12C: representative section",
+    ],
+)
+def test_a_letter_that_is_a_name_is_no_short_form(text: str) -> None:
+    assert found(text, ShortFormFinder(["C", "T"])) == []
+
+
+def test_a_letter_is_a_short_form_elsewhere() -> None:
+    find = ShortFormFinder(["C", "T", "L"])
+    assert found("T 38C. 37.5 C, C spine", find) == [("T", "T"), ("C", "C"), ("C", "C"), ("C", "C")]
+    assert found("2L of saline", ShortFormFinder(SenseInventory.from_senses([Sense("L", "liter")]))) == [
+        ("L", "L")
+    ]
+
+
 def test_a_unit_is_found_where_the_inventory_has_it_as_a_sense() -> None:
     inventory = SenseInventory.from_senses([Sense("PM", "post meridiem"), Sense("PM", "pacemaker")])
     assert found("at 8 PM", ShortFormFinder(inventory)) == [("PM", "PM")]

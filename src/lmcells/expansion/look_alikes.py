@@ -1,7 +1,8 @@
 """What looks like a short form where it stands, and is something else.
 
 English among words in capitals, an emphasised "NO", a name after its title, a number's unit, a date's month, a Roman
-numeral, an initial, a state before its zip code, the mark of a list. Each rule looks at a bounded piece of the text.
+numeral, a letter that is a name ("hepatitis C", "T wave"), an initial, a state before its zip code, the mark of a list.
+Each rule looks at a bounded piece of the text.
 """
 
 import re
@@ -42,6 +43,13 @@ _ROMAN_BEFORE = re.compile(
 _ROMAN_FOLLOWS = re.compile(
     r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b"
 )
+_LETTERED_BEFORE = re.compile(
+    r"\b(?:hepatitis|hep|vitamin|vit|influenza|immunoglobulin|troponin|protein|factor|type|group|grade|class|level|zone"
+    r"|part|panel|figure|fig|table|cassette|block|slide|specimen)s?\.?[ ](?:\d?[A-Z](?:[ ,/&-]|and|or)+)*\d?$",
+    re.IGNORECASE,
+)
+_LETTERED_FOLLOWS = re.compile(r"[ -](?:waves?|cells?|lymphocytes?)\b", re.IGNORECASE)
+_SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
 
 
 class Written(NamedTuple):
@@ -66,6 +74,7 @@ class LookAlikes:
             or self._is_a_name(written)
             or (not may_be_unit and self._is_a_unit(written))
             or self._is_a_numeral(written)
+            or (len(written.stem) == 1 and self._is_a_letter(written, may_be_unit=may_be_unit))
             or self._is_a_mark(written)
         )
 
@@ -127,12 +136,21 @@ class LookAlikes:
             return True
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
 
+    def _is_a_letter(self, written: Written, *, may_be_unit: bool) -> bool:
+        """ "hepatitis B and C", "T wave", "cassettes 4A-4C"; in "38C" it is a unit."""
+        before = self._before(written, _REACH)
+        return bool(
+            _LETTERED_BEFORE.search(before)
+            or _LETTERED_FOLLOWS.match(self._text, written.end)
+            or (not may_be_unit and _SMALL_NUMBER_BEFORE.search(before))
+        )
+
     def _is_a_mark(self, written: Written) -> bool:
         """ "A." and "b)" of a list or a name, "OR 97338", "diagnosis(es)"."""
         start, end, stem = written
         before, follows = self._text[max(0, start - 2) : start], self._text[end : end + 1]
         if len(stem) == 1:
-            return follows == "." or (follows == ")" and before[-1:] != "(")
+            return (follows == "." and not before[-1:].isdigit()) or (follows == ")" and before[-1:] != "(")
         if len(stem) == 2 and stem.isupper() and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()

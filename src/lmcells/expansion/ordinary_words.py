@@ -96,12 +96,12 @@ _PLAIN_WORDS = frozenset(
     toss total touch tough tour toward town toxic toy trace track trade trail train trait tram trap traps tray treat
     tree trend trial trim trip true trunk trust truth try tub tube tubes tuck tug tumor tune turn twice twin twist two
     type ulcer ulna under union unit units upon upper urea urge urine use used user uses usual vague valid value valve
-    van vary vase vast vat vein vent very vest vet via vial vice view viral visa visit vital voice void vomit vote vow
-    wage waist wait wake walk wall wand want war ward warm warn wary wash watch water wave wax way ways weak wear weary
-    web week weeks weep weigh well went were west wet what wheel where which white who whole why wide wife wig wild will
-    win wind wine wing wink wipe wire wise wish wit with woke womb won wood wool word words wore work works world worm
-    worn worry worse worst worth would wound wrap wrist write wrong yard yawn year years yeast yell yes yet yield you
-    young your youth zero zinc zone zoo lymph mono non peg pre
+    van vary vas vase vast vat vein vent very vest vet via vial vice view viral visa visit vital voice void vomit vote
+    vow wage waist wait wake walk wall wand want war ward warm warn wary wash watch water wave wax way ways weak
+    wear weary web week weeks weep weigh well went were west wet what wheel where which white who whole why wide
+    wife wig wild will win wind wine wing wink wipe wire wise wish wit with woke womb won wood wool word words wore
+    work works world worm worn worry worse worst worth would wound wrap wrist write wrong yard yawn year years yeast
+    yell yes yet yield you young your youth zero zinc zone zoo lymph mono non peg pre
     january jan february feb march mar april apr june jun july jul august aug sep sept october oct november nov december
     dec mon monday tue tues tuesday wed thu thurs thursday fri friday sat saturday sun sunday
     """.split()

@@ -42,7 +42,8 @@ class NumpyPhraseNetwork:
         for row, vectors in enumerate(phrases):
             if not len(vectors):
                 raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
-            scores = vectors @ self._weights["salience.weight"][0]  # (L,)
+            # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
+            scores = np.einsum("le,e->l", vectors, self._weights["salience.weight"][0])
             weights = np.exp(scores - scores.max())
             pooled[row] = weights @ vectors / weights.sum()
         hidden = matmul_on_one_core(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
