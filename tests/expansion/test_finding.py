@@ -13,7 +13,7 @@ from timing import seconds_of
 
 SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
-    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St"
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR OS"
 ).split()
 FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
 
@@ -131,6 +131,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
     "text",
     [
         "stage IV cancer",
+        "stage IA, type Ib",
         "a III/IV murmur, IV/VI",
         "nerves II-IV, function IV through XII",
         "IV. PLAN",
@@ -144,6 +145,10 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "diagnosis(pt)",
         "PMH: NO known allergies. NO fever",
         "02 OCT 2001, OCT 12",
+        "a co-worker, bi-level",
+        "a RR interval, the PR interval",
+        "the cervical os",
+        "He plays. SHE SAID THAT HE OR SHE IS ALLERGIC TO PENICILLIN. Serious",
     ],
 )
 def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
@@ -180,7 +185,7 @@ def test_a_unit_is_found_where_the_inventory_has_it_as_a_sense() -> None:
 
 
 def test_a_heart_rate_after_a_number_is_no_hour() -> None:
-    assert short_forms("Resp: 18 HR: 66, RR 18 HR 66") == ["HR", "HR"]
+    assert short_forms("Resp: 18 HR: 66, RR 18 HR 66") == ["HR", "RR", "HR"]
     assert short_forms("inhaled NO, OCT of the retina") == ["NO", "OCT"]
 
 

@@ -1,7 +1,7 @@
 """What looks like a short form where it stands, and is something else.
 
 English among words in capitals, an emphasised "NO", a name after its title, a number's unit, a date's month, a Roman
-numeral, a letter that is a name ("hepatitis C", "T wave"), an initial, a state before its zip code, the mark of a list.
+numeral, letters that are names ("hepatitis C", "T wave"), an initial, a state before its zip code, the mark of a list.
 Each rule looks at a bounded piece of the text.
 """
 
@@ -22,7 +22,7 @@ _MOST_LEADING = 12  # characters before a short form that hold a number, an arti
 
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOUY])[A-Z]{4,}\b")
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
-_BOUNDARY = re.compile(r"[\n\r\t:|]")
+_BOUNDARY = re.compile(r"[\n\r\t:|]|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
@@ -34,7 +34,7 @@ _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _VALUE_FOLLOWS = re.compile(r"[ ]?[:=]|[ ]\d")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
-_ROMAN = re.compile(r"[IVX]{1,4}")
+_ROMAN = re.compile(r"[IVX]{1,4}[A-C]?")
 _ROMAN_BEFORE = re.compile(
     r"(?:\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?|\b(?:stage|grade|class|type|level|phase|factor"
     r"|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)s?[ ])$",
@@ -49,6 +49,10 @@ _LETTERED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _LETTERED_FOLLOWS = re.compile(r"[ -](?:waves?|cells?|lymphocytes?)\b", re.IGNORECASE)
+_INTERVALS = frozenset({"PR", "RR"})  # of the electrocardiogram
+_INTERVAL_FOLLOWS = re.compile(r"[ -](?:intervals?|segments?)\b", re.IGNORECASE)
+_PREFIXES = frozenset("bi co de endo epi ex mid neo non pro re sub un".split())
+_REST_FOLLOWS = re.compile(r"-[a-z]")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
 
 
@@ -74,7 +78,7 @@ class LookAlikes:
             or self._is_a_name(written)
             or (not may_be_unit and self._is_a_unit(written))
             or self._is_a_numeral(written)
-            or (len(written.stem) == 1 and self._is_a_letter(written, may_be_unit=may_be_unit))
+            or self._is_letters(written, may_be_unit=may_be_unit)
             or self._is_a_mark(written)
         )
 
@@ -82,6 +86,8 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_a_word(self, written: Written) -> bool:
+        if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):  # "co-worker"
+            return True
         if not written.stem.isupper():
             return False
         if written.stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
@@ -127,17 +133,21 @@ class LookAlikes:
         return lower in {"am", "pm"} or not has_value
 
     def _is_a_numeral(self, written: Written) -> bool:
-        """ "stage IV", "III/IV", "IV. PLAN"."""
+        """ "stage IV", "type Ib", "III/IV", "IV. PLAN"."""
         _, end, stem = written
         if not _ROMAN.fullmatch(stem.upper()):
             return False
         before = self._before(written, _REACH)
         if self._text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
-        return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
+        if _ROMAN_BEFORE.search(before):
+            return stem.isupper() or stem[-1] in "abc"
+        return stem.isupper() and _ROMAN_FOLLOWS.match(self._text, end) is not None
 
-    def _is_a_letter(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "hepatitis B and C", "T wave", "cassettes 4A-4C"; in "38C" it is a unit."""
+    def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
+        """ "hepatitis B and C", "T wave", "PR interval", "cassettes 4A-4C"; in "38C" it is a unit."""
+        if len(written.stem) > 1:
+            return written.stem in _INTERVALS and bool(_INTERVAL_FOLLOWS.match(self._text, written.end))
         before = self._before(written, _REACH)
         return bool(
             _LETTERED_BEFORE.search(before)

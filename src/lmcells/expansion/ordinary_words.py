@@ -113,8 +113,8 @@ NAMES = frozenset(
     "de del der des di du el la le los san santa saint da dos".split()
 )
 """First names and particles of surnames: only where one is written with a capital, as names are."""
-_FRAGMENTS = frozenset("ad al de ed el en et ex id la ma re".split())
-"""What is no shorthand in lower case ("et al", "de novo"), and no English word in capitals either."""
+_FRAGMENTS = frozenset("ad al de dos ed el en et ex id la ma os re".split())
+"""What is no shorthand in lower case ("et al", "de novo", "cervical os"), and no English word in capitals either."""
 
 
 def is_english(word: str) -> bool:
