@@ -24,6 +24,7 @@ from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.context import Mention
 from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.explanation import explain
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker
 from lmcells.notes.note import Note, Section
@@ -95,6 +96,14 @@ def test_probabilities_are_those_of_the_ranking(expander: Expander, model: Pretr
     names = [sense.long_form for sense in INVENTORY.senses("PT")]
     by_name = {candidate.long_form: candidate.probability for candidate in found.candidates}
     assert [by_name[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_each_expansion_is_explained_in_order(model: PretrainedModel) -> None:
+    expand = Expander(model, INVENTORY, calibration=Calibration(temperature=2.0))
+    expansions, explanations = expand(NOTE), expand.explain(NOTE)
+    assert [each is None for each in explanations] == [each.source == "definition" for each in expansions]
+    lexicon = expand.lexicon()
+    assert explanations == explain(lexicon.ranker, lexicon.read(NOTE), temperature=2.0)
 
 
 def test_an_unlikely_answer_is_withheld(model: PretrainedModel) -> None:

@@ -1,5 +1,6 @@
-"""What a model leaned on: the gate and the attention of the posterior, at the words of the note."""
+"""What a model leaned on: gate, attention and the effect of each thing read, at the words of the note."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,11 @@ import torch
 
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.errors import InputError
+from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.explanation import explain
 from lmcells.expansion.note_reader import NoteReader
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.section_ids import NULL, SectionIds
 from lmcells.expansion.windows import WindowReader
 from lmcells.pretrained import PretrainedModel
 
@@ -84,6 +86,70 @@ def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None
         (9, "PT"),
         (12, "bruise"),
     ]
+
+
+def test_an_effect_is_what_the_odds_lose_without_the_word(model: PretrainedModel) -> None:
+    ranker = CellRanker(model, INVENTORY)
+    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
+    (explanation,) = explain(ranker, occurrences)
+    mention = occurrences[0].mention
+    assert explanation is not None
+    assert mention is not None
+    windows = ranker.read([mention])
+    (scores,) = ranker.window_scores(windows, [mention])
+    best = int(scores.argmax())
+    for position, word in zip(np.flatnonzero(windows.context_mask[0]), explanation.words, strict=True):
+        mask = windows.context_mask.copy()
+        mask[0, position] = False
+        (without,) = ranker.window_scores(replace(windows, context_mask=mask), [mention])
+        assert word.effect == pytest.approx(log_odds(scores, best) - log_odds(without, best), abs=1e-6)
+    assert any(word.effect != 0 for word in explanation.words)
+
+
+def test_the_section_s_effect_is_what_the_odds_lose_without_it(model: PretrainedModel) -> None:
+    ranker = CellRanker(model, INVENTORY)
+    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
+    (explanation,) = explain(ranker, occurrences)
+    mention = occurrences[0].mention
+    assert explanation is not None
+    assert mention is not None
+    windows = ranker.read([mention])
+    (scores,) = ranker.window_scores(windows, [mention])
+    without = ranker.scorer(ranker.posterior(windows, np.array([NULL])))(mention.short_form, [0])[0]
+    best = int(scores.argmax())
+    assert explanation.section_effect == pytest.approx(
+        log_odds(scores, best) - log_odds(without, best), abs=1e-6
+    )
+    assert explanation.section_effect != 0
+
+
+def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -> None:
+    pair = SenseInventory.from_senses(
+        [Sense("PT", "warfarin"), Sense("PT", "gait")]
+    )  # two: odds are a difference
+    occurrences = NoteReader(pair)("clotting PT bruise")
+    (plain,), (calibrated,) = (
+        explain(CellRanker(model, pair), occurrences, temperature=temperature) for temperature in (1.0, 2.0)
+    )
+    assert plain is not None
+    assert calibrated is not None
+    assert plain.words[0].effect != 0
+    assert [word.effect for word in calibrated.words] == pytest.approx(
+        [word.effect / 2 for word in plain.words]
+    )
+
+
+def test_the_only_sense_rests_on_nothing(model: PretrainedModel) -> None:
+    alone = SenseInventory.from_senses([Sense("PT", "warfarin")])
+    (explanation,) = explain(CellRanker(model, alone), NoteReader(alone)("clotting PT bruise"))
+    assert explanation is not None
+    assert explanation.section_effect == 0
+    assert [word.effect for word in explanation.words] == [0, 0]
+
+
+def log_odds(scores: Any, best: int) -> float:
+    others = np.exp(np.delete(scores, best))
+    return float(scores[best] - np.log(others.sum()))
 
 
 def test_words_are_in_no_representation(model: PretrainedModel) -> None:

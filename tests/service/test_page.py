@@ -63,6 +63,8 @@ def test_an_acronym_shows_its_senses_and_what_it_leaned_on(page: Page, expander:
     shares = re.findall(r"(\d+) %", details.locator(".weight-names").inner_text())
     assert sum(map(int, shares)) in (99, 100, 101)
     assert "gait" in details.locator(".words").inner_text()
+    expect(details.locator(".effect-of-section")).to_contain_text("The section")
+    expect(details).to_contain_text("× multiplies the odds of the first sense")
     shaded = page.evaluate(
         "[...CSS.highlights.values()].flatMap(each => [...each].map(range => range.toString()))"
     )

@@ -19,6 +19,7 @@ import numpy as np
 from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.explanation import Explanation, explain
 from lmcells.expansion.inventory import (
     InventoryLike,
     Sense,
@@ -112,6 +113,17 @@ class Expander:
         """Expand the short forms of one note; see `pipe` for many."""
         lexicon = self.lexicon(inventory)
         return self.expand_read([lexicon.read(_checked(note), sections)], lexicon)[0]
+
+    def explain(
+        self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
+    ) -> list[Explanation | None]:
+        """Say what each expansion of one note rests on, in the same order; None where the note defines it."""
+        lexicon = self.lexicon(inventory)
+        return self.explain_read(lexicon.read(_checked(note), sections), lexicon)
+
+    def explain_read(self, note: Sequence[Occurrence], lexicon: "Lexicon") -> list[Explanation | None]:
+        """Explain the occurrences of a note that a lexicon has read."""
+        return explain(lexicon.ranker, note, temperature=self.calibration.temperature)
 
     @overload
     def pipe(

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Container, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.inventory import SenseInventory
@@ -16,6 +17,7 @@ from lmcells.pretrained.numpy_network import NumpyPosterior
 
 _BATCH = 1024
 
+Ids = npt.NDArray[np.int64]
 Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
 
 
@@ -43,11 +45,15 @@ class PosteriorRanker(ABC):
         """Return what the model reads of each mention."""
         return self._reader(mentions)
 
-    def posterior(self, windows: ReadWindows, mentions: Sequence[Mention]) -> NumpyPosterior:
-        """Return q(z | w, m, c) of mentions whose windows are read."""
+    def section_ids(self, mentions: Sequence[Mention]) -> Ids:
+        """Return the metadata ids under which the model knows the sections of mentions: -> (B,)."""
+        return np.array([self._sections[mention.section] for mention in mentions], np.int64)
+
+    def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
+        """Return q(z | w, m, c) of mentions whose windows are read, in sections with these ids."""
         return self.model.variational.posterior(
             windows.center,
-            np.array([self._sections[mention.section] for mention in mentions], np.int64),
+            sections,
             windows.context,
             windows.context_mask,
             center_mask=windows.center_mask,
@@ -57,7 +63,7 @@ class PosteriorRanker(ABC):
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of mentions whose windows are read already."""
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
-        score = self.scorer(self.posterior(windows, mentions))
+        score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
         for short_form, rows in _rows_by_short_form(mentions).items():
             for row, of_senses in zip(rows, score(short_form, rows), strict=True):
                 scores[row] = of_senses

@@ -45,7 +45,10 @@ class ExpansionMessage(Message):
 
 
 class WordMessage(Message):
-    """A word at `text[start:end]` that the model read, and its share of the attention."""
+    """A word at `text[start:end]` that was read, its share of the attention, and its effect.
+
+    The effect is by how much the log-odds of the first sense would fall without it.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WORD]})
 
@@ -53,14 +56,16 @@ class WordMessage(Message):
     end: Offset
     word: str
     weight: float
+    effect: float
 
 
 class ExplanationMessage(Message):
-    """How much the section weighed against the words, 0 to 1, and the words that were read."""
+    """How much the section weighed against the words, 0 to 1, its effect, and the words that were read."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.EXPLANATION]})
 
     section_weight: float
+    section_effect: float
     words: tuple[WordMessage, ...] = several(examples.WORD)
 
 

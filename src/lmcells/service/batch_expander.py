@@ -5,7 +5,6 @@ from collections import defaultdict
 from lmcells.errors import InputError
 from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.explanation import explain
 from lmcells.expansion.note_reader import Occurrence
 from lmcells.service.inventories import EditedInventories
 from lmcells.service.job import AnsweredNote, Job
@@ -66,7 +65,7 @@ class BatchExpander:
         answers: list[AnsweredNote] = []
         for (job, index, occurrences), expansions in zip(read, expanded, strict=True):
             note, style = job.notes[index], job.request.expanded_text
-            explanations = explain(lexicon.ranker, occurrences) if job.request.explain else None
+            explanations = self._expander.explain_read(occurrences, lexicon) if job.request.explain else None
             written_out = expand_text(note.text, expansions, style=style) if style else None
             answers.append(AnsweredNote(note.id, expansions, explanations, written_out))
         self._metrics.count_notes([job.notes[index].text for job, index, _ in read], expanded)

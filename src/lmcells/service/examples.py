@@ -25,8 +25,8 @@ EXPANSION: dict[str, Any] = {
     "candidates": CANDIDATES,
     "abstained": None,
 }
-WORD: dict[str, Any] = {"start": 36, "end": 41, "word": "twice", "weight": 0.41}
-EXPLANATION: dict[str, Any] = {"section_weight": 0.38, "words": [WORD]}
+WORD: dict[str, Any] = {"start": 36, "end": 41, "word": "twice", "weight": 0.41, "effect": 1.3}
+EXPLANATION: dict[str, Any] = {"section_weight": 0.38, "section_effect": 0.4, "words": [WORD]}
 OFFSETS: dict[str, Any] = {"starts": [33], "ends": [35], "new_starts": [33], "new_ends": [49]}
 EXPANDED: dict[str, Any] = {
     "text": "PMH: Pt with CVA in 2019, now in physical therapy twice weekly.",

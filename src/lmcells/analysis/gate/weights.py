@@ -68,7 +68,7 @@ def weigh(ranker: PosteriorRanker, places: Iterable[Place]) -> Iterator[WeighedE
     while batch := list(islice(stream, _BATCH)):
         mentions = [place.mention for place in batch]
         windows = ranker.read(mentions)
-        weights = ranker.posterior(windows, mentions).gate.tolist()
+        weights = ranker.posterior(windows, ranker.section_ids(mentions)).gate.tolist()
         n_words = n_words_read(model, windows).tolist()
         for place, weight, n in zip(batch, weights, n_words, strict=True):
             mention, id_ = place.mention, ids[place.mention.section]

@@ -5,6 +5,7 @@ import { byId, element, percent } from "./element.js";
 import { unitOffsets } from "./offsets.js";
 
 const STRENGTHS = ["words-1", "words-2", "words-3"];
+const STRONG = [0.25, 0.75]; // least effects on the log-odds of the second and the third
 
 export class NoteView {
   #box = byId("note");
@@ -74,14 +75,13 @@ export class NoteView {
     if (visible[place]) this.choose(this.#marks.indexOf(visible[place]), { focus: false });
   }
 
-  // Shade words by their weight; a browser without highlights shows them beside the note only.
+  // Shade words by what they did for the answer; a browser without highlights shows them beside the note only.
   attend(text, words) {
     if (!globalThis.CSS?.highlights) return;
     const ranges = STRENGTHS.map(() => []);
     const unit = unitOffsets(text);
     for (const word of words) {
-      const times = word.weight * words.length; // 1 where attention is shared evenly
-      ranges[times < 0.75 ? 0 : times < 1.5 ? 1 : 2].push(...this.#ranges(unit(word.start), unit(word.end)));
+      ranges[STRONG.filter((least) => word.effect >= least).length].push(...this.#ranges(unit(word.start), unit(word.end)));
     }
     STRENGTHS.forEach((name, index) => CSS.highlights.set(name, new Highlight(...ranges[index])));
   }
