@@ -10,7 +10,8 @@ import torch
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.explanation import explain
+from lmcells.expansion.context import Mention, ReadWindows
+from lmcells.expansion.explanation import Explanation, explain
 from lmcells.expansion.note_reader import NoteReader
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.section_ids import NULL, SectionIds
@@ -51,13 +52,7 @@ def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
 
 
 def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
-    ranker = CellRanker(model, INVENTORY)
-    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
-    (explanation,) = explain(ranker, occurrences)
-    mention = occurrences[0].mention
-    assert explanation is not None
-    assert mention is not None
-    windows = ranker.read([mention])
+    ranker, mention, windows, explanation = first_of_the_note(model)
     posterior = model.variational.posterior(
         windows.center,
         np.array([SectionIds(model)[mention.section]]),
@@ -89,13 +84,7 @@ def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None
 
 
 def test_an_effect_is_what_the_odds_lose_without_the_word(model: PretrainedModel) -> None:
-    ranker = CellRanker(model, INVENTORY)
-    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
-    (explanation,) = explain(ranker, occurrences)
-    mention = occurrences[0].mention
-    assert explanation is not None
-    assert mention is not None
-    windows = ranker.read([mention])
+    ranker, mention, windows, explanation = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
     best = int(scores.argmax())
     for position, word in zip(np.flatnonzero(windows.context_mask[0]), explanation.words, strict=True):
@@ -107,13 +96,7 @@ def test_an_effect_is_what_the_odds_lose_without_the_word(model: PretrainedModel
 
 
 def test_the_section_s_effect_is_what_the_odds_lose_without_it(model: PretrainedModel) -> None:
-    ranker = CellRanker(model, INVENTORY)
-    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
-    (explanation,) = explain(ranker, occurrences)
-    mention = occurrences[0].mention
-    assert explanation is not None
-    assert mention is not None
-    windows = ranker.read([mention])
+    ranker, mention, windows, explanation = first_of_the_note(model)
     (scores,) = ranker.window_scores(windows, [mention])
     without = ranker.scorer(ranker.posterior(windows, np.array([NULL])))(mention.short_form, [0])[0]
     best = int(scores.argmax())
@@ -145,6 +128,16 @@ def test_the_only_sense_rests_on_nothing(model: PretrainedModel) -> None:
     assert explanation is not None
     assert explanation.section_effect == 0
     assert [word.effect for word in explanation.words] == [0, 0]
+
+
+def first_of_the_note(model: PretrainedModel) -> tuple[CellRanker, Mention, ReadWindows, Explanation]:
+    ranker = CellRanker(model, INVENTORY)
+    occurrences = NoteReader(INVENTORY)(NOTE)[:1]
+    (explanation,) = explain(ranker, occurrences)
+    mention = occurrences[0].mention
+    assert explanation is not None
+    assert mention is not None
+    return ranker, mention, ranker.read([mention]), explanation
 
 
 def log_odds(scores: Any, best: int) -> float:
