@@ -52,7 +52,7 @@ def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:
 
 
 def test_weights_are_those_of_the_posterior(model: PretrainedModel) -> None:
-    ranker, mention, windows, explanation = first_of_the_note(model)
+    _, mention, windows, explanation = first_of_the_note(model)
     posterior = model.variational.posterior(
         windows.center,
         np.array([SectionIds(model)[mention.section]]),
