@@ -13,7 +13,7 @@ from timing import seconds_of
 
 SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
-    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR OS"
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS"
 ).split()
 FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
 
@@ -146,7 +146,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "PMH: NO known allergies. NO fever",
         "02 OCT 2001, OCT 12",
         "a co-worker, bi-level",
-        "a RR interval, the PR interval",
+        "a RR interval, the PR interval, ST depression, ST-segment changes",
         "the cervical os",
         "He plays. SHE SAID THAT HE OR SHE IS ALLERGIC TO PENICILLIN. Serious",
     ],

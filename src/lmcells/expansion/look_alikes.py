@@ -49,8 +49,10 @@ _LETTERED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _LETTERED_FOLLOWS = re.compile(r"[ -](?:waves?|cells?|lymphocytes?)\b", re.IGNORECASE)
-_INTERVALS = frozenset({"PR", "RR"})  # of the electrocardiogram
-_INTERVAL_FOLLOWS = re.compile(r"[ -](?:intervals?|segments?)\b", re.IGNORECASE)
+_INTERVALS = frozenset({"PR", "RR", "ST"})  # of the electrocardiogram
+_INTERVAL_FOLLOWS = re.compile(
+    r"[ -](?:interval|segment|depression|elevation|change|abnormalit)", re.IGNORECASE
+)
 _PREFIXES = frozenset("bi co de endo epi ex mid neo non pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-[a-z]")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
@@ -145,7 +147,7 @@ class LookAlikes:
         return stem.isupper() and _ROMAN_FOLLOWS.match(self._text, end) is not None
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "hepatitis B and C", "T wave", "PR interval", "cassettes 4A-4C"; in "38C" it is a unit."""
+        """ "hepatitis B and C", "T wave", "ST depression", "cassettes 4A-4C"; in "38C" it is a unit."""
         if len(written.stem) > 1:
             return written.stem in _INTERVALS and bool(_INTERVAL_FOLLOWS.match(self._text, written.end))
         before = self._before(written, _REACH)
