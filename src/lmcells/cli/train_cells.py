@@ -32,7 +32,8 @@ def train_cells(
             options.evaluate, inventory=options.inventory, corpus=corpus, metadata_kind=settings.metadata
         )
     config = configuration.model_config(corpus)
-    if config.kind != "bsg" and corpus.n_metadata(settings.metadata) == 1:
+    is_main = int(os.environ.get("RANK", "0")) == 0
+    if is_main and config.kind != "bsg" and corpus.n_metadata(settings.metadata) == 1:
         print(
             f"lmcells train: {corpus.folder} has one value of {settings.metadata!r} only, which tells nothing. Take a "
             f"kind that varies ({', '.join(corpus.metadata_kinds)}): training.metadata, or train --kind bsg.",
@@ -48,7 +49,7 @@ def train_cells(
         on_progress=lambda progress: line.update(progress_message(progress)),
         evaluate=hook,
     )
-    if int(os.environ.get("RANK", "0")) != 0:
+    if not is_main:
         return None
     record = training_record(result, settings=settings)
     prototypes = None
