@@ -20,6 +20,7 @@ DIFFERENT = {
     ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
+    ("fL", "FL", "fL"),  # a unit of volume; what else has these letters
     ("GTT", "drops", "drip"),  # into the eye; into the vein
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy
@@ -30,6 +31,7 @@ DIFFERENT = {
     ("RLL", "right lower leg", "right lower lid"),
     ("RS", "Reye syndrome", "Rett syndrome"),  # two eponyms
     ("UL", "upper limb", "upper lid"),
+    ("uL", "UL", "uL"),  # a unit of volume; what else has these letters
     ("UL", "upper limb", "upper limit"),  # the arm; of a reference range
 }
 

@@ -27,6 +27,7 @@ from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.explanation import explain
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.shared_evidence import share_within_notes
 from lmcells.notes.note import Note, Section
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.shipped import shipped_model
@@ -98,12 +99,17 @@ def test_probabilities_are_those_of_the_ranking(expander: Expander, model: Pretr
     assert [by_name[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_each_expansion_is_explained_in_order(model: PretrainedModel) -> None:
+def test_each_expansion_is_explained_as_the_note_as_a_whole_decides_it(model: PretrainedModel) -> None:
+    note = NOTE + "\n\nPLAN: more PT."
     expand = Expander(model, INVENTORY, calibration=Calibration(temperature=2.0))
-    expansions, explanations = expand(NOTE), expand.explain(NOTE)
+    expansions, explanations = expand(note), expand.explain(note)
     assert [each is None for each in explanations] == [each.source == "definition" for each in expansions]
     lexicon = expand.lexicon()
-    assert explanations == explain(lexicon.ranker, lexicon.read(NOTE), temperature=2.0)
+    read = lexicon.read(note)
+    own = lexicon.ranker.scores([each.mention for each in read if each.mention is not None])
+    evidence = [shared - alone for shared, alone in zip(share_within_notes([read], own), own, strict=True)]
+    assert any(each.any() for each in evidence)
+    assert explanations == explain(lexicon.ranker, read, evidence=evidence, temperature=2.0)
 
 
 def test_an_unlikely_answer_is_withheld(model: PretrainedModel) -> None:

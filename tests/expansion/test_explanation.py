@@ -81,6 +81,7 @@ def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None
         (9, "PT"),
         (12, "bruise"),
     ]
+    assert explanation.words[1].effect is None  # there is nothing to hide
 
 
 def test_an_effect_is_what_the_odds_lose_without_the_word(model: PretrainedModel) -> None:
@@ -93,6 +94,17 @@ def test_an_effect_is_what_the_odds_lose_without_the_word(model: PretrainedModel
         (without,) = ranker.window_scores(replace(windows, context_mask=mask), [mention])
         assert word.effect == pytest.approx(log_odds(scores, best) - log_odds(without, best), abs=1e-6)
     assert any(word.effect != 0 for word in explanation.words)
+
+
+def test_effects_are_those_on_what_the_note_makes_likeliest(model: PretrainedModel) -> None:
+    ranker, mention, windows, own = first_of_the_note(model)
+    (scores,) = ranker.window_scores(windows, [mention])
+    evidence = np.where(np.arange(scores.size) == scores.argmin(), 100.0, 0.0)  # the rest of the note is sure
+    (turned,) = explain(ranker, NoteReader(INVENTORY)(NOTE)[:1], evidence=[evidence])
+    assert turned is not None
+    assert scores.size == 2
+    effects = [[word.effect for word in each.words] for each in (own, turned)]
+    assert effects[1] == pytest.approx([-effect for effect in effects[0] if effect is not None])
 
 
 def test_the_section_s_effect_is_what_the_odds_lose_without_it(model: PretrainedModel) -> None:
@@ -116,7 +128,7 @@ def test_effects_are_on_the_scale_of_the_probabilities(model: PretrainedModel) -
     )
     assert plain is not None
     assert calibrated is not None
-    assert plain.words[0].effect != 0
+    assert plain.words[0].effect
     assert [word.effect for word in calibrated.words] == pytest.approx(
         [word.effect / 2 for word in plain.words]
     )
@@ -126,8 +138,26 @@ def test_the_only_sense_rests_on_nothing(model: PretrainedModel) -> None:
     alone = SenseInventory.from_senses([Sense("PT", "warfarin")])
     (explanation,) = explain(CellRanker(model, alone), NoteReader(alone)("clotting PT bruise"))
     assert explanation is not None
-    assert explanation.section_effect == 0
-    assert [word.effect for word in explanation.words] == [0, 0]
+    assert explanation.section_effect is None
+    assert [word.effect for word in explanation.words] == [None, None]
+
+
+def test_without_a_section_none_has_an_effect(model: PretrainedModel) -> None:
+    (explanation,) = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("clotting PT bruise"))
+    assert explanation is not None
+    assert explanation.section_effect is None
+    assert None not in [word.effect for word in explanation.words]
+
+
+def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmcells.expansion.explanation.MOST_EXPLAINED", 2)
+    explained = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("gait PT " * 4))
+    assert [each is not None and each.words[0].effect is not None for each in explained] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def first_of_the_note(model: PretrainedModel) -> tuple[CellRanker, Mention, ReadWindows, Explanation]:

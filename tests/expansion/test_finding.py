@@ -13,7 +13,7 @@ from timing import seconds_of
 
 SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
-    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS"
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD"
 ).split()
 FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
 
@@ -147,7 +147,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "02 OCT 2001, OCT 12",
         "a co-worker, bi-level",
         "a RR interval, the PR interval, ST depression, ST-segment changes",
-        "the cervical os",
+        "the cervical os, the left vas deferens, the right vas",
         "He plays. SHE SAID THAT HE OR SHE IS ALLERGIC TO PENICILLIN. Serious",
     ],
 )
@@ -168,6 +168,38 @@ def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
 )
 def test_a_letter_that_is_a_name_is_no_short_form(text: str) -> None:
     assert found(text, ShortFormFinder(["C", "T"])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("h/o hepatitis C, T 98.6, K 4.2", "TK"),
+        ("AV block. P 62", "P"),
+        ("metabolic panel K 4.2", "K"),
+        ("troponin T, K, Mg", "K"),
+        ("17M s/p MVC, his sister 8F", "MF"),
+        ("T 98.6 P 80", "TP"),
+    ],
+)
+def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expected: str) -> None:
+    assert "".join(short_form for _, short_form in found(text, ShortFormFinder("TKPCMF"))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PMH: COPD, PAD. Now presents with cough", ["PAD"]),
+        ("PATIENT WAS TAKEN TO OR. He did well", ["OR"]),
+        ("followed at the VA and I have reviewed", ["VA"]),
+        ("thrombus in the\nIVC. No effusion", ["IVC"]),
+        ("IA/IV chemotherapy", ["IA", "IV"]),
+        ("ST changed his diet, RR changed to 24", ["ST", "RR"]),
+        ("va 20/20, os 20/40, vas 5/10", ["VA", "OS", "VAS"]),
+        ("co-oximetry", ["CO"]),
+    ],
+)
+def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str]) -> None:
+    assert short_forms(text) == expected
 
 
 def test_a_letter_is_a_short_form_elsewhere() -> None:

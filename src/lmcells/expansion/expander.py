@@ -123,7 +123,13 @@ class Expander:
 
     def explain_read(self, note: Sequence[Occurrence], lexicon: "Lexicon") -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read."""
-        return explain(lexicon.ranker, note, temperature=self.calibration.temperature)
+        mentions = [each.mention for each in note if each.mention is not None]
+        own = lexicon.ranker.scores(mentions) if mentions else []
+        evidence = [
+            np.subtract(shared, alone, out=np.zeros_like(shared), where=np.isfinite(alone))
+            for shared, alone in zip(share_within_notes([note], own), own, strict=True)
+        ]
+        return explain(lexicon.ranker, note, evidence=evidence, temperature=self.calibration.temperature)
 
     @overload
     def pipe(

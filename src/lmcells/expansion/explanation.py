@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.expansion.context import Mention, ReadWindows, tokens_around
@@ -21,101 +22,123 @@ from lmcells.expansion.note_reader import Occurrence
 from lmcells.expansion.posterior_ranking import PosteriorRanker, batches
 from lmcells.expansion.section_ids import NULL
 
+MOST_EXPLAINED = 200  # mentions of a note whose effects are worked out: each costs as much as ranking thirty
+
 
 @dataclass(frozen=True, slots=True)
 class WordRead:
     """A word at `note[start:end]`, in the vocabulary's spelling, its share of the attention, and its effect.
 
-    The effect is by how much the log-odds of the best sense would fall without the word; below 0 it speaks against
-    that sense. Where the short form stands, there is no word to hide, and no effect.
+    The effect is by how much the log-odds of the likeliest sense would fall without the word; below 0 it speaks against
+    that sense. None at the place of the short form itself, and where there is no other sense to compare.
     """
 
     start: int
     end: int
     word: str = field(repr=False)  # of the note: patient data, never in a log or a traceback
     weight: float
-    effect: float
+    effect: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How much the section weighed against the words (the gate), what it did, and the words that were read."""
+    """How much the section weighed against the words (the gate), what it did, and the words that were read.
+
+    The section's effect is None where there is none, or no other sense.
+    """
 
     section_weight: float
-    section_effect: float
+    section_effect: float | None
     words: tuple[WordRead, ...]
 
 
 def explain(
-    ranker: object, occurrences: Sequence[Occurrence], *, temperature: float = 1.0
+    ranker: object,
+    occurrences: Sequence[Occurrence],
+    *,
+    evidence: Sequence[Floats] | None = None,
+    temperature: float = 1.0,
 ) -> list[Explanation | None]:
     """Explain occurrences of one note; None where nothing was ranked, since the note says what is meant.
 
-    `temperature` is that of the calibration, so that effects are on the scale of the probabilities.
+    `evidence` has for each mention what the rest of the note added to the scores of its candidates, and `temperature`
+    is that of the calibration, so that effects are on the odds of the probabilities that were answered.
     """
     if not isinstance(ranker, PosteriorRanker):
         raise InputError(
             f"a {type(ranker).__name__} cannot be explained. Allowed: rankers that read a model's cells."
         )
     ranked = [(each, each.mention) for each in occurrences if each.mention is not None]
-    explained = iter(_explain(ranker, ranked, temperature))
+    odds = _Odds(ranker, evidence, temperature)
+    explained = iter(_explain(ranker, ranked, odds))
     return [None if each.mention is None else next(explained) for each in occurrences]
 
 
 def _explain(
-    ranker: PosteriorRanker, ranked: Sequence[tuple[Occurrence, Mention]], temperature: float
+    ranker: PosteriorRanker, ranked: Sequence[tuple[Occurrence, Mention]], odds: "_Odds"
 ) -> list[Explanation]:
     explanations: list[Explanation] = []
     for batch in batches([mention for _, mention in ranked]):
         windows, sections = ranker.read(batch), ranker.section_ids(batch)
         posterior = ranker.posterior(windows, sections)
         for row, mention in enumerate(batch):
-            place = ranked[len(explanations)][0]
+            index, place = len(explanations), ranked[len(explanations)][0]
             weights = posterior.attention[row][windows.context_mask[row]].tolist()
-            of_section, *of_words = _effects(
-                ranker, mention.short_form, _left_out(ranker, windows, row), int(sections[row]), temperature
+            read = _words_read(ranker, place, mention, len(weights))
+            of_section, of_words = odds.effects(index, mention, windows, row, int(sections[row]))
+            words = tuple(
+                WordRead(start, end, word, weight, None if start == place.start else effect)
+                for (start, end, word), weight, effect in zip(read, weights, of_words, strict=True)
             )
-            words = [
-                WordRead(*read, weight, effect)
-                for read, weight, effect in zip(
-                    _words_read(ranker, place, mention, len(weights)), weights, of_words, strict=True
-                )
-            ]
-            explanations.append(Explanation(float(posterior.gate[row]), of_section, tuple(words)))
+            explanations.append(Explanation(float(posterior.gate[row]), of_section, words))
     return explanations
 
 
-def _left_out(ranker: PosteriorRanker, windows: ReadWindows, row: int) -> ReadWindows:
-    """A window as it is, twice, and then once without each of its words; the mark of a gap stays."""
-    sizes, mask = ranker.model.sizes, windows.context_mask[row]
-    (positions,) = np.nonzero(mask)
-    masks = np.repeat(mask[None], len(positions) + 2, axis=0)
-    masks[np.arange(len(positions)) + 2, positions] = (
-        windows.context[row, positions] == sizes.gap_id if sizes.marks_gap else False
-    )
+class _Odds:
+    """Scores the candidates of a mention again, with something hidden."""
+
+    def __init__(
+        self, ranker: PosteriorRanker, evidence: Sequence[Floats] | None, temperature: float
+    ) -> None:
+        self._ranker, self._evidence, self._temperature = ranker, evidence, temperature
+        self._n_explained = 0
+
+    def effects(
+        self, index: int, mention: Mention, windows: ReadWindows, row: int, section: int
+    ) -> tuple[float | None, list[float | None]]:
+        """What the section, and each word of a window, adds to the log-odds of the likeliest sense."""
+        (positions,) = np.nonzero(windows.context_mask[row])
+        nothing: list[float | None] = [None] * len(positions)
+        if len(self._ranker.inventory.senses(mention.short_form)) < 2 or self._n_explained == MOST_EXPLAINED:
+            return None, nothing
+        hidden = _left_out(windows, row, positions)
+        sections = np.full(len(hidden.center), section)
+        sections[1] = NULL
+        posterior = self._ranker.posterior(hidden, sections)
+        scores = self._ranker.scorer(posterior)(mention.short_form, list(range(len(sections))))  # (W, K)
+        if self._evidence is not None:
+            scores = scores + self._evidence[index]
+        scores = scores[:, np.isfinite(scores[0])] / self._temperature
+        if scores.shape[1] < 2:
+            return None, nothing
+        self._n_explained += 1
+        odds = _log_odds(scores, best=int(scores[0].argmax()))
+        lost: list[float] = (odds[0] - odds).tolist()
+        return None if mention.section is None else lost[1], [*lost[2:]]
+
+
+def _left_out(windows: ReadWindows, row: int, positions: npt.NDArray[np.intp]) -> ReadWindows:
+    """A window as it is, twice, and then once without the word at each of these positions."""
+    n_windows = len(positions) + 2
+    masks = np.repeat(windows.context_mask[row][None], n_windows, axis=0)
+    masks[np.arange(len(positions)) + 2, positions] = False
     return ReadWindows(
-        center=np.repeat(windows.center[row], len(masks)),
-        center_mask=np.repeat(windows.center_mask[row], len(masks)),
-        context=np.repeat(windows.context[row][None], len(masks), axis=0),
+        center=np.repeat(windows.center[row], n_windows),
+        center_mask=np.repeat(windows.center_mask[row], n_windows),
+        context=np.repeat(windows.context[row][None], n_windows, axis=0),
         context_mask=masks,
         unknown=windows.unknown,
     )
-
-
-def _effects(
-    ranker: PosteriorRanker, short_form: str, windows: ReadWindows, section: int, temperature: float
-) -> list[float]:
-    """What the section, and then each word, adds to the log-odds of the best sense; 0 where there is no other."""
-    n_windows = len(windows.center)
-    sections = np.full(n_windows, section)
-    sections[1] = NULL
-    scores = ranker.scorer(ranker.posterior(windows, sections))(short_form, list(range(n_windows)))
-    scores = scores[:, np.isfinite(scores[0])] / temperature  # (W, K)
-    if scores.shape[1] < 2:
-        return [0.0] * (n_windows - 1)
-    odds = _log_odds(scores, best=int(scores[0].argmax()))
-    effects: list[float] = (odds[0] - odds[1:]).tolist()
-    return effects
 
 
 def _log_odds(scores: Floats, *, best: int) -> Floats:

@@ -7,7 +7,8 @@ operations and looked up by their hash; only the few that may be short forms are
   "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
 - among words in capitals, capitals say nothing: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o." and "P.O." are found; "CT" is found in "CT-guided" and not in "CTA";
-- a number's unit ("24 hr", "8 PM"), a Roman numeral ("stage IV"), a name ("Dr. ABC") and the mark of a list are not.
+- a number's unit ("24 hr", "8 PM"), a Roman numeral ("stage IV"), a letter that is a name ("hepatitis C"), a name
+  ("Dr. ABC"), part of a word ("co-worker") and the mark of a list are not; see `look_alikes`.
 """
 
 import re

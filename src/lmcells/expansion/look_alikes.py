@@ -18,11 +18,15 @@ from lmcells.expansion.ordinary_words import (
 
 _REACH = 60  # characters on either side that tell whether a line is written in capitals
 _SAMPLE = 4_000  # characters that tell whether a text is
+_A_SENTENCE = (
+    3  # words in capitals are one, in a text that has others: "COPD, PAD. Now" is a list of short forms
+)
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
 
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOUY])[A-Z]{4,}\b")
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
-_BOUNDARY = re.compile(r"[\n\r\t:|]|[.;?!]\s")
+_BOUNDARY = re.compile(r"[\n\r\t:|]")
+_SENTENCE_END = re.compile(r"[\n\r\t:|]|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
@@ -34,7 +38,7 @@ _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _VALUE_FOLLOWS = re.compile(r"[ ]?[:=]|[ ]\d")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
-_ROMAN = re.compile(r"[IVX]{1,4}[A-C]?")
+_ROMAN = re.compile(r"[IVX]{1,4}")
 _ROMAN_BEFORE = re.compile(
     r"(?:\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?|\b(?:stage|grade|class|type|level|phase|factor"
     r"|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)s?[ ])$",
@@ -43,19 +47,31 @@ _ROMAN_BEFORE = re.compile(
 _ROMAN_FOLLOWS = re.compile(
     r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b"
 )
-_LETTERED_BEFORE = re.compile(
-    r"\b(?:hepatitis|hep|vitamin|vit|influenza|immunoglobulin|troponin|protein|factor|type|group|grade|class|level|zone"
-    r"|part|panel|figure|fig|table|cassette|block|slide|specimen)s?\.?[ ](?:\d?[A-Z](?:[ ,/&-]|and|or)+)*\d?$",
+_STAGE = re.compile(r"[IVX]{1,4}[A-Ca-c]")
+_STAGED_BEFORE = re.compile(r"\b(?:stage|grade|type|class|category)s?[ ]$", re.IGNORECASE)
+_LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
+_LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
+_LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)
+_KIND_BEFORE = re.compile(
+    r"\b(?:influenza|immunoglobulin|troponin|protein|factor|type|group|grade|class|level|zone|panel|table)s?[ ]$",
     re.IGNORECASE,
 )
 _LETTERED_FOLLOWS = re.compile(r"[ -](?:waves?|cells?|lymphocytes?)\b", re.IGNORECASE)
-_INTERVALS = frozenset({"PR", "RR", "ST"})  # of the electrocardiogram
-_INTERVAL_FOLLOWS = re.compile(
-    r"[ -](?:interval|segment|depression|elevation|change|abnormalit)", re.IGNORECASE
-)
-_PREFIXES = frozenset("bi co de endo epi ex mid neo non pro re sub un".split())
-_REST_FOLLOWS = re.compile(r"-[a-z]")
+_AFTER_ST = re.compile(r"\bST[/-]$")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
+_SEXES = "MF"  # "17M" is a boy
+_OF_ELECTROCARDIOGRAM = {
+    "PR": re.compile(r"[ -](?:intervals?|segments?|depressions?|prolongation)\b", re.IGNORECASE),
+    "RR": re.compile(r"[ -]intervals?\b", re.IGNORECASE),
+    "ST": re.compile(
+        r"[/-]T\b|[ -](?:segments?|depressions?|elevations?|changes?|abnormalit(?:y|ies))\b", re.IGNORECASE
+    ),
+}
+_PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
+_REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
+_OPENING_BEFORE = re.compile(r"\b(?:cervical|external|internal|per|the)\s+$", re.IGNORECASE)
+_DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
+_SCALE_FOLLOWS = re.compile(r"[ ](?:pain|scale|score)|[ ]?[:=]|[ ]\d", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -90,6 +106,8 @@ class LookAlikes:
     def _is_a_word(self, written: Written) -> bool:
         if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):  # "co-worker"
             return True
+        if self._is_latin(written):
+            return True
         if not written.stem.isupper():
             return False
         if written.stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
@@ -101,6 +119,15 @@ class LookAlikes:
             and not (lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written)))
         )
 
+    def _is_latin(self, written: Written) -> bool:
+        """ "the cervical os", "the left vas", "VAS DEFERENS"; in "os 20/40" and "vas 5/10" it is none."""
+        if written.stem == "os":
+            return _OPENING_BEFORE.search(self._before(written)) is not None
+        if written.stem.lower() != "vas":
+            return False
+        is_scale = not written.stem.islower() or _SCALE_FOLLOWS.match(self._text, written.end)
+        return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
+
     def _is_shouted(self, written: Written) -> bool:
         """Whether it stands among words in capitals, so that they set nothing apart."""
         if self._in_capitals is None:
@@ -108,10 +135,18 @@ class LookAlikes:
             self._in_capitals = n_capitals >= 6 and n_capitals > 4 * n_lower
         if self._in_capitals:
             return True
-        before = _BOUNDARY.split(self._before(written, _REACH))[-1]
-        after = _BOUNDARY.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
+        n_full, n_lower = self._words_around(written, _BOUNDARY)
+        if n_full > 3 * n_lower:
+            return True
+        n_full, n_lower = self._words_around(written, _SENTENCE_END)
+        return n_lower == 0 and n_full >= _A_SENTENCE
+
+    def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
+        """How many words in capitals and how many others stand around it, up to a boundary on either side."""
+        before = boundary.split(self._before(written, _REACH))[-1]
+        after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
         around = f"{before}|{after}"
-        return len(_FULL_WORD.findall(around)) > 3 * len(_LOWER_CASE_WORD.findall(around))
+        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_a_name(self, written: Written) -> bool:
         """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."."""
@@ -137,24 +172,30 @@ class LookAlikes:
     def _is_a_numeral(self, written: Written) -> bool:
         """ "stage IV", "type Ib", "III/IV", "IV. PLAN"."""
         _, end, stem = written
+        before = self._before(written, _REACH)
+        if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
+            return True
         if not _ROMAN.fullmatch(stem.upper()):
             return False
-        before = self._before(written, _REACH)
         if self._text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
-        if _ROMAN_BEFORE.search(before):
-            return stem.isupper() or stem[-1] in "abc"
-        return stem.isupper() and _ROMAN_FOLLOWS.match(self._text, end) is not None
+        return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
         """ "hepatitis B and C", "T wave", "ST depression", "cassettes 4A-4C"; in "38C" it is a unit."""
+        part = _OF_ELECTROCARDIOGRAM.get(written.stem)
+        if part is not None and part.match(self._text, written.end):
+            return True
         if len(written.stem) > 1:
-            return written.stem in _INTERVALS and bool(_INTERVAL_FOLLOWS.match(self._text, written.end))
+            return False
         before = self._before(written, _REACH)
+        has_value = _VALUE_FOLLOWS.match(self._text, written.end) is not None  # "hepatitis C, T 98.6"
         return bool(
-            _LETTERED_BEFORE.search(before)
+            _LABEL_BEFORE.search(before)
+            or _AFTER_ST.search(before)
             or _LETTERED_FOLLOWS.match(self._text, written.end)
-            or (not may_be_unit and _SMALL_NUMBER_BEFORE.search(before))
+            or (not has_value and (_LABELS_BEFORE.search(before) or _KIND_BEFORE.search(before)))
+            or (not may_be_unit and written.stem not in _SEXES and _SMALL_NUMBER_BEFORE.search(before))
         )
 
     def _is_a_mark(self, written: Written) -> bool:

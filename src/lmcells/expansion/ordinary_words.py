@@ -96,7 +96,7 @@ _PLAIN_WORDS = frozenset(
     toss total touch tough tour toward town toxic toy trace track trade trail train trait tram trap traps tray treat
     tree trend trial trim trip true trunk trust truth try tub tube tubes tuck tug tumor tune turn twice twin twist two
     type ulcer ulna under union unit units upon upper urea urge urine use used user uses usual vague valid value valve
-    van vary vas vase vast vat vein vent very vest vet via vial vice view viral visa visit vital voice void vomit vote
+    van vary vase vast vat vein vent very vest vet via vial vice view viral visa visit vital voice void vomit vote
     vow wage waist wait wake walk wall wand want war ward warm warn wary wash watch water wave wax way ways weak
     wear weary web week weeks weep weigh well went were west wet what wheel where which white who whole why wide
     wife wig wild will win wind wine wing wink wipe wire wise wish wit with woke womb won wood wool word words wore
@@ -107,14 +107,14 @@ _PLAIN_WORDS = frozenset(
     """.split()
 )
 NAMES = frozenset(
-    "abe ada al alan amy ana ann anna art ava ben bob cal cam carl chad dan del don ed eli ella erin eva eve gus hal "
-    "ian ira ivan jan jean jim joe jon jose juan kay ken kim kit lee len leo les lew liz lou luis mac mae mark max may "
-    "meg mel mia mike nan nat ned pam pat paul ray rex rob rod ron rose roy sal sam stan sue ted tim tom van von wes "
-    "de del der des di du el la le los san santa saint da dos".split()
+    "abe ada al alan amy ana ann anna art ava ben bob cal cam carl chad dan del don ed eli ella erin eva eve gia gina "
+    "gus hal ian ira ivan jan jean jim joe jon jose juan kay ken kim kit lee len leo les lew liz lou luis mac mae mark "
+    "max may meg mel mia mike nan nat ned pam pat paul ray rex rob rod ron rose roy sal sam stan sue ted tim tom van "
+    "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames: only where one is written with a capital, as names are."""
-_FRAGMENTS = frozenset("ad al de dos ed el en et ex id la ma os re".split())
-"""What is no shorthand in lower case ("et al", "de novo", "cervical os"), and no English word in capitals either."""
+_FRAGMENTS = frozenset("ad al de dos ed el en et ex id la ma re".split())
+"""What is no shorthand in lower case ("et al", "de novo"), and no English word in capitals either."""
 
 
 def is_english(word: str) -> bool:

@@ -47,7 +47,8 @@ class ExpansionMessage(Message):
 class WordMessage(Message):
     """A word at `text[start:end]` that was read, its share of the attention, and its effect.
 
-    The effect is by how much the log-odds of the first sense would fall without it.
+    The effect is by how much the log-odds of the likeliest sense would fall without it; null where there is nothing to
+    hide or to compare, and beyond the first 200 ambiguous short forms of a note.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WORD]})
@@ -56,7 +57,7 @@ class WordMessage(Message):
     end: Offset
     word: str
     weight: float
-    effect: float
+    effect: float | None
 
 
 class ExplanationMessage(Message):
@@ -65,7 +66,7 @@ class ExplanationMessage(Message):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.EXPLANATION]})
 
     section_weight: float
-    section_effect: float
+    section_effect: float | None
     words: tuple[WordMessage, ...] = several(examples.WORD)
 
 

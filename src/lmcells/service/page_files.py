@@ -17,6 +17,7 @@ _SCRIPTS = (
     "confidence.js",
     "details.js",
     "download.js",
+    "effects.js",
     "element.js",
     "explore.js",
     "explore_gate.js",

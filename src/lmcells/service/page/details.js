@@ -1,11 +1,11 @@
 // Beside the note: all acronyms, or one with its senses, its section, and what the model leaned on.
 
 import { level, reason } from "./confidence.js";
+import { factor, isAgainst, isNotable, legend, ofTheSection } from "./effects.js";
 import { bar, byId, element, percent } from "./element.js";
 import { unitOffsets } from "./offsets.js";
 
 const SHOWN = 8;
-const NOTABLE = 0.1; // of an effect on the log-odds: a tenth of the odds
 
 export class Details {
   #box = byId("details");
@@ -151,18 +151,17 @@ export class Details {
       ...(ofSection > 0 ? [share("of-section", ofSection)] : []),
       share("of-words", 1 - ofSection),
     );
+    const named = (word) => (word.start === expansion.start ? "(its place)" : text.slice(unit(word.start), unit(word.end)));
     const words = explanation.words.map((word) => {
-      const isItself = word.start === expansion.start;
       const item = element(
         "li",
-        { class: word.effect < -NOTABLE ? "against" : "", title: `attention ${percent(word.weight)}` },
-        isItself ? "(its place)" : text.slice(unit(word.start), unit(word.end)),
-        ...(Math.abs(word.effect) > NOTABLE ? [" ", element("small", {}, factor(word.effect))] : []),
+        { class: isAgainst(word.effect) ? "against" : null },
+        named(word),
+        ...(isNotable(word.effect) ? [" ", element("small", {}, factor(word.effect))] : []),
       );
-      item.style.setProperty("--share", `${Math.round(Math.min(60, 8 + 26 * Math.abs(word.effect)))}%`);
+      item.style.setProperty("--share", `${Math.round(Math.min(60, 8 + 26 * Math.abs(word.effect ?? 0)))}%`);
       return item;
     });
-    const isDecided = [explanation.section_effect, ...explanation.words.map((word) => word.effect)].some((effect) => effect !== 0);
     const shown = [
       element("h3", {}, "What it leaned on"),
       element(
@@ -173,13 +172,19 @@ export class Details {
         element("span", { class: "of-words" }, `Words ${percent(1 - ofSection)}`),
       ),
       weights,
-      isDecided ? element("p", { class: "effect-of-section" }, withoutSection(explanation.section_effect)) : null,
+      explanation.section_effect !== null ? element("p", { class: "effect-of-section" }, ofTheSection(explanation.section_effect)) : null,
       ofSection > 0 ? element("p", { class: "to-gate" }, element("a", { href: gateAddress(expansion) }, "Move the gate by hand, without the words")) : null,
       words.length > 0
-        ? element("ul", { class: "words", "aria-label": "Words attended to" }, ...words)
+        ? element("ul", { class: "words", "aria-label": "Words read, with their effect" }, ...words)
         : element("p", { class: "faint" }, "There is no word around it that the model knows."),
+      words.length > 0 ? element("p", { class: "faint" }, legend(expansion, explanation)) : null,
       words.length > 0
-        ? element("p", { class: "faint" }, isDecided ? "× multiplies the odds of the first sense, ÷ divides them." : "It has one sense, so no word decides.")
+        ? element(
+            "details",
+            { class: "attention" },
+            element("summary", {}, "Words attended to"),
+            element("p", {}, explanation.words.map((word) => `${named(word)} ${percent(word.weight)}`).join(", ")),
+          )
         : null,
     ];
     return shown.filter((each) => each !== null);
@@ -193,17 +198,6 @@ export class Details {
     if (label) this.#box.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus(); // "Next" stays under the finger
     document.body.classList.toggle("has-choice", kind === "chosen");
   }
-}
-
-// Of an effect on the log-odds: "×3.0" for a word that speaks for the first sense, "÷2.0" for one against it.
-function factor(effect) {
-  const times = Math.exp(Math.abs(effect));
-  return `${effect > 0 ? "×" : "÷"}${times < 10 ? times.toFixed(1) : Math.round(times)}`;
-}
-
-function withoutSection(effect) {
-  if (Math.abs(effect) <= NOTABLE) return "The section changes little here.";
-  return effect > 0 ? `The section speaks for the first sense (${factor(effect)}).` : `The section speaks against the first sense (${factor(effect)}).`;
 }
 
 function share(kind, weight) {

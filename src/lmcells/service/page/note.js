@@ -1,11 +1,9 @@
 // The note with its acronyms: one stop for Tab, arrows between them, and the words that the chosen one leaned on.
 
 import { level, reason } from "./confidence.js";
+import { SHADES, shade } from "./effects.js";
 import { byId, element, percent } from "./element.js";
 import { unitOffsets } from "./offsets.js";
-
-const STRENGTHS = ["words-1", "words-2", "words-3"];
-const STRONG = [0.25, 0.75]; // least effects on the log-odds of the second and the third
 
 export class NoteView {
   #box = byId("note");
@@ -78,12 +76,12 @@ export class NoteView {
   // Shade words by what they did for the answer; a browser without highlights shows them beside the note only.
   attend(text, words) {
     if (!globalThis.CSS?.highlights) return;
-    const ranges = STRENGTHS.map(() => []);
+    const ranges = Object.fromEntries(SHADES.map((name) => [name, []]));
     const unit = unitOffsets(text);
     for (const word of words) {
-      ranges[STRONG.filter((least) => word.effect >= least).length].push(...this.#ranges(unit(word.start), unit(word.end)));
+      ranges[shade(word.effect)].push(...this.#ranges(unit(word.start), unit(word.end)));
     }
-    STRENGTHS.forEach((name, index) => CSS.highlights.set(name, new Highlight(...ranges[index])));
+    for (const [name, found] of Object.entries(ranges)) CSS.highlights.set(name, new Highlight(...found));
   }
 
   *#ranges(start, end) {
