@@ -64,7 +64,7 @@ class PretrainedModel:
             raise ModelError(str(error)) from None
         return cls(folder, config, arrays, words, sections, word_counts, statistics)
 
-    @property
+    @cached_property
     def sizes(self) -> ModelSizes:
         """The kind of the model and the sizes of its tables and layers."""
         return self.config.sizes
