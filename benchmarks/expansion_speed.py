@@ -7,9 +7,9 @@
 All in one run, in one process with one thread, but for the row that says two. A third of the notes is expanded first
 and not timed: what is known of a short form is looked up when it is first met, which a million notes do once.
 The BERT-base has the real sizes (12 layers of 768 units) and random weights: speed does not depend on them. It ranks
-the same mentions, the long forms' vectors cached, as ours are. medspaCy needs an older spaCy than we test with, so it runs in an
-interpreter of its own (`pip install medspacy` there). Notes come from ../shared/data where that is there, otherwise
-from examples/notes; `--notes` takes any others.
+the same mentions, the long forms' vectors cached, as ours are. medspaCy needs an older spaCy than we test with, so it
+runs in an interpreter of its own (`pip install medspacy` there). Notes come from ../shared/data where that is there,
+otherwise from examples/notes; `--notes` takes any others.
 """
 
 import argparse
