@@ -123,11 +123,9 @@ class Expander:
 
     def explain_read(self, note: Sequence[Occurrence], lexicon: "Lexicon") -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read."""
-        mentions = [each.mention for each in note if each.mention is not None]
-        own = lexicon.ranker.scores(mentions) if mentions else []
         evidence = [
-            np.subtract(shared, alone, out=np.zeros_like(shared), where=np.isfinite(alone))
-            for shared, alone in zip(share_within_notes([note], own), own, strict=True)
+            np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
+            for own, shared in _scores([note], lexicon)
         ]
         return explain(lexicon.ranker, note, evidence=evidence, temperature=self.calibration.temperature)
 
@@ -191,9 +189,7 @@ class Expander:
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
-        mentions = [each.mention for note in notes for each in note if each.mention is not None]
-        own = lexicon.ranker.scores(mentions) if mentions else []
-        scores = zip(own, share_within_notes(notes, own), strict=True)
+        scores = iter(_scores(notes, lexicon))
         return [
             [
                 _defined(each, each.defined)
@@ -270,6 +266,13 @@ def _defined(place: Occurrence, candidate: Candidate) -> Expansion:
         "definition",
         (candidate,),
     )
+
+
+def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[tuple[Floats, Floats]]:
+    """Score the mentions of notes, each by its own place and by what the others of its note say too."""
+    mentions = [each.mention for note in notes for each in note if each.mention is not None]
+    own = lexicon.ranker.scores(mentions) if mentions else []
+    return list(zip(own, share_within_notes(notes, own), strict=True))
 
 
 class Lexicon:

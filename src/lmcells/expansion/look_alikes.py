@@ -18,15 +18,13 @@ from lmcells.expansion.ordinary_words import (
 
 _REACH = 60  # characters on either side that tell whether a line is written in capitals
 _SAMPLE = 4_000  # characters that tell whether a text is
-_A_SENTENCE = (
-    3  # words in capitals are one, in a text that has others: "COPD, PAD. Now" is a list of short forms
-)
+_A_SENTENCE = 3  # words in capitals at least; "COPD, PAD. Now" is a list of short forms
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
 
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOUY])[A-Z]{4,}\b")
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
-_SENTENCE_END = re.compile(r"[\n\r\t:|]|[.;?!]\s")
+_SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
@@ -71,7 +69,7 @@ _PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
 _OPENING_BEFORE = re.compile(r"\b(?:cervical|external|internal|per|the)\s+$", re.IGNORECASE)
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
-_SCALE_FOLLOWS = re.compile(r"[ ](?:pain|scale|score)|[ ]?[:=]|[ ]\d", re.IGNORECASE)
+_SCALE_FOLLOWS = re.compile(_VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -172,11 +170,11 @@ class LookAlikes:
     def _is_a_numeral(self, written: Written) -> bool:
         """ "stage IV", "type Ib", "III/IV", "IV. PLAN"."""
         _, end, stem = written
-        before = self._before(written, _REACH)
-        if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
+        if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(self._before(written)):
             return True
         if not _ROMAN.fullmatch(stem.upper()):
             return False
+        before = self._before(written, _REACH)
         if self._text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
