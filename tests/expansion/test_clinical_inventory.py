@@ -21,6 +21,7 @@ DIFFERENT = {
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
     ("fL", "FL", "fL"),  # a unit of volume; what else has these letters
+    ("GR", "grain", "gram"),  # a fifteenth of the other
     ("GTT", "drops", "drip"),  # into the eye; into the vein
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy

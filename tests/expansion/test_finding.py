@@ -13,7 +13,7 @@ from timing import seconds_of
 
 SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
-    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD"
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD INC EM"
 ).split()
 FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
 
@@ -148,6 +148,11 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "a co-worker, bi-level",
         "a RR interval, the PR interval, ST depression, ST-segment changes",
         "the cervical os, the left vas deferens, the right vas",
+        "DSM-IV and DSM IV criteria",
+        "(Accuray, Inc., Sunnyvale) and Inc. 2",
+        "sequence PT_000458.3",
+        "a mass of 0.5 em",
+        "chemotherapy OR surgery, ULN OR direct bilirubin, 0.5 mEq OR\n- more, AND/OR none",
         "He plays. SHE SAID THAT HE OR SHE IS ALLERGIC TO PENICILLIN. Serious",
     ],
 )
@@ -164,6 +169,14 @@ def test_numerals_units_names_and_marks_are_no_short_forms(text: str) -> None:
         "troponin T, type C, Group C strep",
         "Cassettes 4A-4C, block C",
         "12C: representative section",
+        "A: right ureter B: left ureter C:left nodes",
+        "(A) margin (B) node (C) teeth",
+        "20A-20B nodes, 20C one node bisected",
+        "mitomycin-C, IBS-C, C-reactive protein, C-peptide, T-score",
+        "variants c.713C > T and c.517C>T",
+        'T and B cell deficiencies, inverted "T" waves, T inversion',
+        "mitomycin C, tooth C, category C, lot #1276C",
+        "bisected\n(C) LEFT SELECTIVE NECK DISSECTION",
     ],
 )
 def test_a_letter_that_is_a_name_is_no_short_form(text: str) -> None:
@@ -179,6 +192,10 @@ def test_a_letter_that_is_a_name_is_no_short_form(text: str) -> None:
         ("troponin T, K, Mg", "K"),
         ("17M s/p MVC, his sister 8F", "MF"),
         ("T 98.6 P 80", "TP"),
+        ("S: better. O: afebrile. A: stable. P: home", "P"),
+        ("Sex-F, weakness (F) noted, C: none", "FFC"),
+        ("temp 98F, A: none, C: mild", "FC"),
+        ("[18F]-fluoride, 18F-FDG", ""),
     ],
 )
 def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expected: str) -> None:
@@ -196,6 +213,9 @@ def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expec
         ("ST changed his diet, RR changed to 24", ["ST", "RR"]),
         ("va 20/20, os 20/40, vas 5/10", ["VA", "OS", "VAS"]),
         ("co-oximetry", ["CO"]),
+        ("went to OR emergently, then OR staff came; OR 1.5, the OR was 2, (OR = 3)", ["OR"] * 5),
+        ("PT____ and PT ___", ["PT", "PT"]),
+        ("sphincter inc, wt inc. 2 lb", ["INC", "INC"]),
     ],
 )
 def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str]) -> None:

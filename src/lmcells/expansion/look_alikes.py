@@ -1,13 +1,15 @@
 """What looks like a short form where it stands, and is something else.
 
-English among words in capitals, an emphasised "NO", a name after its title, a number's unit, a date's month, a Roman
-numeral, letters that are names ("hepatitis C", "T wave"), an initial, a state before its zip code, the mark of a list.
+English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
+date's month, a Roman numeral, part of an electrocardiogram, a state before its zip code; single letters are in
+`lone_letters`.
 Each rule looks at a bounded piece of the text.
 """
 
 import re
 from typing import NamedTuple
 
+from lmcells.expansion.lone_letters import VALUE_FOLLOWS, is_a_list_mark, is_part_of_a_name
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
@@ -27,19 +29,28 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
+_ALTERNATIVE_FOLLOWS = re.compile(
+    r"\s+(?:-\s*)?(?!(?:cultures?|emergently|findings?|nurses?|rooms?|schedules?|staff|suites?|tables?|teams?|times?"
+    r"|today|tomorrow|urgently|was|were)\b)[A-Za-z≤≥]"
+)
+_NOUN_BEFORE = re.compile(
+    r"(?:\b(?:a|adjusted|after|an|at|before|by|crude|during|each|for|from|her|his|in|inside|into|main|minor|of|our|outside"
+    r"|per|pooled|the|their|then|this|to|via|with)\s+|[(\[:=])\s*$",
+    re.IGNORECASE,
+)
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
-_VALUE_FOLLOWS = re.compile(r"[ ]?[:=]|[ ]\d")
+_IDENTIFIER_FOLLOWS = re.compile(r"_[^\W_]")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
 _ROMAN = re.compile(r"[IVX]{1,4}")
 _ROMAN_BEFORE = re.compile(
-    r"(?:\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?|\b(?:stage|grade|class|type|level|phase|factor"
-    r"|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)s?[ ])$",
+    r"(?:\bDSM[ -]?|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?|\b(?:stage|grade|class|type|level|phase"
+    r"|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)s?[ ])$",
     re.IGNORECASE,
 )
 _ROMAN_FOLLOWS = re.compile(
@@ -47,17 +58,6 @@ _ROMAN_FOLLOWS = re.compile(
 )
 _STAGE = re.compile(r"[IVX]{1,4}[A-Ca-c]")
 _STAGED_BEFORE = re.compile(r"\b(?:stage|grade|type|class|category)s?[ ]$", re.IGNORECASE)
-_LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
-_LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
-_LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)
-_KIND_BEFORE = re.compile(
-    r"\b(?:influenza|immunoglobulin|troponin|protein|factor|type|group|grade|class|level|zone|panel|table)s?[ ]$",
-    re.IGNORECASE,
-)
-_LETTERED_FOLLOWS = re.compile(r"[ -](?:waves?|cells?|lymphocytes?)\b", re.IGNORECASE)
-_AFTER_ST = re.compile(r"\bST[/-]$")
-_SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
-_SEXES = "MF"  # "17M" is a boy
 _OF_ELECTROCARDIOGRAM = {
     "PR": re.compile(r"[ -](?:intervals?|segments?|depressions?|prolongation)\b", re.IGNORECASE),
     "RR": re.compile(r"[ -]intervals?\b", re.IGNORECASE),
@@ -68,8 +68,9 @@ _OF_ELECTROCARDIOGRAM = {
 _PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
 _OPENING_BEFORE = re.compile(r"\b(?:cervical|external|internal|per|the)\s+$", re.IGNORECASE)
+_NODE_FOLLOWS = re.compile(r"\s+NODES?\b")
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
-_SCALE_FOLLOWS = re.compile(_VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
+_SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -104,17 +105,28 @@ class LookAlikes:
     def _is_a_word(self, written: Written) -> bool:
         if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):  # "co-worker"
             return True
-        if self._is_latin(written):
+        if self._is_latin(written) or (
+            written.stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, written.end)
+        ):
             return True
         if not written.stem.isupper():
             return False
         if written.stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
             return _WORD_FOLLOWS.match(self._text, written.end) is not None
+        if written.stem == "OR" and self._is_a_choice(written):
+            return True
         lower = written.stem.lower()
         return (
             is_english(lower)
             and self._is_shouted(written)
             and not (lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written)))
+        )
+
+    def _is_a_choice(self, written: Written) -> bool:
+        """ "chemotherapy OR surgery"; not "taken to OR", "the OR was booked" and "OR 1.5"."""
+        return bool(
+            _ALTERNATIVE_FOLLOWS.match(self._text, written.end)
+            and not _NOUN_BEFORE.search(self._before(written))
         )
 
     def _is_latin(self, written: Written) -> bool:
@@ -147,13 +159,15 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_a_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."."""
+        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "Accuray, Inc."."""
         _, end, stem = written
         if stem.lower() in TITLES:
             follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
             if follows.match(self._text, end):
                 return True
         if stem == "Ph" and self._text.startswith(".D", end):
+            return True
+        if stem == "Inc" and (self._text.startswith(".", end) or self._before(written).endswith(", ")):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
@@ -164,7 +178,7 @@ class LookAlikes:
             return True
         if lower not in AFTER_NUMBERS or not _AFTER_NUMBER.search(self._before(written)):
             return False
-        has_value = written.stem.isupper() and _VALUE_FOLLOWS.match(self._text, written.end)
+        has_value = written.stem.isupper() and VALUE_FOLLOWS.match(self._text, written.end)
         return lower in {"am", "pm"} or not has_value
 
     def _is_a_numeral(self, written: Written) -> bool:
@@ -180,28 +194,21 @@ class LookAlikes:
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "hepatitis B and C", "T wave", "ST depression", "cassettes 4A-4C"; in "38C" it is a unit."""
-        part = _OF_ELECTROCARDIOGRAM.get(written.stem)
-        if part is not None and part.match(self._text, written.end):
-            return True
-        if len(written.stem) > 1:
-            return False
-        before = self._before(written, _REACH)
-        has_value = _VALUE_FOLLOWS.match(self._text, written.end) is not None  # "hepatitis C, T 98.6"
-        return bool(
-            _LABEL_BEFORE.search(before)
-            or _AFTER_ST.search(before)
-            or _LETTERED_FOLLOWS.match(self._text, written.end)
-            or (not has_value and (_LABELS_BEFORE.search(before) or _KIND_BEFORE.search(before)))
-            or (not may_be_unit and written.stem not in _SEXES and _SMALL_NUMBER_BEFORE.search(before))
-        )
+        """ "PR interval", "ST depression", and letters that are part of a name or the mark of a list."""
+        start, end, stem = written
+        if len(stem) == 1:
+            return is_a_list_mark(self._text, start, end) or is_part_of_a_name(
+                self._text, start, end, may_be_unit=may_be_unit
+            )
+        part = _OF_ELECTROCARDIOGRAM.get(stem)
+        return part is not None and part.match(self._text, end) is not None
 
     def _is_a_mark(self, written: Written) -> bool:
-        """ "A." and "b)" of a list or a name, "OR 97338", "diagnosis(es)"."""
+        """ "OR 97338", "diagnosis(es)", "NM_000458"."""
         start, end, stem = written
-        before, follows = self._text[max(0, start - 2) : start], self._text[end : end + 1]
-        if len(stem) == 1:
-            return (follows == "." and not before[-1:].isdigit()) or (follows == ")" and before[-1:] != "(")
         if len(stem) == 2 and stem.isupper() and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
+        if _IDENTIFIER_FOLLOWS.match(self._text, end):
+            return True
+        before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()

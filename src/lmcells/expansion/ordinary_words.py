@@ -113,7 +113,7 @@ NAMES = frozenset(
     "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames: only where one is written with a capital, as names are."""
-_FRAGMENTS = frozenset("ad al de dos ed el en et ex id la ma re".split())
+_FRAGMENTS = frozenset("ad al de dos ed el em en et ex id la ma re".split())
 """What is no shorthand in lower case ("et al", "de novo"), and no English word in capitals either."""
 
 
