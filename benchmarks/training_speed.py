@@ -196,10 +196,11 @@ class PlainContext(nn.Module):
         self.lstm = nn.LSTM(2 * config.embedding_dim, config.hidden_dim, batch_first=True, bidirectional=True)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, windows: Windows) -> Tensor:
-        center = self.words(windows.center).unsqueeze(1).expand(-1, windows.context.shape[1], -1)
-        states: Tensor = self.lstm(self.dropout(torch.cat([self.words(windows.context), center], dim=-1)))[0]
-        return states
+    def forward(self, windows: Windows) -> tuple[Tensor, Tensor]:
+        context = self.words(windows.context)
+        center = self.words(windows.center).unsqueeze(1).expand_as(context)
+        states: Tensor = self.lstm(self.dropout(torch.cat([context, center], dim=-1)))[0]
+        return states, context
 
 
 class Straightforward:
