@@ -13,7 +13,7 @@ from timing import seconds_of
 
 SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
-    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD INC EM"
+    "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD INC EM DD"
 ).split()
 FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
 
@@ -110,6 +110,7 @@ def test_a_note_in_capitals_is_so_on_every_line() -> None:
         ("a 27y/o, 27 y/o and 3 Y/O", [("y/o", "y/o"), ("y/o", "y/o"), ("Y/O", "y/o")]),
         ("s/p MI", [("s/p", "s/p"), ("MI", "MI")]),
         ("C&S, PT&OT", [("C&S", "C&S"), ("PT", "PT"), ("OT", "OT")]),
+        ("C & S, A & O x 3, PT & OT", [("C & S", "C&S"), ("A & O", "A&O"), ("PT", "PT"), ("OT", "OT")]),
         ("post-MI, CT-guided", [("MI", "MI"), ("CT", "CT")]),
         ("CTA not CTAX or XCT", [("CTA", "CTA")]),
         ("A&Ox3, A&O", [("A&O", "A&O"), ("A&O", "A&O")]),
@@ -132,6 +133,8 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
     [
         "stage IV cancer",
         "stage IA, type Ib",
+        "stage IIIB or IV, stages IA-IV",
+        "seen on mm/dd/yy and mm/dd/yyyy",
         "a III/IV murmur, IV/VI",
         "nerves II-IV, function IV through XII",
         "IV. PLAN",

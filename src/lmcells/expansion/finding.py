@@ -26,6 +26,7 @@ from lmcells.notes.tokens import iterate_tokens
 
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": what is counted is the short form
+_SPACED_AMPERSAND = re.compile(r"(?<![^\W_])[^\W_]{1,3} & [^\W_]{1,3}(?![^\W_])")
 _VOWELS = frozenset("aeiouy")
 _MOST_KNOWN = 20_000
 _SLOTS_EACH = (
@@ -101,7 +102,7 @@ class ShortFormFinder:
         """Return what is found, in order, none overlapping another; `tokens` are the text's, where known."""
         tokens = find_tokens(text) if tokens is None else tokens
         if "&" in text:
-            tokens = _with_parts(text, tokens)
+            tokens = _with_ampersands(text, tokens)
         hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift])  # all that are, and a few others
         if len(self._known_fits) > _MOST_KNOWN:
             self._known_fits.clear()
@@ -163,7 +164,7 @@ class ShortFormFinder:
 
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return how far what is written is from the inventory's way, None where it is not the short form."""
-        plain = stem.replace(".", "")
+        plain = stem.replace(".", "").replace(" ", "")  # "p.o.", "C & S"
         if plain == entry.plain:
             return 0
         lower = plain.lower()
@@ -217,18 +218,13 @@ def _with_units(inventory: SenseInventory) -> frozenset[str]:
     )
 
 
-def _with_parts(text: str, tokens: TokenArrays) -> TokenArrays:
-    """Add the parts of tokens such as PT&OT, in order."""
-    at = np.array([match.start() for match in re.finditer("&", text)])
-    owners = np.unique(np.searchsorted(tokens.starts, at, "right") - 1)
+def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
+    """Add the parts of tokens such as PT&OT, and "C & S" as one token, in order."""
     parts: list[tuple[int, int, int]] = []
-    for owner in owners[owners >= 0].tolist():
-        start, end = int(tokens.starts[owner]), int(tokens.ends[owner])
-        if "&" in text[start:end]:
-            for part in re.finditer(r"[^&]{2,}", text[start:end]):
-                piece = find_tokens(part[0])
-                if piece.starts.size == 1 and piece.ends[0] == len(part[0]):
-                    parts.append((start + part.start(), start + part.end(), int(piece.hashes[0])))
+    for start, end, word in [*_parts(text, tokens), *_spaced(text)]:
+        piece = find_tokens(word)
+        if piece.starts.size == 1 and piece.ends[0] == len(word):
+            parts.append((start, end, int(piece.hashes[0])))
     if not parts:
         return tokens
     starts, ends, hashes = zip(*parts, strict=True)
@@ -239,6 +235,23 @@ def _with_parts(text: str, tokens: TokenArrays) -> TokenArrays:
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
         np.concatenate([tokens.hashes, np.array(hashes, np.uint64)])[order],
     )
+
+
+def _parts(text: str, tokens: TokenArrays) -> Iterator[tuple[int, int, str]]:
+    """Where the parts of PT&OT stand, and what they are."""
+    at = np.array([match.start() for match in re.finditer("&", text)])
+    owners = np.unique(np.searchsorted(tokens.starts, at, "right") - 1)
+    for owner in owners[owners >= 0].tolist():
+        start, end = int(tokens.starts[owner]), int(tokens.ends[owner])
+        if "&" in text[start:end]:
+            for part in re.finditer(r"[^&]{2,}", text[start:end]):
+                yield start + part.start(), start + part.end(), part[0]
+
+
+def _spaced(text: str) -> Iterator[tuple[int, int, str]]:
+    """Where "C & S" stands, and what it would be without spaces."""
+    for match in _SPACED_AMPERSAND.finditer(text):
+        yield match.start(), match.end(), match[0].replace(" ", "")
 
 
 def _inflects(stem: str, written: str, inflection: str) -> bool:

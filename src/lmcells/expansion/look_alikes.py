@@ -44,13 +44,16 @@ _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
+_YEAR_FOLLOWS = re.compile(r"/yy", re.IGNORECASE)
 _IDENTIFIER_FOLLOWS = re.compile(r"_[^\W_]")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
 _ROMAN = re.compile(r"[IVX]{1,4}")
 _ROMAN_BEFORE = re.compile(
-    r"(?:\bDSM[ -]?|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?|\b(?:stage|grade|class|type|level|phase"
-    r"|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)s?[ ])$",
+    r"(?:\bDSM[ -]?|\bstages?[ ][IVX]{1,4}[A-C]?(?:[/,-]|[ ](?:to|and|or|through))[ ]?"
+    r"|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?"
+    r"|\b(?:stage|grade|class|type|level|phase|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)"
+    r"s?[ ])$",
     re.IGNORECASE,
 )
 _ROMAN_FOLLOWS = re.compile(
@@ -204,11 +207,13 @@ class LookAlikes:
         return part is not None and part.match(self._text, end) is not None
 
     def _is_a_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458"."""
+        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy"."""
         start, end, stem = written
         if len(stem) == 2 and stem.isupper() and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         if _IDENTIFIER_FOLLOWS.match(self._text, end):
+            return True
+        if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
         before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
