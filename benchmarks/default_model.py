@@ -1,9 +1,12 @@
 """Make the model that ships with lmcells, step by step; a step whose result is there is not done again.
 
-python benchmarks/default_model.py                        # all of it: a GPU for the training, a CPU for the rest
-python benchmarks/default_model.py --only corpus long-forms   # here, then on a machine with a GPU:
-python benchmarks/default_model.py --only train               # needs torch and numpy alone
-python benchmarks/default_model.py --only compile calibrate card
+python benchmarks/default_model.py                        # all of it: a GPU for the trainings, a CPU for the rest
+python benchmarks/default_model.py --round first --only corpus long-forms   # here, then on a machine with a GPU:
+python benchmarks/default_model.py --round first --only train               # needs torch and numpy alone
+python benchmarks/default_model.py --round first --only compile calibrate
+
+There are two rounds. The model of the first reads the notes and writes out the short forms that it is sure of, in half
+of the places; the second is trained on those.
 """
 
 import argparse
@@ -14,12 +17,13 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
 SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
+ROUNDS = ("first", "second")
 BENCHMARKS = {
     "reverse_dev": "casi_inventory.json",
     "author_defined_dev": "author_defined_inventory.json",
@@ -28,21 +32,37 @@ BENCHMARKS = {
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where things come from and go to."""
+    """Where things of one round come from and go to."""
 
     data: Path
     folder: Path
     config: dict[str, Any]
+    first: Self | None = None  # the round before
 
     def at(self, name: str) -> Path:
         """Where a result lies."""
         return self.folder / name
 
-    def files(self, *, repeated: bool) -> list[str]:
-        """The files of training text, each once or as often as it is read."""
-        times = self.config["text"]
-        names = [name for name in times for _ in range(times[name] if repeated else 1)]
-        return [str(self.data / "train" / f"{name}.parquet") for name in names]
+    def files(self) -> list[Path]:
+        """The files of training text, each once."""
+        return [self.file(name) for name in self.config["text"]]
+
+    def repeated_files(self) -> list[Path]:
+        """Each as often as it is read; notes with short forms written out, one side and the other, come first."""
+        return [
+            file
+            for name, times in self.config["text"].items()
+            for file in [*self._written_out(name), *[self.file(name)] * times][:times]
+        ]
+
+    def file(self, name: str) -> Path:
+        """A file of training text."""
+        return self.data / "train" / f"{name}.parquet"
+
+    def _written_out(self, name: str) -> list[Path]:
+        if self.first is None or name not in self.config["written_out"]["text"]:
+            return []
+        return [side / f"{name}.parquet" for side in sorted(self.at("written_out").iterdir())]
 
     @property
     def reading(self) -> tuple[object, ...]:
@@ -60,11 +80,23 @@ def lmcells(*arguments: object) -> str:
     return done.stdout
 
 
+def write_out(shop: Workshop) -> None:
+    """The notes with short forms written out that the model of the round before is sure of."""
+    assert shop.first is not None
+    settings = shop.config["written_out"]
+    files = [shop.file(name) for name in settings["text"]]
+    given = ("--model", shop.first.at("model"), "--probability", settings["probability"])
+    command = [sys.executable, ROOT / "benchmarks" / "written_out.py", *files, *given]
+    unfinished = shop.at("written_out.unfinished")
+    subprocess.run([*map(str, command), "--output", str(unfinished)], check=True)
+    unfinished.rename(shop.at("written_out"))
+
+
 def make_corpus(shop: Workshop) -> None:
     """The training text as ids, packed for the way to another machine."""
     settings = shop.config["corpus"]
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
-    lmcells("prepare", *shop.files(repeated=True), *counts, *shop.reading, "--output", shop.at("corpus"))
+    lmcells("prepare", *shop.repeated_files(), *counts, *shop.reading, "--output", shop.at("corpus"))
     lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
 
 
@@ -73,7 +105,7 @@ def find_long_forms(shop: Workshop) -> None:
     lmcells(
         "inventory",
         "find",
-        *shop.files(repeated=False),
+        *shop.files(),
         "--min-count",
         1,
         "--output",
@@ -101,8 +133,15 @@ def compile_long_forms(shop: Workshop) -> None:
     """Add the long forms whose words are too rare for the vocabulary."""
     min_count = shop.config["compilation"]["min_count"]
     if not shop.at("all_words").exists():
-        files = shop.files(repeated=False)
-        lmcells("prepare", *files, "--min-count", min_count, *shop.reading, "--output", shop.at("all_words"))
+        lmcells(
+            "prepare",
+            *shop.files(),
+            "--min-count",
+            min_count,
+            *shop.reading,
+            "--output",
+            shop.at("all_words"),
+        )
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
     source = shop.at("trained")
     for inventory, output in (
@@ -126,7 +165,7 @@ def compile_long_forms(shop: Workshop) -> None:
 def calibrate(shop: Workshop) -> None:
     """Fit probabilities and thresholds on examples in training text."""
     settings = shop.config["calibration"]
-    files = [shop.data / "train" / f"{name}.parquet" for name in settings["text"]]
+    files = [shop.file(name) for name in settings["text"]]
     drawn = (
         "--inventory",
         SHIPPED_INVENTORY,
@@ -177,6 +216,7 @@ def write_card(shop: Workshop) -> None:
 
 
 STEPS = {
+    "written-out": (write_out, "written_out"),
     "corpus": (make_corpus, "corpus.packed"),
     "long-forms": (find_long_forms, "long_forms.csv"),
     "train": (train, "trained"),
@@ -184,6 +224,19 @@ STEPS = {
     "calibrate": (calibrate, "model/calibration.json"),
     "card": (write_card, None),
 }
+
+
+def take_steps(shop: Workshop, names: list[str]) -> None:
+    """Take those that are not done; a first round has nothing written out, and no card."""
+    shop.folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        step, result = STEPS[name]
+        if shop.first is None and name in ("written-out", "card"):
+            continue
+        if result is not None and shop.at(result).exists():
+            print(f"{name}: done before", flush=True)
+            continue
+        step(shop)
 
 
 def main() -> None:
@@ -196,16 +249,16 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
     )
+    parser.add_argument("--round", choices=ROUNDS, help="one of the two (both)")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)
-    shop = Workshop(options.data, options.output, tomllib.loads(CONFIG.read_text("utf-8")))
-    for name in options.only:
-        step, result = STEPS[name]
-        if result is not None and shop.at(result).exists():
-            print(f"{name}: done before")
-            continue
-        step(shop)
+    config = tomllib.loads(CONFIG.read_text("utf-8"))
+    first = Workshop(options.data, options.output / "first", config)
+    second = Workshop(options.data, options.output, config, first)
+    for name, shop in zip(ROUNDS, (first, second), strict=True):
+        if options.round in (None, name):
+            print(f"{name} round", flush=True)
+            take_steps(shop, options.only)
 
 
 if __name__ == "__main__":
