@@ -1,5 +1,6 @@
 """Settings: presets, files and flags, and what is refused."""
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -109,3 +110,18 @@ def test_a_bad_override_is_refused(override: str, message: str) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_configuration(file=tmp_path / "none.toml")
+
+
+EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments"
+
+
+@pytest.mark.parametrize("file", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda file: file.stem)
+def test_each_experiment_can_be_run_again(file: Path) -> None:
+    """With the code as it is, or with the patch that it names."""
+    patch = re.search(r"git apply (\S+)", file.read_text("utf-8"))
+    if patch is None:
+        load_configuration(file=file)
+    else:
+        assert (EXPERIMENTS.parents[1] / patch[1]).is_file()
+        with pytest.raises(ConfigError, match="is not known"):
+            load_configuration(file=file)
