@@ -17,6 +17,7 @@ PATH = Path(lmcells.expansion.__file__).with_name("clinical_inventory.csv")
 # Spelt alike, and yet different things to a clinician.
 DIFFERENT = {
     ("BPM", "beats per minute", "breaths per minute"),  # the pulse; the respiration
+    ("C. diff", "C diff", "C. diff"),  # of several words, so a dot in it is looked for
     ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
