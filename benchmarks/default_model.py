@@ -48,7 +48,7 @@ class Workshop:
         return [self.file(name) for name in self.config["text"]]
 
     def repeated_files(self) -> list[Path]:
-        """Each as often as it is read; notes with short forms written out, one side and the other, come first."""
+        """Each as often as it is read: notes written out on one side, then on the other, then as they are."""
         return [
             file
             for name, times in self.config["text"].items()
@@ -254,7 +254,7 @@ def main() -> None:
     options = parser.parse_args()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
     first = Workshop(options.data, options.output / "first", config)
-    second = Workshop(options.data, options.output, config, first)
+    second = Workshop(options.data, options.output / "second", config, first)
     for name, shop in zip(ROUNDS, (first, second), strict=True):
         if options.round in (None, name):
             print(f"{name} round", flush=True)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +203,15 @@ def test_messages_never_quote_the_note(tmp_path: Path, capsys: pytest.CaptureFix
     assert "Roe" not in captured.out + captured.err
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell has what runs in its background ignore SIGINT, and what that starts too."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_a_stopped_build_leaves_no_corpus_and_resumes_to_the_same_bytes(
     tmp_path: Path, stop: signal.Signals

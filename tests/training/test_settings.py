@@ -116,8 +116,7 @@ EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments"
 
 
 @pytest.mark.parametrize("file", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda file: file.stem)
-def test_each_experiment_can_be_run_again(file: Path) -> None:
-    """With the code as it is, or with the patch that it names."""
+def test_each_experiment_has_a_config_that_loads_or_names_its_patch(file: Path) -> None:
     patch = re.search(r"git apply (\S+)", file.read_text("utf-8"))
     if patch is None:
         load_configuration(file=file)

@@ -6,7 +6,7 @@ operations and looked up by their hash; only the few that may be short forms are
 - case: what is written as in the inventory is found. Another case is found where it is no English word: "pt" and
   "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
 - among words in capitals, capitals say nothing: there "OR" and "IS" are words, but not in "TO THE OR";
-- "PTs", "PT's", "DC'd", "p.o." and "P.O." are found; "CT" is found in "CT-guided" and not in "CTA";
+- "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA";
 - a number's unit ("24 hr", "8 PM"), a Roman numeral ("stage IV"), a letter that is a name ("hepatitis C"), a name
   ("Dr. ABC"), part of a word ("co-worker") and the mark of a list are not; see `look_alikes`.
 """
@@ -22,11 +22,13 @@ from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import UNIT_NAMES, is_ordinary
 from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_words
 from lmcells.notes.placeholders import NUMBER
-from lmcells.notes.tokens import iterate_tokens
+from lmcells.notes.tokens import iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": what is counted is the short form
-_SPACED_AMPERSAND = re.compile(r"(?<![^\W_])[^\W_]{1,3} & [^\W_]{1,3}(?![^\W_])")
+_SPACED_AMPERSAND = re.compile(
+    r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
+)
 _VOWELS = frozenset("aeiouy")
 _MOST_KNOWN = 20_000
 _SLOTS_EACH = (
@@ -164,7 +166,7 @@ class ShortFormFinder:
 
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return how far what is written is from the inventory's way, None where it is not the short form."""
-        plain = stem.replace(".", "").replace(" ", "")  # "p.o.", "C & S"
+        plain = without_marks(stem)
         if plain == entry.plain:
             return 0
         lower = plain.lower()
@@ -185,6 +187,11 @@ class _Fit(NamedTuple):
     rank: tuple[int, int]  # minus the length, and how far it is from the inventory's way
     stem: str  # without an ending
     entry: _Entry
+
+
+def without_marks(written: str) -> str:
+    """A short form as it is compared: "p.o." is "po", "C & S" is "C&S"."""
+    return written.replace(".", "").replace(" ", "")
 
 
 def without_overlaps(places: Iterable[Found]) -> list[Found]:
@@ -220,20 +227,16 @@ def _with_units(inventory: SenseInventory) -> frozenset[str]:
 
 def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
     """Add the parts of tokens such as PT&OT, and "C & S" as one token, in order."""
-    parts: list[tuple[int, int, int]] = []
-    for start, end, word in [*_parts(text, tokens), *_spaced(text)]:
-        piece = find_tokens(word)
-        if piece.starts.size == 1 and piece.ends[0] == len(word):
-            parts.append((start, end, int(piece.hashes[0])))
+    parts = [*_parts(text, tokens), *_spaced(text)]
     if not parts:
         return tokens
-    starts, ends, hashes = zip(*parts, strict=True)
+    starts, ends, words = zip(*parts, strict=True)
     all_starts = np.concatenate([tokens.starts, np.array(starts, np.int64)])
     order = np.argsort(all_starts, kind="stable")
     return TokenArrays(
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
-        np.concatenate([tokens.hashes, np.array(hashes, np.uint64)])[order],
+        np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
     )
 
 
@@ -251,7 +254,7 @@ def _parts(text: str, tokens: TokenArrays) -> Iterator[tuple[int, int, str]]:
 def _spaced(text: str) -> Iterator[tuple[int, int, str]]:
     """Where "C & S" stands, and what it would be without spaces."""
     for match in _SPACED_AMPERSAND.finditer(text):
-        yield match.start(), match.end(), match[0].replace(" ", "")
+        yield match.start(1), match.end(1), match[1].replace(" ", "")
 
 
 def _inflects(stem: str, written: str, inflection: str) -> bool:

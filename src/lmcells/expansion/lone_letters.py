@@ -4,25 +4,24 @@ Each rule looks at a bounded piece of the text.
 """
 
 import re
+from functools import lru_cache
 
 _REACH = 60  # characters before a letter that hold what it belongs to
 _LABELS_REACH = 4_000  # and the labels that come before it in a list
 
-VALUE_FOLLOWS = re.compile(r"[ ]?[:=]|[ ]\d")
+VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
 _LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)
 _KIND_BEFORE = re.compile(
-    r"\b(?:actinomycin|amphotericin|case|category|class|cobalamin|container|factor|grade|group|immunoglobulin|influenza"
-    r"|level|mitomycin|panel|protein|size|table|tooth|teeth|troponin|type|zone)s?[ ]$",
+    r"\b(?:(?:category|class|container|factor|grade|group|immunoglobulin|influenza|level|mitomycin|panel|protein|table"
+    r"|tooth|teeth|troponin|type|zone)s?[ ]|(?!(?:anti|gender|high|low|mid|non|post|pre|sex|status)-)[A-Z]{3,}-)$",
     re.IGNORECASE,
 )
 _NAMED_FOLLOWS = re.compile(
-    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b"
-    r"|-(?:ANCA|arm|cadherin|dimers?|loop|mode|peptides?|scores?|shaped|terminal|terminus|tests?|types?|values?|wires?)\b",
+    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ](?:-[ ])?reactive\b",
     re.IGNORECASE,
 )
-_NAME_BEFORE = re.compile(r"\b(?!sex-|gender-)[A-Z]{3,}-$", re.IGNORECASE)  # "mitomycin-C", "IBS-M"
 _AFTER_ST = re.compile(r"\bST[/-]$")
 _BASE_BEFORE = re.compile(r"\d\s?[ACGT]\s?>\s?$")
 _BASE_FOLLOWS = re.compile(r"\s?>\s?[ACGT]\b")
@@ -31,7 +30,9 @@ _NUMBER_BEFORE = re.compile(r"(?<![\d.,])\d{1,2}$")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
 _CODE_BEFORE = re.compile(r"\d{4}$")  # "lot 1276K"
 _LINE_BEFORE = re.compile(r"(?:^|\n)[ \t]*\($")
+_ITEM_FOLLOWS = re.compile(r"\)[ ]+[A-Z]")
 _SEXES = "MF"  # "17M" is a boy
+_SEXES_AND_SIDES = "MFLR"
 
 
 def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
@@ -39,50 +40,59 @@ def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> 
     before = text[max(0, start - _REACH) : start]
     letter = text[start:end]
     has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
+    is_counted = not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before)
     return bool(
         _LABEL_BEFORE.search(before)
-        or _NAME_BEFORE.search(before)
         or _AFTER_ST.search(before)
-        or _CODE_BEFORE.search(before)
         or _BASE_BEFORE.search(before)
         or _BASE_FOLLOWS.match(text, end)
         or _NAMED_FOLLOWS.match(text, end)
         or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
         or (not has_value and (_LABELS_BEFORE.search(before) or _KIND_BEFORE.search(before)))
-        or (not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before))
+        or is_counted
+        or (not may_be_unit and _CODE_BEFORE.search(before))
     )
 
 
 def is_a_list_mark(text: str, start: int, end: int) -> bool:
-    """ "A." and "b)" of a list or a name; "C:" after "A:" and "B:", "(F)" that begins a line, "15F" after "15E"."""
-    previous, follows = text[max(0, start - 1) : start], text[end : end + 1]
+    """ "A." and "b)" of a list or a name; "C:" after "A:" and "B:", "(C)" before an item, "15F" after "15E"."""
+    letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
     if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
         return True
-    earlier = text[max(0, start - _LABELS_REACH) : start]
-    number = _NUMBER_BEFORE.search(earlier[-3:])
+    number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
     if number is not None:
-        return _stands_in(earlier, number[0] + _letter_before(text[start:end], 1))
-    if follows == ")" and _LINE_BEFORE.search(earlier[-_REACH:]):
+        return _stand_in_order(text, start, [f"{number[0]}{_before(letter, 1)}"])
+    if follows == ")" and _begins_item(text, start, end):
         return True
-    if follows == ":" or (previous == "(" and follows == ")"):
-        two_before = [_letter_before(text[start:end], n) for n in (1, 2)]
-        labels = [letter + follows for letter in two_before if letter >= "A"]
-        return bool(labels) and all(_stands_in(earlier, label) for label in labels)
+    if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
+        opening = "(" if follows == ")" else ""
+        letters = [each for each in (_before(letter, 2), _before(letter, 1)) if each.isalpha()]
+        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters])
     return False
 
 
-def _letter_before(letter: str, n: int) -> str:
-    return chr(ord(letter[0]) - n)
+def _begins_item(text: str, start: int, end: int) -> bool:
+    """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
+    is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
+    return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _REACH) : start]))
 
 
-def _stands_in(text: str, label: str) -> bool:
-    """Whether a label stands in a text, with no letter or number right before or after it."""
-    at = text.find(label)
-    while at >= 0:
-        end = at + len(label)
-        if not text[max(0, at - 1) : at].isalnum() and not (
-            label[-1].isalnum() and text[end : end + 1].isalnum()
-        ):
-            return True
-        at = text.find(label, at + 1)
-    return False
+def _before(letter: str, n: int) -> str:
+    return chr(ord(letter) - n)
+
+
+def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
+    """Whether all labels, if there are any, stand one after the other in the text before `end`."""
+    at = max(0, end - _LABELS_REACH)
+    for label in labels:
+        found = _label(label).search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return bool(labels)
+
+
+@lru_cache(maxsize=1 << 12)
+def _label(label: str) -> re.Pattern[str]:
+    """Matches a label with no letter or number right before or after it."""
+    return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))

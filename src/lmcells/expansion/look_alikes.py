@@ -30,27 +30,30 @@ _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
 _ALTERNATIVE_FOLLOWS = re.compile(
-    r"\s+(?:-\s*)?(?!(?:cultures?|emergently|findings?|nurses?|rooms?|schedules?|staff|suites?|tables?|teams?|times?"
-    r"|today|tomorrow|urgently|was|were)\b)[A-Za-z≤≥]"
+    r"\s+(?:-\s*)?(?!(?:and|are|as|at|by|for|from|had|has|in|is|of|on|or|pending|per|to|via|vs|was|were|when|where|will"
+    r"|with)\b)[A-Za-z≤≥]"
 )
+_CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
+_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
 _NOUN_BEFORE = re.compile(
-    r"(?:\b(?:a|adjusted|after|an|at|before|by|crude|during|each|for|from|her|his|in|inside|into|main|minor|of|our|outside"
-    r"|per|pooled|the|their|then|this|to|via|with)\s+|[(\[:=])\s*$",
+    r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
+    r"|[(\[:=])\s*$",
     re.IGNORECASE,
 )
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
+_COMPANY_BEFORE = re.compile(r"\b[A-Z][a-z]+,?[ ]$")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _YEAR_FOLLOWS = re.compile(r"/yy", re.IGNORECASE)
-_IDENTIFIER_FOLLOWS = re.compile(r"_[^\W_]")
+_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
 _ROMAN = re.compile(r"[IVX]{1,4}")
 _ROMAN_BEFORE = re.compile(
-    r"(?:\bDSM[ -]?|\bstages?[ ][IVX]{1,4}[A-C]?(?:[/,-]|[ ](?:to|and|or|through))[ ]?"
+    r"(?:\bDSM[ -]?|\bstages?[ ][IVX]{1,4}[A-C](?:[/-]|[ ](?:to|and|or|through))[ ]?"
     r"|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?"
     r"|\b(?:stage|grade|class|type|level|phase|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)"
     r"s?[ ])$",
@@ -126,11 +129,14 @@ class LookAlikes:
         )
 
     def _is_a_choice(self, written: Written) -> bool:
-        """ "chemotherapy OR surgery"; not "taken to OR", "the OR was booked" and "OR 1.5"."""
-        return bool(
-            _ALTERNATIVE_FOLLOWS.match(self._text, written.end)
-            and not _NOUN_BEFORE.search(self._before(written))
-        )
+        """ "ULN OR bilirubin < 2", "AND/OR surgery", and before an item of a list; not "taken to OR", "the ORs < 1"."""
+        start, end, stem = written
+        if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
+            return False
+        before, after = self._around(written, _SENTENCE_END)
+        if _NOUN_BEFORE.search(before):
+            return False
+        return bool(_CHOICE.search(f"{before}|{after}") or _ITEM_FOLLOWS.match(self._text, end))
 
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "the left vas", "VAS DEFERENS"; in "os 20/40" and "vas 5/10" it is none."""
@@ -156,10 +162,14 @@ class LookAlikes:
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
         """How many words in capitals and how many others stand around it, up to a boundary on either side."""
+        around = "|".join(self._around(written, boundary))
+        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
+
+    def _around(self, written: Written, boundary: re.Pattern[str]) -> tuple[str, str]:
+        """What stands before and after it, up to a boundary on either side."""
         before = boundary.split(self._before(written, _REACH))[-1]
         after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
-        around = f"{before}|{after}"
-        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
+        return before, after
 
     def _is_a_name(self, written: Written) -> bool:
         """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "Accuray, Inc."."""
@@ -170,7 +180,7 @@ class LookAlikes:
                 return True
         if stem == "Ph" and self._text.startswith(".D", end):
             return True
-        if stem == "Inc" and (self._text.startswith(".", end) or self._before(written).endswith(", ")):
+        if stem == "Inc" and _COMPANY_BEFORE.search(self._before(written)):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
@@ -194,6 +204,10 @@ class LookAlikes:
         before = self._before(written, _REACH)
         if self._text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
+        if stem == "IV" and (
+            before.endswith("IV, ") or self._text.startswith(", IV ", end)
+        ):  # "4 mg IV, IV fluids"
+            return False
         return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:

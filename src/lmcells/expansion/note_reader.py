@@ -9,7 +9,7 @@ from typing import Any
 from lmcells.errors import InputError
 from lmcells.expansion.context import Mention
 from lmcells.expansion.expansion import Candidate
-from lmcells.expansion.finding import Found, ShortFormFinder, without_overlaps
+from lmcells.expansion.finding import Found, ShortFormFinder, without_marks, without_overlaps
 from lmcells.expansion.given_sections import check_sections
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.sense_lookup import SenseLookup, form_key
@@ -128,8 +128,12 @@ class _Meanings:
         """Return what the last definition before it says, or the only one after it, for this way of writing it."""
         if place.short_form not in self._of:
             return None
-        written = text[place.start : place.end].replace(".", "")
-        given = [each for each in self._of[place.short_form] if written.startswith(each[0].short_form)]
+        written = without_marks(text[place.start : place.end])
+        given = [
+            each
+            for each in self._of[place.short_form]
+            if written.startswith(without_marks(each[0].short_form))
+        ]
         before = [candidate for definition, candidate in given if definition.start <= place.start]
         if before:
             return before[-1]
