@@ -14,12 +14,16 @@ _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figur
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
 _LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)
 _KIND_BEFORE = re.compile(
-    r"\b(?:(?:category|class|container|factor|grade|group|immunoglobulin|influenza|level|mitomycin|panel|protein|table"
-    r"|tooth|teeth|troponin|type|zone)s?[ ]|(?!(?:anti|gender|high|low|mid|non|post|pre|sex|status)-)[A-Z]{3,}-)$",
+    r"\b(?:category|class|container|factor|grade|group|immunoglobulin|influenza|level|mitomycin|panel|protein|pugh|stage"
+    r"|table|tooth|teeth|troponin|type|zone)s?[ ](?:(?:[A-Z],?[ ]){1,4}(?:and|or)[ ]|[A-Z]/)?$",
     re.IGNORECASE,
 )
+_NAME_BEFORE = re.compile(
+    r"\b(?!(?:anti|gender|high|low|mid|non|post|pre|sex|status)-)[A-Z]{3,}-$", re.IGNORECASE
+)  # "mitomycin-C", "IBS-M"
+_BEFORE_A_LETTER = (_LABELS_BEFORE, _KIND_BEFORE, _NAME_BEFORE)
 _NAMED_FOLLOWS = re.compile(
-    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ](?:-[ ])?reactive\b",
+    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b",
     re.IGNORECASE,
 )
 _AFTER_ST = re.compile(r"\bST[/-]$")
@@ -48,7 +52,7 @@ def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> 
         or _BASE_FOLLOWS.match(text, end)
         or _NAMED_FOLLOWS.match(text, end)
         or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
-        or (not has_value and (_LABELS_BEFORE.search(before) or _KIND_BEFORE.search(before)))
+        or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
         or is_counted
         or (not may_be_unit and _CODE_BEFORE.search(before))
     )

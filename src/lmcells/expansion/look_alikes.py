@@ -34,6 +34,7 @@ _ALTERNATIVE_FOLLOWS = re.compile(
     r"|with)\b)[A-Za-z≤≥]"
 )
 _CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
+_MEASURE_BEFORE = re.compile(r"\d[\w%+/-]*(?:[ ][a-zA-Z]{1,6}(?:/[a-zA-Z]+)?)?\s+$")  # "0-1 OR", "2 mg/dL"
 _ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
 _NOUN_BEFORE = re.compile(
     r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
@@ -129,14 +130,18 @@ class LookAlikes:
         )
 
     def _is_a_choice(self, written: Written) -> bool:
-        """ "ULN OR bilirubin < 2", "AND/OR surgery", and before an item of a list; not "taken to OR", "the ORs < 1"."""
+        """ "ULN OR bilirubin < 2", "5 mg OR none", "AND/OR", an item of a list; not "taken to OR", "the ORs < 1"."""
         start, end, stem = written
         if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
             return False
         before, after = self._around(written, _SENTENCE_END)
         if _NOUN_BEFORE.search(before):
             return False
-        return bool(_CHOICE.search(f"{before}|{after}") or _ITEM_FOLLOWS.match(self._text, end))
+        return bool(
+            _CHOICE.search(f"{before}|{after}")
+            or _MEASURE_BEFORE.search(before)
+            or _ITEM_FOLLOWS.match(self._text, end)
+        )
 
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "the left vas", "VAS DEFERENS"; in "os 20/40" and "vas 5/10" it is none."""
