@@ -58,3 +58,16 @@ def test_to_update_twice_changes_nothing(own: dict[str, int], others: dict[str, 
     for name, array in once.arrays.items():
         np.testing.assert_array_equal(array, twice.arrays[name])
         assert array.dtype == twice.arrays[name].dtype
+
+
+@given(COUNTS, st.lists(st.text(alphabet="abcdef", min_size=1, max_size=1)))
+def test_many_phrases_are_found_as_each_alone_is(own: dict[str, int], wanted: list[str]) -> None:
+    store = store_of(own, seed=1)
+    found = store.find_all([(phrase,) for phrase in wanted])
+    assert [each is not None for each in found] == [phrase in own for phrase in wanted]
+    for phrase, one in zip(wanted, found, strict=True):
+        alone = store.find((phrase,))
+        if one is not None and alone is not None:
+            assert one.count == alone.count == own[phrase]
+            np.testing.assert_array_equal(one.directions, alone.directions)
+            np.testing.assert_array_equal(one.shares, alone.shares)

@@ -38,14 +38,16 @@ class NumpyPhraseNetwork:
 
     def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
         """Means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
-        pooled = np.zeros((len(phrases), self._words.shape[1]), np.float32)
-        for row, vectors in enumerate(phrases):
-            if not len(vectors):
-                raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
-            # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
-            scores = np.einsum("le,e->l", vectors, self._weights["salience.weight"][0])
-            weights = np.exp(scores - scores.max())
-            pooled[row] = weights @ vectors / weights.sum()
+        lengths = np.array([len(vectors) for vectors in phrases], np.int64)
+        if not lengths.all():
+            raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
+        words = np.concatenate(phrases)  # (W, E), those of one phrase after those of another
+        first = np.cumsum(lengths) - lengths
+        # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
+        scores = np.einsum("we,e->w", words, self._weights["salience.weight"][0])
+        weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
+        sums = np.add.reduceat(weights[:, None] * words, first, axis=0)  # (n, E)
+        pooled = sums / np.add.reduceat(weights, first)[:, None]
         hidden = matmul_on_one_core(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
         np.maximum(hidden, 0, out=hidden)
         means: Floats = (

@@ -1,5 +1,6 @@
 """A saved model, opened without torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -114,12 +115,15 @@ class PretrainedModel:
         settings = SubwordSettings.load(self.folder)
         return Subwords(self.words, self.arrays[TABLE], self.word_counts, settings)
 
-    def word_vector(self, word: str) -> Floats | None:
-        """In which vector (E,) a word of a context or a long form is read; None where it cannot be."""
-        id_ = self.word_ids.get(word)
-        if id_ is not None:
-            return np.asarray(self.arrays[TABLE][id_], np.float32)
-        return self.subwords.vectors([word])[0] if self.subwords and word in self.subwords else None
+    def word_vectors(self, words: Sequence[str]) -> dict[str, Floats]:
+        """In which vectors (E,) words of a context or a long form are read: those that can be."""
+        ids = [(word, id_) for word in words if (id_ := self.word_ids.get(word)) is not None]
+        table = np.asarray(self.arrays[TABLE][[id_ for _, id_ in ids]], np.float32)
+        vectors: dict[str, Floats] = dict(zip((word for word, _ in ids), table, strict=True))
+        if self.subwords is not None:
+            unknown = [word for word in words if word not in vectors and word in self.subwords]
+            vectors.update(zip(unknown, self.subwords.vectors(unknown), strict=True))
+        return vectors
 
     def to_torch(self) -> "CellModel":
         """The same model in torch: float32, on the CPU, not in training mode."""
