@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.pretrained.numpy_lstm import Ids
-from lmcells.pretrained.one_core import Floats, matmul_on_one_core
+from lmcells.pretrained.one_core import Floats
 
 
 class NumpyPhraseNetwork:
@@ -38,6 +38,8 @@ class NumpyPhraseNetwork:
 
     def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
         """Means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
+        if not phrases:
+            return np.zeros((0, self._weights["mean.bias"].size), np.float32)
         lengths = np.array([len(vectors) for vectors in phrases], np.int64)
         if not lengths.all():
             raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
@@ -47,10 +49,17 @@ class NumpyPhraseNetwork:
         scores = np.einsum("we,e->w", words, self._weights["salience.weight"][0])
         weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
         sums = np.add.reduceat(weights[:, None] * words, first, axis=0)  # (n, E)
-        pooled = sums / np.add.reduceat(weights, first)[:, None]
-        hidden = matmul_on_one_core(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
+        pooled: Floats = sums / np.add.reduceat(weights, first)[:, None]
+        hidden = _each_alone(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
         np.maximum(hidden, 0, out=hidden)
-        means: Floats = (
-            matmul_on_one_core(hidden, self._weights["mean.weight"].T) + self._weights["mean.bias"]
-        )
+        means: Floats = _each_alone(hidden, self._weights["mean.weight"].T) + self._weights["mean.bias"]
         return means
+
+
+def _each_alone(rows: Floats, matrix: Floats) -> Floats:
+    """(n, k) @ (k, m), to the last bit the same for a row whichever others there are.
+
+    Each row is a product of its own, of two equal rows: for one row OpenBLAS has a function that errs, see above.
+    """
+    product: Floats = np.matmul(np.stack([rows, rows], axis=1), matrix)[:, 0]
+    return product
