@@ -48,8 +48,9 @@ class NumpyPhraseNetwork:
         # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
         scores = np.einsum("we,e->w", words, self._weights["salience.weight"][0])
         weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
-        sums = np.add.reduceat(weights[:, None] * words, first, axis=0)  # (n, E)
-        pooled: Floats = sums / np.add.reduceat(weights, first)[:, None]
+        sums: Floats = np.add.reduceat(weights[:, None] * words, first, axis=0)  # (n, E)
+        totals: Floats = np.add.reduceat(weights, first)  # (n,)
+        pooled: Floats = sums / totals[:, None]
         hidden = _each_alone(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
         np.maximum(hidden, 0, out=hidden)
         means: Floats = _each_alone(hidden, self._weights["mean.weight"].T) + self._weights["mean.bias"]
