@@ -230,6 +230,7 @@ def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expec
             "Plan: OR in AM, left OR with transfer, see OR note. ORs are < 1, higher OR for it, p < 0.05",
             ["OR"] * 5,
         ),
+        ("Plan: OR washout, keep glucose > 100", ["OR"]),
         ("4 mg IV, IV fluids; nerves III, IV, VI", ["IV", "IV"]),
         ("stage IIIB, IV carboplatin", ["IV"]),
         ("BP 120, PT_12 sec, HR_72", ["PT", "HR"]),

@@ -134,9 +134,9 @@ class LookAlikes:
         start, end, stem = written
         if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
             return False
-        before, after = self._around(written, _SENTENCE_END)
-        if _NOUN_BEFORE.search(before):
+        if _NOUN_BEFORE.search(self._before(written)):
             return False
+        before, after = self._around(written, _SENTENCE_END)
         return bool(
             _CHOICE.search(f"{before}|{after}")
             or _MEASURE_BEFORE.search(before)
