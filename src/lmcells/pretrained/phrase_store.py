@@ -19,6 +19,8 @@ from lmcells.tensor_files import read_tensors, write_tensors
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
+Rows = npt.NDArray[np.int64]
+
 _NAMES = ("counts", "offsets", "directions", "shares", "gap_center", "phrase_center")
 
 
@@ -107,7 +109,7 @@ class PhraseStore:
         begins = np.concatenate([first[:-1], second[:-1]])[source]
         sizes = np.concatenate([first[1:], second[1:]])[source] - begins
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        rows = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], sizes)
+        rows = _within(begins, sizes)
         arrays = {
             name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
             for name in ("directions", "shares")
@@ -145,8 +147,7 @@ class PhraseStore:
         known = np.array([row for row in rows if row is not None], np.int64)
         begins, ends = (self.arrays["offsets"][known + n].astype(np.int64) for n in (0, 1))
         sizes = ends - begins
-        lasts = np.cumsum(sizes)
-        places = np.arange(sizes.sum()) + np.repeat(begins - (lasts - sizes), sizes)
+        places, lasts = _within(begins, sizes), np.cumsum(sizes)
         directions = from_four_bits(self.arrays["directions"][places], dim=self.gap_center.size)
         shares = self.arrays["shares"][places].astype(np.float32)
         found = (
@@ -160,3 +161,9 @@ class PhraseStore:
     @cached_property
     def _rows(self) -> dict[str, int]:
         return {phrase: row for row, phrase in enumerate(self.phrases)}
+
+
+def _within(begins: Rows, sizes: Rows) -> Rows:
+    """The rows of several pieces, one after the other, each from where it begins: (n,), (n,) -> (sum of sizes,)."""
+    rows: Rows = np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
+    return rows
