@@ -9,7 +9,7 @@ from torch import Tensor
 from lmcells.model.lstm import BidirectionalLstm
 from lmcells.model.lstm_weights import LstmWeights
 from lmcells.model.packed_recurrence import packed_lstm
-from lmcells.model.recurrence import bidirectional_lstm, carried_lstm
+from lmcells.model.recurrence import aligned_lstm, bidirectional_lstm, carried_lstm
 from model.loop_reference import run_lstm
 
 INPUT, CONSTANT, HIDDEN = 3, 2, 4
@@ -56,6 +56,25 @@ def test_absent_positions_are_as_if_cut_out(run: Run, rows: list[list[bool]]) ->
     inputs, constant = random_input(mask)
     states = run(inputs, mask, weights_of(lstm), constant=constant)
     torch.testing.assert_close(states, compacted(lstm, inputs, mask, constant))
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=MASKS.filter(lambda rows: len(rows[0]) > 0))
+def test_absent_positions_are_as_if_cut_out_by_the_librarys_lstm_too(rows: list[list[bool]]) -> None:
+    mask, lstm = torch.tensor(rows, dtype=torch.bool), some_lstm()
+    inputs, constant = random_input(mask)
+    states = aligned_lstm(inputs, mask, weights_of(lstm), constant=constant)
+    torch.testing.assert_close(states, compacted(lstm, inputs, mask, constant))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("error")
+def test_the_library_on_a_gpu_takes_the_weights_as_they_lie() -> None:
+    mask, lstm = torch.tensor([[True, False, True]]), some_lstm().cuda()
+    inputs, constant = (tensor.cuda() for tensor in random_input(mask))
+    with torch.no_grad():
+        states = aligned_lstm(inputs, mask.cuda(), weights_of(lstm), constant=constant)
+    assert states.isfinite().all()
 
 
 @IMPLEMENTATIONS

@@ -69,14 +69,20 @@ def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant
     for direction, read in enumerate((order, order.gather(1, mirrored))):
         sequence = _rows(joined, read).transpose(0, 1)  # (T, B, I + C)
         start = joined.new_zeros(1, batch, weights.hidden.shape[-1])
-        parameters = [weights.input[direction], weights.hidden[direction], weights.bias[direction]]
-        parameters = [
-            parameter.to(dtype) for parameter in (*parameters, torch.zeros_like(weights.bias[direction]))
-        ]
+        bias = weights.bias[direction]
+        given = (weights.input[direction], weights.hidden[direction], bias, torch.zeros_like(bias))
+        parameters = _side_by_side([parameter.to(dtype) for parameter in given])
         output, _, _ = torch._VF.lstm(sequence, (start, start), parameters, True, 1, 0.0, True, False, False)
         place = rank if direction == 0 else mirrored.gather(1, rank)
         states.append(_rows(output.transpose(0, 1), place))  # (B, T, H)
     return torch.cat(states, dim=-1).masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _side_by_side(parameters: list[Tensor]) -> list[Tensor]:
+    """The same tensors next to each other in memory: cuDNN copies others at every call, and warns."""
+    flat = torch.cat([parameter.flatten() for parameter in parameters])
+    pieces = flat.split([parameter.numel() for parameter in parameters])
+    return [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters, strict=True)]
 
 
 def _rows(values: Tensor, places: Tensor) -> Tensor:
