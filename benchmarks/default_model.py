@@ -126,7 +126,8 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    lmcells("train", shop.at("corpus"), "--seed", settings["seed"], *store, "--output", shop.at("trained"))
+    seed = settings["seeds"][shop.folder.name]
+    lmcells("train", shop.at("corpus"), "--seed", seed, *store, "--output", shop.at("trained"))
 
 
 def compile_long_forms(shop: Workshop) -> None:
