@@ -1,6 +1,6 @@
 """What mentions of one short form in one note gain by sharing what they know, at several weights.
 
-python benchmarks/mentions_together.py                 # the shipped model on the benchmarks of shared/data
+python benchmarks/mentions_together.py                 # the shipped model on the sets of dev_sets.py
 python benchmarks/mentions_together.py --model MODEL --dataset D.jsonl --inventory I.json
 
 Only examples of notes that have the short form more than once are scored; weight 0 is each for itself.
@@ -12,18 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
+from dev_sets import DevSet, benchmark_sets, own_sets
 from lmcells.evaluation.calibrate import ScoredMention, score_mentions
-from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.dataset import Example
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.rankers import best_ranker
 from lmcells.expansion.shared_evidence import share
-from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.shipped import model_folder
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "shared" / "data" / "benchmarks"
 WEIGHTS = (0.0, 0.2, 0.35, 0.5, 1.0)
 
 
@@ -32,33 +30,29 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="default")
-    parser.add_argument("--dataset", type=Path, help="with --inventory; without both, the benchmarks")
+    parser.add_argument(
+        "--dataset", type=Path, help="with --inventory; without both, the benchmarks and our own"
+    )
     parser.add_argument("--inventory", type=Path)
     options = parser.parse_args()
     folder = model_folder(options.model)
     model, calibration = PretrainedModel.from_pretrained(folder), Calibration.load(folder)
-    pairs = [(options.dataset, options.inventory)]
-    if options.dataset is None:
-        pairs = [
-            (BENCHMARKS / f"{name}_dev.jsonl", BENCHMARKS / f"{inventory}_inventory.json")
-            for name, inventory in (("reverse", "casi"), ("author_defined", "author_defined"))
-        ]
-    for dataset, inventory in pairs:
-        compare(model, calibration, dataset, load_inventory(inventory))
+    given = [DevSet(options.dataset, options.inventory)] if options.dataset else None
+    for dev_set in given or (*benchmark_sets(), *own_sets()):
+        compare(model, calibration, dev_set)
 
 
-def compare(
-    model: PretrainedModel, calibration: Calibration, dataset: Path, inventory: SenseInventory
-) -> None:
+def compare(model: PretrainedModel, calibration: Calibration, dev_set: DevSet) -> None:
     """Print accuracy and NLL at each weight."""
     groups: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
-    for example in read_dataset(dataset, report=ReadReport()):
+    for example in dev_set.examples():
         groups[example.note_id, example.short_form].append(example)
+    inventory = dev_set.senses()
     ranker = best_ranker(model, inventory)
     together = [score_mentions(ranker, group, inventory) for group in groups.values() if len(group) > 1]
     n_alike = sum(len({mention.truth for mention in group}) == 1 for group in together)
     print(
-        f"{dataset.name}: {sum(map(len, together)):,} examples in {len(together):,} notes with several; "
+        f"{dev_set.name}: {sum(map(len, together)):,} examples in {len(together):,} notes with several; "
         f"in {n_alike / len(together):.1%} of them one meaning"
     )
     for weight in WEIGHTS:

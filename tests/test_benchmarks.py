@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARK_SETS = BENCHMARKS.parents[1] / "shared" / "data" / "benchmarks"
 
 
 def run(name: str, *arguments: object) -> str:
@@ -27,6 +28,16 @@ def test_each_says_how_it_is_called(name: str) -> None:
 def test_the_engine_is_timed_against_a_straightforward_one() -> None:
     sizes = ("--steps", 1, "--plain-steps", 1, "--tokens", 20_000)
     assert "the engine is" in run("training_speed.py", "--device", "cpu", "--no-profile", *sizes)
+
+
+@pytest.mark.skipif(not BENCHMARK_SETS.exists(), reason="needs the shared data")
+def test_a_choice_of_ranking_is_scored(tmp_path: Path) -> None:
+    config = tmp_path / "choices.toml"
+    config.write_text("[[choice]]\nreads_unknown = false\nmisspelt = 1.0\n", encoding="utf-8")
+    *_, row = run("ranking_study.py", "--config", config, "--own", tmp_path).splitlines()
+    reverse, author_defined = (float(cell.split("/")[0]) for cell in row.split("|")[2:4])
+    assert row.startswith("| reads_unknown = False, misspelt = 1.0 |")
+    assert 0.5 < author_defined < reverse < 0.95  # as it ships it is better than that
 
 
 def test_what_the_model_is_sure_of_is_written_out_on_one_side(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ import numpy.typing as npt
 import pytest
 
 from lmcells.expansion.sense_directions import (
-    OF_PLACES,
-    PRIOR,
-    TEMPERATURE,
+    AS_MEASURED,
+    ScoreWeights,
     SenseDirections,
     SensesOfShortForm,
 )
@@ -28,19 +27,19 @@ def sense(*, words: bool = True, n_places: int = 0, count: int = 0, seed: int = 
     return SenseDirections(by_words, directions(n_places, seed + 100), shares, count)
 
 
-def by_the_formula(gap: Floats, known: SenseDirections) -> float:
-    of_words = None if known.by_words is None else gap @ known.by_words / TEMPERATURE
+def by_the_formula(gap: Floats, known: SenseDirections, weights: ScoreWeights) -> float:
+    of_words = None if known.by_words is None else gap @ known.by_words / weights.temperature
     of_places = None
     if len(known.shares):
-        of_places = np.log((known.shares * np.exp(known.by_places @ gap / TEMPERATURE)).sum())
-    prior = PRIOR * np.log(1 + known.count)
+        of_places = np.log((known.shares * np.exp(known.by_places @ gap / weights.temperature)).sum())
+    prior = weights.prior * np.log(1 + known.count)
     if of_words is None and of_places is None:
         return -np.inf
     if of_words is None:
         return float(of_places + prior)
     if of_places is None:
         return float(of_words + prior)
-    return float(OF_PLACES * of_places + (1 - OF_PLACES) * of_words + prior)
+    return float(weights.of_places * of_places + (1 - weights.of_places) * of_words + prior)
 
 
 ALL_KINDS = [
@@ -55,10 +54,14 @@ ALL_KINDS = [
 @pytest.mark.parametrize(
     "senses", [ALL_KINDS, ALL_KINDS[::-1], ALL_KINDS[1:2], ALL_KINDS[3:4], ALL_KINDS[2:3]]
 )
-def test_scores_are_those_of_the_formula(senses: list[SenseDirections]) -> None:
+@pytest.mark.parametrize(
+    "weights",
+    [AS_MEASURED, ScoreWeights(temperature=0.1, of_places=0.0, prior=0.0), ScoreWeights(of_places=1.0)],
+)
+def test_scores_are_those_of_the_formula(senses: list[SenseDirections], weights: ScoreWeights) -> None:
     gaps = directions(7, seed=9)
-    expected = [[by_the_formula(gap, each) for each in senses] for gap in gaps]
-    np.testing.assert_allclose(SensesOfShortForm(senses).scores(gaps), expected, rtol=1e-12)
+    expected = [[by_the_formula(gap, each, weights) for each in senses] for gap in gaps]
+    np.testing.assert_allclose(SensesOfShortForm(senses, weights).scores(gaps), expected, rtol=1e-12)
 
 
 def test_a_sense_of_which_nothing_is_known_comes_last() -> None:

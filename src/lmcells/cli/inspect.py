@@ -12,7 +12,7 @@ Each view prints a table; --json gives the data, --output writes a figure."""
 EXAMPLE = """\
 examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
-  lmcells inspect interpolate MG --section MEDICATIONS --output mg.svg"""
+  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg"""
 
 VIEWS: tuple[str, ...] = (
     "neighbors",

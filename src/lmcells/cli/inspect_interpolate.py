@@ -23,7 +23,7 @@ probability of every long form: the paper's figure of MG. Without --text there a
 then begins with an empty gap, one by divergence with the short form itself beside no word."""
 EXAMPLE = """\
 examples:
-  lmcells inspect interpolate MG --section MEDICATIONS --output mg.svg
+  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata

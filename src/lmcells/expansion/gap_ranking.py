@@ -12,7 +12,7 @@ from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.posterior_ranking import PosteriorRanker, Scorer
-from lmcells.expansion.sense_directions import SenseDirections, SensesOfShortForm
+from lmcells.expansion.sense_directions import AS_MEASURED, ScoreWeights, SenseDirections, SensesOfShortForm
 from lmcells.expansion.sense_reading import SenseReader, unit_length
 from lmcells.expansion.windows import WindowReader
 from lmcells.pretrained import PretrainedModel
@@ -26,7 +26,9 @@ class GapRanker(PosteriorRanker):
     ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
     """
 
-    def __init__(self, model: PretrainedModel, inventory: SenseInventory) -> None:
+    def __init__(
+        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights = AS_MEASURED
+    ) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
                 f"{model.folder} has no phrase network and store, which ranking by gaps needs. "
@@ -44,6 +46,7 @@ class GapRanker(PosteriorRanker):
         super().__init__(model, inventory, reader=reader)
         self._center = model.phrase_store.gap_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
+        self._weights = weights
         self._senses: dict[str, SensesOfShortForm] = {}
 
     def directions(self, short_form: str) -> Sequence[SenseDirections]:
@@ -69,4 +72,4 @@ class GapRanker(PosteriorRanker):
         candidates = [self.inventory.senses(short_form) for short_form in new]
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
         for short_form, senses in zip(new, candidates, strict=True):
-            self._senses[short_form] = SensesOfShortForm(list(islice(read, len(senses))))
+            self._senses[short_form] = SensesOfShortForm(list(islice(read, len(senses))), self._weights)

