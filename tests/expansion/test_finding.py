@@ -243,6 +243,81 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
     assert short_forms(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "short_form"),
+    [
+        ("submitted in 4AR, 4AS and 4AT", "AS"),
+        ("in cassettes AS to AV, slide AS", "AS"),
+        ("stage II, III, or IV, stage IIIA, IIIB, IIIC or IV", "IV"),
+        ("seen on Month DD, YYYY", "DD"),
+        ("Dear Dr. XYZ: I saw ABC today", "ABC"),
+        ("reviewed by M.R., M.D.; M.R. Ph.D.", "MR"),
+        ("(Sartorius AG, Germany)", "AG"),
+        ("a node of 2 x O.B x 0.5 cm", "OB"),
+        ("There IS also a nodule. It IS small", "IS"),
+        ("tumor Ta, stage Ta, superficial (Ta or T1)", "TA"),
+        ("COX2 inhibitors, CDX2", "CO"),
+        ("a patent os, 1 cm os", "OS"),
+    ],
+)
+def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) -> None:
+    assert found(text, ShortFormFinder([short_form])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "short_form"),
+    [
+        ("rates of 29CR + 29PR, 4AS", "PR"),
+        ("heart block HR 40, nerve blocks. HR 50", "HR"),
+        ("IV antibiotics, stage II, IV fluids", "IV"),
+        ("ABC/3TC, resistance to ABC", "ABC"),
+        ("3x wk x 1 month", "WK"),
+        ("IS 10 times an hour, use IS", "IS"),
+        ("A&OX3, a&ox3", "A&O"),
+        ("serum AG 12, AG, lactate", "AG"),
+    ],
+)
+def test_what_only_resembles_labels_masks_and_stages_is_found(text: str, short_form: str) -> None:
+    assert {name for _, name in found(text, ShortFormFinder([short_form]))} == {short_form}
+
+
+def test_labels_of_a_list_are_known_by_those_around_them() -> None:
+    find = ShortFormFinder("PCM")
+    assert found('BFS: "left ureter" C: "bladder" D: "nodes" E1-4: "uterus"', find) == []
+    assert found("O1-3: nodes all embedded P: left ureter Q: margin", find) == []
+    assert [name for _, name in found("S: fine O: well A: better P: home", find)] == ["P"]
+    assert [name for _, name in found("P: 80 Q: none R: 16 N: none C: 2 D: 3 E: 4", find)] == ["P", "C"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a l~mph node, mu·ti ple c^llec with r~spons",
+        "nt^ure of «the» specimen, ti «malignancy»",
+        "loss of lp and 19q, Ip/19q",
+        "ROUTINE H&E Xl BLOCK",
+        "intraoperati~ti finding",
+    ],
+)
+def test_what_a_scanner_misread_is_no_short_form(text: str) -> None:
+    assert found(text, ShortFormFinder(["TI", "NT", "LP", "IP", "XL", "MPH"])) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plt 100/mm^3, wbc 5/mm^3 in this pt; 10^9 /L",
+        "• pt is well\n• pt went home\n• pt called",
+        "sick all night...the pt...no fever...went home",
+        "for ~5 days the pt slept ~4 hours",
+        "one stray mark, c^llected from the pt",
+        "«PT» £2 {PT} t~ken for PT",
+    ],
+)
+def test_marks_that_are_meant_and_capitals_are_no_sign_of_a_scanner(text: str) -> None:
+    assert {name for _, name in found(text)} == {"PT"}
+
+
 def test_a_letter_is_a_short_form_elsewhere() -> None:
     find = ShortFormFinder(["C", "T", "L"])
     assert found("T 38C. 37.5 C, C spine", find) == [("T", "T"), ("C", "C"), ("C", "C"), ("C", "C")]

@@ -261,6 +261,8 @@ def _inflects(stem: str, written: str, inflection: str) -> bool:
     """Whether the ending is one: that of "PTs" and "pts" is, that of "CTS" and "gas" is not."""
     if "." in stem or "." in written:
         return False
+    if inflection in _TIMES:
+        return written[-2] == "x" or len(stem) > 2  # "A&OX3", not "COX2"
     if inflection != "s":
         return True
     return written[-1] == "s" and (stem[-1].isupper() or stem[-1].isdigit() or _VOWELS.isdisjoint(stem))

@@ -1,4 +1,6 @@
-"""What a single letter is where it is no short form: part of a name, a label, a base of a gene, the mark of a list.
+"""What a letter is where it is no short form: part of a name, a label, a base of a gene, the mark of a list.
+
+Two letters may be a label, too.
 
 Each rule looks at a bounded piece of the text.
 """
@@ -8,6 +10,7 @@ from functools import lru_cache
 
 _REACH = 60  # characters before a letter that hold what it belongs to
 _LABELS_REACH = 4_000  # and the labels that come before it in a list
+_NEARBY = 1_500  # characters on either side that hold a label's neighbours
 
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
@@ -21,7 +24,8 @@ _KIND_BEFORE = re.compile(
 _NAME_BEFORE = re.compile(
     r"\b(?!(?:anti|gender|high|low|mid|non|post|pre|sex|status)-)[A-Z]{3,}-$", re.IGNORECASE
 )  # "mitomycin-C", "IBS-M"
-_BEFORE_A_LETTER = (_LABELS_BEFORE, _KIND_BEFORE, _NAME_BEFORE)
+_RANGE_BEFORE = re.compile(r"\b\d{1,2}[A-Z]-$")  # "1A-C"
+_BEFORE_A_LETTER = (_LABELS_BEFORE, _KIND_BEFORE, _NAME_BEFORE, _RANGE_BEFORE)
 _NAMED_FOLLOWS = re.compile(
     r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b",
     re.IGNORECASE,
@@ -33,6 +37,8 @@ _ISOTOPE = re.compile(r"(?<!\d)18$")
 _NUMBER_BEFORE = re.compile(r"(?<![\d.,])\d{1,2}$")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
 _CODE_BEFORE = re.compile(r"\d{4}$")  # "lot 1276K"
+_NUMBER_FOLLOWS = re.compile(r"\s*[\d<>≤≥=]")
+_BLOCKS_BEFORE = re.compile(r"\b(?:blocks|cassettes?|slides?)[ ]$", re.IGNORECASE)
 _LINE_BEFORE = re.compile(r"(?:^|\n)[ \t]*\($")
 _ITEM_FOLLOWS = re.compile(r"\)[ ]+[A-Z]")
 _SEXES = "MF"  # "17M" is a boy
@@ -59,7 +65,7 @@ def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> 
 
 
 def is_a_list_mark(text: str, start: int, end: int) -> bool:
-    """ "A." and "b)" of a list or a name; "C:" after "A:" and "B:", "(C)" before an item, "15F" after "15E"."""
+    """ "A." and "b)" of a list or a name; "C:" among "A:", "B1:" and "D:", "(C)" before an item, "15F" after "15E"."""
     letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
     if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
         return True
@@ -71,14 +77,44 @@ def is_a_list_mark(text: str, start: int, end: int) -> bool:
     if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
         opening = "(" if follows == ")" else ""
         letters = [each for each in (_before(letter, 2), _before(letter, 1)) if each.isalpha()]
-        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters])
+        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
+            follows == ":" and _stands_among_labels(text, start, end)
+        )
     return False
+
+
+def is_a_block_label(text: str, start: int, end: int) -> bool:
+    """ "4AS" where there is "4AR", "cassettes AB"."""
+    before = text[max(0, start - _REACH) : start]
+    if _BLOCKS_BEFORE.search(before):
+        return True
+    number = _NUMBER_BEFORE.search(before)
+    if number is None or not text[start:end].isupper():
+        return False
+    another = re.compile(rf"(?<!\w){number[0]}{text[start]}(?!{text[end - 1]})[A-Z]\b")
+    return bool(another.search(before) or another.search(text[end : end + _REACH]))
 
 
 def _begins_item(text: str, start: int, end: int) -> bool:
     """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
     is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
     return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _REACH) : start]))
+
+
+def _stands_among_labels(text: str, start: int, end: int) -> bool:
+    """Whether, of the two letters before it and the two after it, two are labels there, and one of them comes after."""
+    if _NUMBER_FOLLOWS.match(text, end + 1):
+        return False
+    places = {-1: slice(max(0, start - _NEARBY), start), 1: slice(end, end + _NEARBY)}
+    n_before, n_after = (
+        sum(_has_label(text[place], chr(ord(text[start]) + way * n)) for n in (1, 2))
+        for way, place in places.items()
+    )
+    return n_after > 0 and n_before + n_after > 1
+
+
+def _has_label(text: str, letter: str) -> bool:
+    return letter.isalpha() and _block_label(letter).search(text) is not None
 
 
 def _before(letter: str, n: int) -> str:
@@ -100,3 +136,9 @@ def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
 def _label(label: str) -> re.Pattern[str]:
     """Matches a label with no letter or number right before or after it."""
     return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))
+
+
+@lru_cache(maxsize=1 << 7)
+def _block_label(letter: str) -> re.Pattern[str]:
+    """Matches "D:", "D1-4:" and "DFS:", a frozen section."""
+    return re.compile(rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:")

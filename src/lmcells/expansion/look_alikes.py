@@ -1,15 +1,21 @@
 """What looks like a short form where it stands, and is something else.
 
 English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
-date's month, a Roman numeral, part of an electrocardiogram, a state before its zip code; single letters are in
-`lone_letters`.
+date's month, a Roman numeral, part of an electrocardiogram, the label of a block, a state before its zip code; single
+letters are in `lone_letters`, and what a scanner misread in `scanned_text`.
 Each rule looks at a bounded piece of the text.
 """
 
 import re
 from typing import NamedTuple
 
-from lmcells.expansion.lone_letters import VALUE_FOLLOWS, is_a_list_mark, is_part_of_a_name
+from lmcells.expansion.lone_letters import (
+    VALUE_FOLLOWS,
+    is_a_block_label,
+    is_a_list_mark,
+    is_part_of_a_name,
+)
+from lmcells.expansion.numerals import is_a_numeral
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
@@ -17,6 +23,7 @@ from lmcells.expansion.ordinary_words import (
     TITLES,
     is_english,
 )
+from lmcells.expansion.scanned_text import is_misread
 
 _REACH = 60  # characters on either side that tell whether a line is written in capitals
 _SAMPLE = 4_000  # characters that tell whether a text is
@@ -42,29 +49,19 @@ _NOUN_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
+_SUBJECT_BEFORE = re.compile(r"\b(?:there|it|this|that|which|he|she)[ ]$", re.IGNORECASE)
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
+_DEGREE_FOLLOWS = re.compile(r"\.?,?[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b")
 _COMPANY_BEFORE = re.compile(r"\b[A-Z][a-z]+,?[ ]$")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
-_YEAR_FOLLOWS = re.compile(r"/yy", re.IGNORECASE)
+_YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
+_TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
+_TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
 _IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
-_LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
-_ROMAN = re.compile(r"[IVX]{1,4}")
-_ROMAN_BEFORE = re.compile(
-    r"(?:\bDSM[ -]?|\bstages?[ ][IVX]{1,4}[A-C](?:[/-]|[ ](?:to|and|or|through))[ ]?"
-    r"|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?"
-    r"|\b(?:stage|grade|class|type|level|phase|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)"
-    r"s?[ ])$",
-    re.IGNORECASE,
-)
-_ROMAN_FOLLOWS = re.compile(
-    r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b"
-)
-_STAGE = re.compile(r"[IVX]{1,4}[A-Ca-c]")
-_STAGED_BEFORE = re.compile(r"\b(?:stage|grade|type|class|category)s?[ ]$", re.IGNORECASE)
 _OF_ELECTROCARDIOGRAM = {
     "PR": re.compile(r"[ -](?:intervals?|segments?|depressions?|prolongation)\b", re.IGNORECASE),
     "RR": re.compile(r"[ -]intervals?\b", re.IGNORECASE),
@@ -74,7 +71,9 @@ _OF_ELECTROCARDIOGRAM = {
 }
 _PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
-_OPENING_BEFORE = re.compile(r"\b(?:cervical|external|internal|per|the)\s+$", re.IGNORECASE)
+_OPENING_BEFORE = re.compile(
+    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
+)
 _NODE_FOLLOWS = re.compile(r"\s+NODES?\b")
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
 _SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
@@ -94,6 +93,7 @@ class LookAlikes:
     def __init__(self, text: str) -> None:
         self._text = text
         self._in_capitals: bool | None = None  # the whole text; asked only when it matters
+        self._has_masks: bool | None = None
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
         """Whether it is something else; what may be a unit is none of the numbers' units that are refused."""
@@ -101,9 +101,10 @@ class LookAlikes:
             self._is_a_word(written)
             or self._is_a_name(written)
             or (not may_be_unit and self._is_a_unit(written))
-            or self._is_a_numeral(written)
+            or is_a_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
             or self._is_a_mark(written)
+            or is_misread(self._text, written.start, written.end)
         )
 
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
@@ -120,7 +121,8 @@ class LookAlikes:
             return False
         if written.stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
             return _WORD_FOLLOWS.match(self._text, written.end) is not None
-        if written.stem == "OR" and self._is_a_choice(written):
+        is_verb = written.stem == "IS" and _SUBJECT_BEFORE.search(self._before(written))  # "There IS also"
+        if is_verb or (written.stem == "OR" and self._is_a_choice(written)):
             return True
         lower = written.stem.lower()
         return (
@@ -177,17 +179,28 @@ class LookAlikes:
         return before, after
 
     def _is_a_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "Accuray, Inc."."""
+        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a mask for names."""
         _, end, stem = written
+        if stem == "ABC" and self._masks_names():
+            return True
+        if "." in stem and stem.isupper() and _DEGREE_FOLLOWS.match(self._text, end):
+            return True
         if stem.lower() in TITLES:
             follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
             if follows.match(self._text, end):
                 return True
         if stem == "Ph" and self._text.startswith(".D", end):
             return True
-        if stem == "Inc" and _COMPANY_BEFORE.search(self._before(written)):
+        ends_phrase = stem == "Inc" or (stem == "AG" and self._text[end : end + 1] in (",", ")"))
+        if ends_phrase and _COMPANY_BEFORE.search(self._before(written)):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
+
+    def _masks_names(self) -> bool:
+        """Whether the text has letters in the place of names."""
+        if self._has_masks is None:
+            self._has_masks = "XYZ" in self._text
+        return self._has_masks
 
     def _is_a_unit(self, written: Written) -> bool:
         """ "24 hr", "8 p.m.", "02 OCT 2001"; in "RR 18 HR 82" it is none."""
@@ -199,40 +212,29 @@ class LookAlikes:
         has_value = written.stem.isupper() and VALUE_FOLLOWS.match(self._text, written.end)
         return lower in {"am", "pm"} or not has_value
 
-    def _is_a_numeral(self, written: Written) -> bool:
-        """ "stage IV", "type Ib", "III/IV", "IV. PLAN"."""
-        _, end, stem = written
-        if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(self._before(written)):
-            return True
-        if not _ROMAN.fullmatch(stem.upper()):
-            return False
-        before = self._before(written, _REACH)
-        if self._text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
-            return True
-        if stem == "IV" and (
-            before.endswith("IV, ") or self._text.startswith(", IV ", end)
-        ):  # "4 mg IV, IV fluids"
-            return False
-        return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(self._text, end))
-
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "PR interval", "ST depression", and letters that are part of a name or the mark of a list."""
+        """ "PR interval", "ST depression", "4AS", and letters that are part of a name or the mark of a list."""
         start, end, stem = written
         if len(stem) == 1:
             return is_a_list_mark(self._text, start, end) or is_part_of_a_name(
                 self._text, start, end, may_be_unit=may_be_unit
             )
+        if len(stem) == 2 and is_a_block_label(self._text, start, end):
+            return True
         part = _OF_ELECTROCARDIOGRAM.get(stem)
         return part is not None and part.match(self._text, end) is not None
 
     def _is_a_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy"."""
+        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if len(stem) == 2 and stem.isupper() and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         if _IDENTIFIER_FOLLOWS.match(self._text, end):
             return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
+            return True
+        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
+        if is_between and not stem.islower():
             return True
         before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
