@@ -34,6 +34,7 @@ BENCHMARKS = {
 class Workshop:
     """Where things of one round come from and go to."""
 
+    name: str  # of the round
     data: Path
     folder: Path
     config: dict[str, Any]
@@ -126,7 +127,7 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    seed = settings["seeds"][shop.folder.name]
+    seed = settings["seeds"][shop.name]
     lmcells("train", shop.at("corpus"), "--seed", seed, *store, "--output", shop.at("trained"))
 
 
@@ -254,11 +255,11 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
     options = parser.parse_args()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
-    first = Workshop(options.data, options.output / "first", config)
-    second = Workshop(options.data, options.output / "second", config, first)
-    for name, shop in zip(ROUNDS, (first, second), strict=True):
-        if options.round in (None, name):
-            print(f"{name} round", flush=True)
+    first = Workshop("first", options.data, options.output / "first", config)
+    second = Workshop("second", options.data, options.output / "second", config, first)
+    for shop in (first, second):
+        if options.round in (None, shop.name):
+            print(f"{shop.name} round", flush=True)
             take_steps(shop, options.only)
 
 

@@ -35,6 +35,8 @@ def main() -> None:
     )
     parser.add_argument("--inventory", type=Path)
     options = parser.parse_args()
+    if (options.dataset is None) != (options.inventory is None):
+        parser.error("--dataset and --inventory belong together")
     folder = model_folder(options.model)
     model, calibration = PretrainedModel.from_pretrained(folder), Calibration.load(folder)
     given = [DevSet(options.dataset, options.inventory)] if options.dataset else None

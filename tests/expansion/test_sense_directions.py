@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from lmcells.errors import ConfigError
 from lmcells.expansion.sense_directions import (
     AS_MEASURED,
     ScoreWeights,
@@ -67,3 +68,9 @@ def test_scores_are_those_of_the_formula(senses: list[SenseDirections], weights:
 def test_a_sense_of_which_nothing_is_known_comes_last() -> None:
     assert [each.is_known for each in ALL_KINDS] == [True, True, True, False, True]
     assert (SensesOfShortForm(ALL_KINDS).scores(directions(3, seed=4)).argmin(axis=1) == 3).all()
+
+
+@pytest.mark.parametrize("weights", [{"temperature": 0.0}, {"of_places": 1.5}])
+def test_weights_that_make_no_score_are_refused(weights: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="allowed"):
+        ScoreWeights(**weights)

@@ -26,6 +26,7 @@ from lmcells.notes.tokens import iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": what is counted is the short form
+_NAMES_WITH_X = frozenset({"cox", "cdx", "pax"})  # COX2, CDX2 and PAX5 are names of their own
 _SPACED_AMPERSAND = re.compile(
     r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
 )
@@ -262,7 +263,7 @@ def _inflects(stem: str, written: str, inflection: str) -> bool:
     if "." in stem or "." in written:
         return False
     if inflection in _TIMES:
-        return written[-2] == "x" or len(stem) > 2  # "A&OX3", not "COX2"
+        return written[:-1].lower() not in _NAMES_WITH_X
     if inflection != "s":
         return True
     return written[-1] == "s" and (stem[-1].isupper() or stem[-1].isdigit() or _VOWELS.isdisjoint(stem))

@@ -38,7 +38,8 @@ _NUMBER_BEFORE = re.compile(r"(?<![\d.,])\d{1,2}$")
 _SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
 _CODE_BEFORE = re.compile(r"\d{4}$")  # "lot 1276K"
 _NUMBER_FOLLOWS = re.compile(r"\s*[\d<>≤≥=]")
-_BLOCKS_BEFORE = re.compile(r"\b(?:blocks|cassettes?|slides?)[ ]$", re.IGNORECASE)
+_BLOCK = re.compile(r"(?<!\w)(\d{1,2})([A-Z])([A-Z])\b")
+_BLOCKS_BEFORE = re.compile(r"(?:\bcassettes?|\bin[ ](?:blocks|slides?)|\(slides?)[ ]$", re.IGNORECASE)
 _LINE_BEFORE = re.compile(r"(?:^|\n)[ \t]*\($")
 _ITEM_FOLLOWS = re.compile(r"\)[ ]+[A-Z]")
 _SEXES = "MF"  # "17M" is a boy
@@ -86,13 +87,15 @@ def is_a_list_mark(text: str, start: int, end: int) -> bool:
 def is_a_block_label(text: str, start: int, end: int) -> bool:
     """ "4AS" where there is "4AR", "cassettes AB"."""
     before = text[max(0, start - _REACH) : start]
+    if not text[start].isupper():
+        return False
     if _BLOCKS_BEFORE.search(before):
         return True
     number = _NUMBER_BEFORE.search(before)
-    if number is None or not text[start:end].isupper():
+    if number is None:
         return False
-    another = re.compile(rf"(?<!\w){number[0]}{text[start]}(?!{text[end - 1]})[A-Z]\b")
-    return bool(another.search(before) or another.search(text[end : end + _REACH]))
+    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _REACH]))
+    return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
 
 
 def _begins_item(text: str, start: int, end: int) -> bool:
@@ -102,19 +105,16 @@ def _begins_item(text: str, start: int, end: int) -> bool:
 
 
 def _stands_among_labels(text: str, start: int, end: int) -> bool:
-    """Whether, of the two letters before it and the two after it, two are labels there, and one of them comes after."""
+    """Whether the next letter is a label after it, and one of the two before it, or the one after next, is one too."""
     if _NUMBER_FOLLOWS.match(text, end + 1):
         return False
-    places = {-1: slice(max(0, start - _NEARBY), start), 1: slice(end, end + _NEARBY)}
-    n_before, n_after = (
-        sum(_has_label(text[place], chr(ord(text[start]) + way * n)) for n in (1, 2))
-        for way, place in places.items()
-    )
-    return n_after > 0 and n_before + n_after > 1
+    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
 
+    def has_label(where: str, n: int) -> bool:
+        letter = chr(ord(text[start]) + n)
+        return letter.isalpha() and _block_label(letter).search(where) is not None
 
-def _has_label(text: str, letter: str) -> bool:
-    return letter.isalpha() and _block_label(letter).search(text) is not None
+    return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
 
 
 def _before(letter: str, n: int) -> str:
@@ -140,5 +140,7 @@ def _label(label: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=1 << 7)
 def _block_label(letter: str) -> re.Pattern[str]:
-    """Matches "D:", "D1-4:" and "DFS:", a frozen section."""
-    return re.compile(rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:")
+    """Matches "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
+    return re.compile(
+        rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:(?!{_NUMBER_FOLLOWS.pattern})"
+    )

@@ -2,8 +2,8 @@
 
 English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
 date's month, a Roman numeral, part of an electrocardiogram, the label of a block, a state before its zip code; single
-letters are in `lone_letters`, and what a scanner misread in `scanned_text`.
-Each rule looks at a bounded piece of the text.
+letters are in `lone_letters`, numerals in `numerals`, and what a scanner misread in `scanned_text`.
+Each rule looks at a bounded piece of the text, or once at the whole.
 """
 
 import re
@@ -20,10 +20,11 @@ from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
+    STATES,
     TITLES,
     is_english,
 )
-from lmcells.expansion.scanned_text import is_misread
+from lmcells.expansion.scanned_text import ScannedText
 
 _REACH = 60  # characters on either side that tell whether a line is written in capitals
 _SAMPLE = 4_000  # characters that tell whether a text is
@@ -49,12 +50,15 @@ _NOUN_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
-_SUBJECT_BEFORE = re.compile(r"\b(?:there|it|this|that|which|he|she)[ ]$", re.IGNORECASE)
+_SUBJECT_BEFORE = re.compile(r"\b(?:there|it|which|he|she)[ ]$", re.IGNORECASE)
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
-_DEGREE_FOLLOWS = re.compile(r"\.?,?[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b")
-_COMPANY_BEFORE = re.compile(r"\b[A-Z][a-z]+,?[ ]$")
+_DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
+_DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
+_NAME_MASK = re.compile(r"\bXYZ\b")
+_CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
+_COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
@@ -94,6 +98,7 @@ class LookAlikes:
         self._text = text
         self._in_capitals: bool | None = None  # the whole text; asked only when it matters
         self._has_masks: bool | None = None
+        self._scanned = ScannedText(text)
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
         """Whether it is something else; what may be a unit is none of the numbers' units that are refused."""
@@ -104,7 +109,7 @@ class LookAlikes:
             or is_a_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
             or self._is_a_mark(written)
-            or is_misread(self._text, written.start, written.end)
+            or self._scanned.is_misread(written.start, written.end)
         )
 
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
@@ -180,10 +185,11 @@ class LookAlikes:
 
     def _is_a_name(self, written: Written) -> bool:
         """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a mask for names."""
-        _, end, stem = written
-        if stem == "ABC" and self._masks_names():
+        start, end, stem = written
+        if self._text[start:end] == "ABC" and self._masks_names():
             return True
-        if "." in stem and stem.isupper() and _DEGREE_FOLLOWS.match(self._text, end):
+        is_dotted = "." in stem and stem.isupper() and stem.replace(".", "") not in _DEGREES
+        if is_dotted and _DEGREE_FOLLOWS.match(self._text, end):  # initials
             return True
         if stem.lower() in TITLES:
             follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
@@ -191,15 +197,18 @@ class LookAlikes:
                 return True
         if stem == "Ph" and self._text.startswith(".D", end):
             return True
-        ends_phrase = stem == "Inc" or (stem == "AG" and self._text[end : end + 1] in (",", ")"))
-        if ends_phrase and _COMPANY_BEFORE.search(self._before(written)):
+        before = self._before(written, _REACH)
+        may_end_a_company = stem == "Inc" or (
+            stem == "AG" and "(" in before and _CITY_FOLLOWS.match(self._text, end)
+        )
+        if may_end_a_company and _COMPANY_BEFORE.search(before):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
     def _masks_names(self) -> bool:
         """Whether the text has letters in the place of names."""
         if self._has_masks is None:
-            self._has_masks = "XYZ" in self._text
+            self._has_masks = _NAME_MASK.search(self._text) is not None
         return self._has_masks
 
     def _is_a_unit(self, written: Written) -> bool:
@@ -227,14 +236,14 @@ class LookAlikes:
     def _is_a_mark(self, written: Written) -> bool:
         """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
-        if len(stem) == 2 and stem.isupper() and _ZIP_CODE_FOLLOWS.match(self._text, end):
+        if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         if _IDENTIFIER_FOLLOWS.match(self._text, end):
             return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
         is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
-        if is_between and not stem.islower():
+        if is_between and "." in stem:
             return True
         before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()

@@ -17,7 +17,7 @@ _ROMAN_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _ROMAN_FOLLOWS = re.compile(
-    r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b"
+    r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b(?![ ]?\d)"
 )
 _STAGE = re.compile(r"[IVX]{1,4}[A-Ca-c]")
 _STAGED_BEFORE = re.compile(r"\b(?:stage|grade|type|class|category)s?[ ]$", re.IGNORECASE)

@@ -12,6 +12,10 @@ UNITS = frozenset(
     "vs".split()
 )
 MONTHS = frozenset("jan feb mar apr may jun jul aug sep sept oct nov dec".split())
+STATES = frozenset(
+    "AL AK AZ AR CA CO CT DC DE FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR "
+    "PA RI SC SD TN TX UT VT VA WA WV WI WY".split()
+)
 AFTER_NUMBERS = (UNITS | MONTHS | frozenset("hr hrs mo mos st wk wks yr yrs".split())) - {"vs"}
 """What is a unit, or an ordinal, where a number stands before it: "HR 82" is a heart rate, "24 HR" is not."""
 CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - {

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lmcells.errors import ConfigError
 from lmcells.expansion.long_forms import Floats
 
 
@@ -24,6 +25,12 @@ class ScoreWeights:
     temperature: float = 0.05  # t, as in training
     of_places: float = 2 / 3  # of what places say against what words say
     prior: float = 0.4  # texts name common things more often than training draws them
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ConfigError(f"temperature: found {self.temperature}, allowed: above 0.")
+        if not 0 <= self.of_places <= 1:
+            raise ConfigError(f"of_places: found {self.of_places}, allowed: 0 to 1.")
 
 
 AS_MEASURED = ScoreWeights()
