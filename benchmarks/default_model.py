@@ -81,6 +81,12 @@ def lmcells(*arguments: object) -> str:
     return done.stdout
 
 
+def head() -> str:
+    """The commit that is checked out."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def write_out(shop: Workshop) -> None:
     """The notes with short forms written out that the model of the round before is sure of."""
     assert shop.first is not None
@@ -98,6 +104,7 @@ def make_corpus(shop: Workshop) -> None:
     settings = shop.config["corpus"]
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
     lmcells("prepare", *shop.repeated_files(), *counts, *shop.reading, "--output", shop.at("corpus"))
+    shop.at("commit").write_text(head(), encoding="utf-8")
     lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
 
 
@@ -199,14 +206,12 @@ def write_card(shop: Workshop) -> None:
             f"| `{name}`, {scores['n']:,} examples | {scores['accuracy']:.3f} | {scores['macro_f1']:.3f} | "
             f"{sure['calibration_error']:.3f} | {sure['coverage_at_95']:.0%} | {sure['none_fits_auroc']:.2f} |"
         )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
     n_phrases = len(json.loads((shop.at("model") / "phrases.json").read_text("utf-8")))
     size = sum(file.stat().st_size for file in shop.at("model").iterdir())
     card = CARD.read_text("utf-8").format(
         scores="\n".join(rows),
-        commit=commit,
+        read_at=shop.at("commit").read_text("utf-8"),
+        compiled_at=head(),
         n_phrases=f"{n_phrases:,}",
         n_words=f"{config['corpus']['sizes']['n_words']:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
