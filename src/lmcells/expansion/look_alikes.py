@@ -1,8 +1,8 @@
 """What looks like a short form where it stands, and is something else.
 
 English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
-date's month, a Roman numeral, part of an electrocardiogram, the label of a block, a state before its zip code; single
-letters are in `lone_letters`, numerals in `numerals`, and what a scanner misread in `scanned_text`.
+date's month, part of an electrocardiogram, a state before its zip code. Single letters and the labels of blocks are in
+`lone_letters`, Roman numerals in `numerals`, and what a scanner misread in `scanned_text`.
 Each rule looks at a bounded piece of the text, or once at the whole.
 """
 
