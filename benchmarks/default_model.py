@@ -19,15 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-ROOT = Path(__file__).resolve().parents[1]
+from dev_sets import DATA, ROOT, benchmark_sets
+
 CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
 SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
 ROUNDS = ("first", "second")
-BENCHMARKS = {
-    "reverse_dev": "casi_inventory.json",
-    "author_defined_dev": "author_defined_inventory.json",
-}
 
 
 @dataclass(frozen=True)
@@ -197,13 +194,12 @@ def write_card(shop: Workshop) -> None:
     """Score the model on documents that it has not seen, and say so in its card."""
     config = json.loads((shop.at("model") / "config.json").read_text("utf-8"))
     rows = []
-    for name, inventory in BENCHMARKS.items():
-        dataset = shop.data / "benchmarks" / f"{name}.jsonl"
-        given = ("--dataset", dataset, "--inventory", shop.data / "benchmarks" / inventory)
+    for dev_set in benchmark_sets(shop.data):
+        given = ("--dataset", dev_set.dataset, "--inventory", dev_set.inventory)
         scores = json.loads(lmcells("evaluate", shop.at("model"), *given, "--json"))[0]
         sure = json.loads(lmcells("calibrate", shop.at("model"), *given, "--check", "--json"))
         rows.append(
-            f"| `{name}`, {scores['n']:,} examples | {scores['accuracy']:.3f} | {scores['macro_f1']:.3f} | "
+            f"| `{dev_set.name}`, {scores['n']:,} examples | {scores['accuracy']:.3f} | {scores['macro_f1']:.3f} | "
             f"{sure['calibration_error']:.3f} | {sure['coverage_at_95']:.0%} | {sure['none_fits_auroc']:.2f} |"
         )
     n_phrases = len(json.loads((shop.at("model") / "phrases.json").read_text("utf-8")))
@@ -250,9 +246,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--data", type=Path, default=ROOT.parent / "shared" / "data", help="train/ and benchmarks/"
-    )
+    parser.add_argument("--data", type=Path, default=DATA, help="train/ and benchmarks/")
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
     )

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
@@ -48,18 +49,20 @@ class DevSet:
         """What it is called in tables."""
         return self.dataset.stem
 
+    @cached_property
     def examples(self) -> list[Example]:
-        """All of them."""
+        """All of them, read once."""
         return list(read_dataset(self.dataset, report=ReadReport()))
 
+    @cached_property
     def senses(self) -> SenseInventory:
         """The senses to choose from."""
         return load_inventory(self.inventory)
 
 
-def benchmark_sets() -> list[DevSet]:
+def benchmark_sets(data: Path = DATA) -> list[DevSet]:
     """The two benchmarks."""
-    folder = DATA / "benchmarks"
+    folder = data / "benchmarks"
     return [
         DevSet(folder / "reverse_dev.jsonl", folder / "casi_inventory.json"),
         DevSet(folder / "author_defined_dev.jsonl", folder / "author_defined_inventory.json"),
@@ -82,7 +85,7 @@ def draw(name: str, inventory: SenseInventory, *, output: Path) -> None:
         command = [sys.executable, "-m", "lmcells", "dataset", "reverse", *files, "--inventory", senses]
         options = ["--max-per-sense", MAX_PER_SENSE, "--output", every, "--inventory-output", own.inventory]
         subprocess.run(list(map(str, command + options)), check=True)
-        found = DevSet(every, senses).examples()
+        found = DevSet(every, senses).examples
     drawn = random.Random(0).sample(found, min(N_EXAMPLES, len(found)))
     write_dataset(own.dataset, sorted(drawn, key=lambda example: example.id))
 
@@ -94,7 +97,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=DRAWN, help="folder to draw into")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    in_benchmarks = {short_form for each in benchmark_sets() for short_form in each.senses().short_forms}
+    in_benchmarks = {short_form for each in benchmark_sets() for short_form in each.senses.short_forms}
     others = (sense for sense in shipped_inventory() if sense.short_form not in in_benchmarks)
     inventory = SenseInventory.from_senses(others)
     for name in TEXTS:

@@ -47,11 +47,10 @@ def main() -> None:
 def compare(model: PretrainedModel, calibration: Calibration, dev_set: DevSet) -> None:
     """Print accuracy and NLL at each weight."""
     groups: defaultdict[tuple[str, str], list[Example]] = defaultdict(list)
-    for example in dev_set.examples():
+    for example in dev_set.examples:
         groups[example.note_id, example.short_form].append(example)
-    inventory = dev_set.senses()
-    ranker = best_ranker(model, inventory)
-    together = [score_mentions(ranker, group, inventory) for group in groups.values() if len(group) > 1]
+    ranker = best_ranker(model, dev_set.senses)
+    together = [score_mentions(ranker, group, dev_set.senses) for group in groups.values() if len(group) > 1]
     n_alike = sum(len({mention.truth for mention in group}) == 1 for group in together)
     print(
         f"{dev_set.name}: {sum(map(len, together)):,} examples in {len(together):,} notes with several; "

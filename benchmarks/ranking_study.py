@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from dev_sets import DRAWN, ROOT, DevSet, benchmark_sets, own_sets
-from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.rankers import SectionMappingRanker
-from lmcells.evaluation.section_mapping import SectionMapper
+from lmcells.evaluation.rankers import SectionMappingRanker, section_mapper
 from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.sense_directions import ScoreWeights
 from lmcells.pretrained import PretrainedModel
@@ -89,11 +87,9 @@ def _slip(word: str, draw: random.Random) -> str:
 
 def score(model: PretrainedModel, choice: Choice, dev_set: DevSet) -> tuple[float, float]:
     """Accuracy and macro F1."""
-    inventory = dev_set.senses()
-    ranker = GapRanker(choice.reader(model), inventory, weights=choice)
-    sections = SectionMapper([name for name in model.sections if name not in (NO_SECTION, OTHER)])
-    mapped = SectionMappingRanker(ranker, sections)  # as `lmcells evaluate` does
-    measured = measure(predict("", mapped, choice.prepared(dev_set.examples()), inventory))
+    ranker = GapRanker(choice.reader(model), dev_set.senses, weights=choice)
+    mapped = SectionMappingRanker(ranker, section_mapper(model.sections))  # as `lmcells evaluate` does
+    measured = measure(predict("", mapped, choice.prepared(dev_set.examples), dev_set.senses))
     return measured.accuracy, measured.macro_f1
 
 

@@ -91,6 +91,12 @@ class SectionMappingRanker:
         return mention if mapped.how == "unmapped" else replace(mention, section=mapped.section)
 
 
+def section_mapper(sections: Iterable[str], section_map: Mapping[str, str | None] = {}) -> SectionMapper:
+    """What puts one of a model's sections in the place of a foreign one."""
+    known = [section for section in sections if section not in (NO_SECTION, OTHER)]
+    return SectionMapper(known, manual=section_map)
+
+
 def make_ranker(
     name: str,
     inventory: SenseInventory,
@@ -186,8 +192,7 @@ def _of_cell_model(
 def _with_sections(
     named: NamedRanker, sections: Iterable[str], section_map: Mapping[str, str | None]
 ) -> NamedRanker:
-    known = [section for section in sections if section not in (NO_SECTION, OTHER)]
-    mapper = SectionMapper(known, manual=section_map)
+    mapper = section_mapper(sections, section_map)
     return replace(named, ranker=SectionMappingRanker(named.ranker, mapper), sections=mapper)
 
 

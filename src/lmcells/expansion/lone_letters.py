@@ -72,12 +72,12 @@ def is_a_list_mark(text: str, start: int, end: int) -> bool:
         return True
     number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
     if number is not None:
-        return _stand_in_order(text, start, [f"{number[0]}{_before(letter, 1)}"])
+        return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
     if follows == ")" and _begins_item(text, start, end):
         return True
     if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
         opening = "(" if follows == ")" else ""
-        letters = [each for each in (_before(letter, 2), _before(letter, 1)) if each.isalpha()]
+        letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
         return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
             follows == ":" and _stands_among_labels(text, start, end)
         )
@@ -111,14 +111,15 @@ def _stands_among_labels(text: str, start: int, end: int) -> bool:
     before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
 
     def has_label(where: str, n: int) -> bool:
-        letter = chr(ord(text[start]) + n)
+        letter = _moved(text[start], n)
         return letter.isalpha() and _block_label(letter).search(where) is not None
 
     return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
 
 
-def _before(letter: str, n: int) -> str:
-    return chr(ord(letter) - n)
+def _moved(letter: str, n: int) -> str:
+    """The one so many further on in the alphabet."""
+    return chr(ord(letter) + n)
 
 
 def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:

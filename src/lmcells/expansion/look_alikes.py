@@ -7,6 +7,7 @@ Each rule looks at a bounded piece of the text, or once at the whole.
 """
 
 import re
+from functools import cached_property
 from typing import NamedTuple
 
 from lmcells.expansion.lone_letters import (
@@ -96,8 +97,6 @@ class LookAlikes:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._in_capitals: bool | None = None  # the whole text; asked only when it matters
-        self._has_masks: bool | None = None
         self._scanned = ScannedText(text)
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
@@ -161,16 +160,19 @@ class LookAlikes:
 
     def _is_shouted(self, written: Written) -> bool:
         """Whether it stands among words in capitals, so that they set nothing apart."""
-        if self._in_capitals is None:
-            n_capitals, n_lower = (self._text.count(letter, 0, _SAMPLE) for letter in "Ee")
-            self._in_capitals = n_capitals >= 6 and n_capitals > 4 * n_lower
-        if self._in_capitals:
+        if self._is_in_capitals:
             return True
         n_full, n_lower = self._words_around(written, _BOUNDARY)
         if n_full > 3 * n_lower:
             return True
         n_full, n_lower = self._words_around(written, _SENTENCE_END)
         return n_lower == 0 and n_full >= _A_SENTENCE
+
+    @cached_property
+    def _is_in_capitals(self) -> bool:
+        """Whether the whole text is."""
+        n_capitals, n_lower = (self._text.count(letter, 0, _SAMPLE) for letter in "Ee")
+        return n_capitals >= 6 and n_capitals > 4 * n_lower
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
         """How many words in capitals and how many others stand around it, up to a boundary on either side."""
@@ -186,7 +188,7 @@ class LookAlikes:
     def _is_a_name(self, written: Written) -> bool:
         """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a mask for names."""
         start, end, stem = written
-        if self._text[start:end] == "ABC" and self._masks_names():
+        if self._text[start:end] == "ABC" and self._masks_names:
             return True
         is_dotted = "." in stem and stem.isupper() and stem.replace(".", "") not in _DEGREES
         if is_dotted and _DEGREE_FOLLOWS.match(self._text, end):  # initials
@@ -197,19 +199,20 @@ class LookAlikes:
                 return True
         if stem == "Ph" and self._text.startswith(".D", end):
             return True
-        before = self._before(written, _REACH)
-        may_end_a_company = stem == "Inc" or (
-            stem == "AG" and "(" in before and _CITY_FOLLOWS.match(self._text, end)
-        )
-        if may_end_a_company and _COMPANY_BEFORE.search(before):
+        if stem in ("Inc", "AG") and self._ends_a_company(written):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
+    @cached_property
     def _masks_names(self) -> bool:
         """Whether the text has letters in the place of names."""
-        if self._has_masks is None:
-            self._has_masks = _NAME_MASK.search(self._text) is not None
-        return self._has_masks
+        return _NAME_MASK.search(self._text) is not None
+
+    def _ends_a_company(self, written: Written) -> bool:
+        before = self._before(written, _REACH)
+        if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
+            return False
+        return _COMPANY_BEFORE.search(before) is not None
 
     def _is_a_unit(self, written: Written) -> bool:
         """ "24 hr", "8 p.m.", "02 OCT 2001"; in "RR 18 HR 82" it is none."""

@@ -1,6 +1,7 @@
 """What a scanner misread: fragments of words among stray marks, and figures that became letters."""
 
 import re
+from functools import cached_property
 
 _REACH = 60  # characters on either side in which stray marks count
 _MOST_MARKS = 1  # a single one may be meant
@@ -26,7 +27,6 @@ class ScannedText:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._has_marks: bool | None = None  # asked only when it matters
 
     def is_misread(self, start: int, end: int) -> bool:
         """Whether what is written at `text[start:end]` is no word that somebody wrote."""
@@ -43,9 +43,11 @@ class ScannedText:
             return _STAIN_BEFORE.search(before) is not None
         return "19q" in before or "19q" in after
 
+    @cached_property
+    def _has_marks(self) -> bool:
+        return any(mark in self._text for mark in _MARKS)
+
     def _is_among_marks(self, start: int, end: int) -> bool:
-        if self._has_marks is None:
-            self._has_marks = any(mark in self._text for mark in _MARKS)
         if not self._has_marks:
             return False
         before, after = self._around(start, end)

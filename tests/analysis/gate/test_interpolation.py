@@ -81,8 +81,9 @@ def test_the_paths_begin_at_the_words_and_end_at_the_section(shipped_ranker: Pos
     history = interpolate(shipped_ranker, "MG", section="PAST MEDICAL HISTORY")
     imaging = interpolate(shipped_ranker, "MG", section="IMAGING")
     assert probabilities(history, 0) == pytest.approx(probabilities(imaging, 0), abs=1e-5)
-    assert probabilities(history, -1)["myasthenia gravis"] > 0.5
     assert probabilities(imaging, -1)["mammogram"] > 0.5
+    of_disease = [probabilities(path, -1)["myasthenia gravis"] for path in (history, imaging)]
+    assert of_disease[0] > max(0.5, of_disease[1] + 0.2)
 
 
 def test_no_section_is_null_metadata(shipped_ranker: PosteriorRanker) -> None:
