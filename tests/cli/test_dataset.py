@@ -192,3 +192,43 @@ def test_help_has_an_example(kind: str, capsys: pytest.CaptureFixture[str]) -> N
         dataset(kind, "--help")
     assert caught.value.code == 0
     assert f"lmcells dataset {kind} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--inventory", "--inv", "--out"])
+def test_an_abbreviated_flag_is_refused(
+    casi: Path, inventory: Path, tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--inventory` once was short for `--inventory-output`, and replaced the inventory it named."""
+    before = inventory.read_bytes()
+    with pytest.raises(SystemExit) as stopped:
+        dataset("casi", casi, "--output", tmp_path / "casi.jsonl", flag, inventory)
+    assert stopped.value.code == 2
+    assert f"unrecognized arguments: {flag}" in capsys.readouterr().err
+    assert inventory.read_bytes() == before
+
+
+def test_nothing_is_replaced_unless_told(
+    casi: Path, notes: Path, inventory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = inventory.read_bytes()
+    output = tmp_path / "new.jsonl"
+    assert dataset("casi", casi, "--output", output, "--inventory-output", inventory) == 2
+    assert "--inventory-output" in capsys.readouterr().err
+    assert inventory.read_bytes() == before
+    assert not output.exists()
+
+    (tmp_path / "rs.all.jsonl").write_text("kept")
+    split = (
+        "reverse",
+        notes,
+        "--inventory",
+        inventory,
+        "--output",
+        tmp_path / "rs.jsonl",
+        "--split",
+        "all=1",
+    )
+    assert dataset(*split) == 2
+    assert (tmp_path / "rs.all.jsonl").read_text() == "kept"
+    assert dataset(*split, "--overwrite") == 0
+    assert (tmp_path / "rs.all.jsonl").read_text() != "kept"

@@ -103,11 +103,13 @@ def test_find_in_json_counts_everything(letters: Path, capsys: pytest.CaptureFix
     assert load_inventory(output).n_senses == 5
 
 
-def test_find_takes_known_senses_from_a_file_and_replaces_an_old_output(letters: Path) -> None:
+def test_find_takes_known_senses_from_a_file_and_replaces_an_old_output_when_told(letters: Path) -> None:
     letters.with_name("found.csv").write_text("an older one")
     known = letters.with_name("known.json")
     save_inventory(SenseInventory.from_senses([Sense("OS", "overall survival")]), known)
-    assert find(letters, "--inventory", known) == 0
+    assert find(letters, "--inventory", known) == 2
+    assert letters.with_name("found.csv").read_text() == "an older one"
+    assert find(letters, "--inventory", known, "--overwrite") == 0
     assert load_inventory(letters.with_name("found.csv")).short_forms == ("AF", "ESRD")
 
 

@@ -1,14 +1,20 @@
 """With a token, who does not show it is refused; the page, the schema and the health check are for all."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
+import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from lmcells import Expander
 from lmcells.errors import ConfigError
 from lmcells.service import ServiceSettings
-from service.serving import client
+from lmcells.service.app import create_app
+from service.serving import client, served
 
 TOKEN = "correct horse"
 
@@ -49,6 +55,42 @@ def test_some_paths_need_no_token(http: TestClient) -> None:
         assert http.get(path).status_code == 200
     schema = http.get("/openapi.json").json()
     assert schema["paths"]["/expand"]["post"]["security"] == [{"token": []}]
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_neither_a_mount_nor_a_root_path_lets_anyone_in(expander: Expander, mounted: bool) -> None:
+    """A root path and a mount change the path that an application sees; a proxy may strip the prefix or leave it."""
+    app: ASGIApp = create_app(expander, ServiceSettings(token=TOKEN))
+    if mounted:  # the parent runs no lifespan of the mounted application
+        app = Starlette(routes=[Mount("/acronyms", app=app)])
+        prefixes, root_path = ["/acronyms"], ""
+    else:
+        prefixes, root_path = ["/acronyms", ""], "/acronyms"
+    http = TestClient(app, root_path=root_path)
+    for prefix in prefixes:
+        for answer in (
+            http.post(f"{prefix}/expand", json={"text": "PT"}),
+            http.post(f"{prefix}/expand", content=b"x" * 20_000_000),  # refused before it is read
+            http.get(f"{prefix}/inventory"),
+            http.get(f"{prefix}/metrics"),
+            http.get(f"{prefix}/explore/start"),
+        ):
+            assert answer.status_code == 401, (prefix, answer.url)
+        shown = {"Authorization": f"Bearer {TOKEN}"}
+        assert http.get(f"{prefix}/health").status_code == 200
+        answer = http.post(f"{prefix}/expand", json={"text": "Pt in PT."}, headers=shown)
+        assert answer.status_code == 200
+        assert answer.json()["expansions"]
+        assert 'path="/expand"' in http.get(f"{prefix}/metrics", headers=shown).text
+
+
+def test_behind_a_proxy_with_a_root_path_the_token_is_asked_for(folder: Path) -> None:
+    with served(folder, "--root-path", "/acronyms", environment={"LMCELLS_TOKEN": TOKEN}) as server:
+        shown = {"Authorization": f"Bearer {TOKEN}", "X-Forwarded-Prefix": "/acronyms"}
+        assert httpx.post(f"{server.url}/expand", json={"text": "PT"}).status_code == 401
+        assert httpx.post(f"{server.url}/expand", json={"text": "PT"}, headers=shown).status_code == 200
+        # The proxy is expected to strip the prefix; a path that still has it is unknown.
+        assert httpx.post(f"{server.url}/acronyms/expand", json={"text": "PT"}).status_code == 404
 
 
 def test_two_headers_are_one_too_many(http: TestClient) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lmcells import Expander
 from lmcells.service import ServiceSettings
@@ -59,7 +60,7 @@ class Inside:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def ask(app: Limits, *pieces: Message, hangs: bool = False) -> tuple[int, dict[str, str], Any]:
+async def ask(app: ASGIApp, *pieces: Message, hangs: bool = False) -> tuple[int, dict[str, str], Any]:
     """Send a request as a server would; -> status, headers and what was said."""
 
     async def given() -> AsyncIterator[Message]:
@@ -87,8 +88,8 @@ def piece(content: bytes, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": content, "more_body": more}
 
 
-def limits(inside: Inside, **settings: Any) -> Limits:
-    return Limits(inside, settings=ServiceSettings(**settings), metrics=ServiceMetrics())
+def limits(inside: Inside, **settings: Any) -> ASGIApp:
+    return partial(Limits(ServiceSettings(**settings), ServiceMetrics()), inside)
 
 
 def test_one_request_too_many_is_asked_to_come_back() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lmcells.corpus.settings import SECTION_STYLES
+from lmcells.errors import InputError
 from lmcells.notes.readers import FORMATS
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
@@ -74,6 +75,32 @@ def add_reading(parser: argparse.ArgumentParser) -> Group:
     return reading
 
 
+def add_overwrite(parser: argparse._ActionsContainer, *, replaces: str) -> None:
+    """--overwrite, without which no command replaces a file."""
+    parser.add_argument("--overwrite", action="store_true", help=f"replace {replaces} that exists")
+
+
+def refuse_existing_files(options: argparse.Namespace) -> None:
+    """Refuse to replace what the options name as output, unless they say so. Folders are checked by their commands."""
+    given = vars(options)
+    if given.get("overwrite") or given.get("resume"):
+        return
+    for name in ("output", "inventory_output"):
+        path = given.get(name)
+        # A split writes one file a part: rs.dev.jsonl, rs.test.jsonl.
+        parts = (part.partition("=")[0].strip() for part in (given.get("split") or "").split(","))
+        for each in [part_of_split(path, part) for part in parts] if isinstance(path, Path) else []:
+            if each.is_file():
+                flag = f"--{name.replace('_', '-')}"
+                advice = ", or replace it with --overwrite" if "overwrite" in given else ""
+                raise InputError(f"{flag} {each} exists already. Choose another name{advice}.")
+
+
+def part_of_split(output: Path, part: str) -> Path:
+    """Return the file of one part of a split; "" is the whole."""
+    return output.with_name(f"{output.stem}.{part}{output.suffix}") if part else output
+
+
 def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
     """Where a dataset and its senses go."""
     parser.add_argument("--output", required=True, type=Path, metavar="DATASET", help="JSON lines to write")
@@ -83,3 +110,4 @@ def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
         metavar="FILE",
         help=f"also write the senses that {senses} (JSON or CSV)",
     )
+    add_overwrite(parser, replaces="a dataset or inventory")

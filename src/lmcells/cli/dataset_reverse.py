@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import add_dataset_output, add_json, add_reading
+from lmcells.cli.arguments import add_dataset_output, add_json, add_reading, part_of_split
 from lmcells.cli.progress import ProgressLine, notes_message
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import InputError
@@ -85,20 +85,16 @@ def run(options: argparse.Namespace) -> None:
             f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur. "
             "Give more notes, or an inventory whose long forms are written out in them."
         )
-    outputs = {name: _named(options.output, name) for name in parts}
+    outputs = {name: part_of_split(options.output, name) for name in parts}
     for name, part in parts.items():
         write_dataset(outputs[name], part.examples)
         if options.inventory_output:
-            save_inventory(used_inventory(inventory, part), _named(options.inventory_output, name))
+            save_inventory(used_inventory(inventory, part), part_of_split(options.inventory_output, name))
     summary = summarize(outputs, parts, finder=finder, report=report)
     if options.json:
         print_json(summary)
     else:
         print_summary(summary)
-
-
-def _named(output: Path, part: str) -> Path:
-    return output.with_name(f"{output.stem}.{part}{output.suffix}") if part else output
 
 
 def _read(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:

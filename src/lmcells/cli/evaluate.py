@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
+from lmcells.cli.arguments import add_overwrite
 from lmcells.cli.evaluation_table import print_results
 from lmcells.cli.progress import ProgressLine
 from lmcells.cli.rendering import print_json
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the model can",
     )
     parser.add_argument("--output", type=Path, metavar="REPORT_DIR", help="write the report into this folder")
+    add_overwrite(parser, replaces="a report")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of chance and of the intervals (0)")
 
@@ -77,6 +79,10 @@ def run(options: argparse.Namespace) -> None:
     if options.seed < 0:
         raise InputError(f"--seed: found {options.seed}, allowed: 0 or more.")
     if options.output:
+        if any(options.output.glob("*")) and not options.overwrite:
+            raise InputError(
+                f"--output {options.output} exists already. Choose another, or replace its report with --overwrite."
+            )
         from lmcells.evaluation.report import require_matplotlib
 
         require_matplotlib()  # before the work, not after it

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lmcells.cli.arguments import add_overwrite
 from lmcells.cli.whole_numbers import at_least
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.intervals import Interval
@@ -24,6 +25,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help=f"also write a figure ({', '.join(FIGURE_FORMATS)})"
     )
+    add_overwrite(parser, replaces="a figure")
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:

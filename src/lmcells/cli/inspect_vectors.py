@@ -10,6 +10,7 @@ from lmcells.analysis.mixtures.vectors import (
     word_vectors,
     write_vectors,
 )
+from lmcells.cli.arguments import add_overwrite
 from lmcells.cli.inspect_options import add_model_options
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.pretrained import PretrainedModel
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=f"write the vectors ({', '.join(FORMATS)})",
     )
+    add_overwrite(parser, replaces="a file")
     parser.add_argument("--what", choices=_VECTORS, default="words", help="whose vectors (words)")
     add_model_options(parser)
 

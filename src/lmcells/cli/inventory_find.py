@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import add_json
+from lmcells.cli.arguments import add_json, add_overwrite
 from lmcells.cli.progress import ProgressLine, notes_message
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.cli.whole_numbers import at_least
@@ -36,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", required=True, type=Path, metavar="FILE", help="senses to write: .csv or .json"
     )
+    add_overwrite(parser, replaces="an inventory")
     parser.add_argument(
         "--min-count",
         type=at_least(1),

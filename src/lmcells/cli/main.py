@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import lmcells
-from lmcells.cli.arguments import add_command
+from lmcells.cli.arguments import add_command, refuse_existing_files
 from lmcells.errors import LmcellsError
 
 COMMANDS = (
@@ -35,7 +35,10 @@ INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, as every other error here."""
+    """Says what is wrong with the arguments in one line, as every other error here; no flag may be abbreviated."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {message}. Run: {self.prog} --help\n")
@@ -62,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
     options = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS).parse_args(given)
     try:
+        refuse_existing_files(options)
         options.run(options)
     except LmcellsError as error:
         print(f"lmcells {options.command}: {error}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from lmcells.errors import ConfigError, MissingExtra
@@ -28,6 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)"
     )
     parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
+    parser.add_argument(
+        "--root-path",
+        default="",
+        metavar="PATH",
+        help="path under which a proxy serves it, such as /acronyms",
+    )
     parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
     parser.add_argument(
         "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
@@ -70,6 +77,8 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--workers: found {options.workers}, allowed: 1 or more.")
     if not 0 <= options.port < 65536:
         raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
+    if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
+        raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
     settings = ServiceSettings(
         max_body=options.max_body,
         max_note_length=options.max_note_length,
@@ -77,4 +86,11 @@ def run(options: argparse.Namespace) -> None:
         token=os.environ.get(TOKEN) or None,
     )
     loaded = Loaded(options.model, str(options.inventory) if options.inventory else None)
-    serve(loaded, settings, host=options.host, port=options.port, n_workers=options.workers)
+    serve(
+        loaded,
+        settings,
+        host=options.host,
+        port=options.port,
+        n_workers=options.workers,
+        root_path=options.root_path,
+    )

@@ -1,12 +1,13 @@
-"""The service put together: routes, and around them, from the outside in, observation, headers, token and limits."""
+"""The service put together: routes, each behind token and limits, and around them observation and headers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import Response
@@ -15,7 +16,7 @@ import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
 from lmcells.service import explore_routes, routes
-from lmcells.service.authorisation import PROTECTED, Authorisation
+from lmcells.service.authorisation import guarded_route
 from lmcells.service.batch_expander import BatchExpander
 from lmcells.service.explore import Explorer
 from lmcells.service.exploring_thread import ExploringThread
@@ -39,12 +40,21 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     metrics = ServiceMetrics()
     queue = NoteQueue()
     metrics.watch(lambda: queue.n_waiting)
+    worker = Worker(queue, BatchExpander(expander, metrics), metrics)
     files = page_files()
+    guarded = guarded_route(token=settings.token, limits=Limits(settings, metrics))
+    protected = [
+        routes.expanding(worker, settings, metrics, route_class=guarded),
+        routes.inventory_listing(expander.inventory, route_class=guarded),
+        explore_routes.exploring(Explorer(expander), ExploringThread(), route_class=guarded),
+        routes.metrics_listing(metrics, route_class=guarded),
+    ]
+    protected_paths = [
+        route.path for router in protected for route in router.routes if isinstance(route, APIRoute)
+    ]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        worker = Worker(queue, BatchExpander(expander, metrics), metrics)
-        worker.start()
         yield
         await asyncio.to_thread(worker.stop)
 
@@ -57,10 +67,8 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
         redoc_url=None,
         lifespan=lifespan,
         middleware=[
-            Middleware(Observation, metrics=metrics, paths={*files, *PROTECTED, SCHEMA, HEALTH}),
+            Middleware(Observation, metrics=metrics, paths={*files, *protected_paths, SCHEMA, HEALTH}),
             Middleware(SecurityHeaders),
-            *([Middleware(Authorisation, token=settings.token)] if settings.token else ()),
-            Middleware(Limits, settings=settings, metrics=metrics),
         ],
         exception_handlers={
             InputError: refuse_input,
@@ -68,13 +76,12 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
             HTTPException: refuse_status,
         },
     )
-    app.include_router(routes.expanding(queue, settings, metrics))
-    app.include_router(routes.inventory_listing(expander.inventory))
-    app.include_router(explore_routes.exploring(Explorer(expander), ExploringThread()))
-    app.include_router(routes.watching(queue, expander.inventory, metrics))
+    for router in protected:
+        app.include_router(router)
+    app.include_router(routes.health_check(queue, expander.inventory))
     for path, file in files.items():
         app.include_router(_file_route(path, file))
-    _describe_limits(app, settings)
+    _describe_limits(app, settings, protected_paths)
     return app
 
 
@@ -88,7 +95,7 @@ def _file_route(path: str, file: PageFile) -> APIRouter:
     return router
 
 
-def _describe_limits(app: FastAPI, settings: ServiceSettings) -> None:
+def _describe_limits(app: FastAPI, settings: ServiceSettings, protected_paths: Sequence[str]) -> None:
     """Write the settings' limits, and the token, into the schema."""
     describe = app.openapi
 
@@ -101,7 +108,7 @@ def _describe_limits(app: FastAPI, settings: ServiceSettings) -> None:
             models["ManyNotes"]["properties"]["notes"]["maxItems"] = settings.max_notes
             if settings.token:
                 schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-                for path in PROTECTED:
+                for path in protected_paths:
                     for operation in schema["paths"][path].values():
                         operation["security"] = [{"token": []}]
         return app.openapi_schema or {}

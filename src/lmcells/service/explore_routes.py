@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from fastapi.routing import APIRoute
 
 from lmcells.service import explore_answers as answers
 from lmcells.service.explore import Explorer
@@ -39,9 +40,9 @@ Section = Annotated[
 ShortForm = Annotated[str, Query(min_length=1, max_length=100, pattern=SOMETHING, examples=["MG"])]
 
 
-def exploring(explorer: Explorer, in_thread: ExploringThread) -> APIRouter:
+def exploring(explorer: Explorer, in_thread: ExploringThread, *, route_class: type[APIRoute]) -> APIRouter:
     """GET /explore/..."""
-    router = APIRouter(prefix="/explore", responses=errors(401, 422, 429))
+    router = APIRouter(prefix="/explore", responses=errors(401, 422, 429), route_class=route_class)
 
     @router.get("/start", summary="What there is to explore, and what to look at first")
     async def start() -> answers.StartAnswer:

@@ -1,6 +1,6 @@
 """How many requests are let in, how large a body may be, and how long it may take to arrive.
 
-An ASGI layer rather than a check in the route: a request that is refused is refused before its body is read.
+Checked before the route reads the request: one that is refused is refused before its body is read.
 """
 
 import asyncio
@@ -19,16 +19,15 @@ _DRAIN_SECONDS = 5.0
 class Limits:
     """Lets requests with a body in, one by one, each with its body whole."""
 
-    def __init__(self, app: ASGIApp, *, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
-        self._app = app
+    def __init__(self, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
         self._settings = settings
         self._metrics = metrics
         self._n_inside = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it with 413, 408 or 429."""
-        if scope["type"] != "http" or scope["method"] != "POST":
-            await self._app(scope, receive, send)
+    async def __call__(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on to the application, or refuse it with 413, 408 or 429."""
+        if scope["method"] != "POST":
+            await app(scope, receive, send)
             return
         if self._n_inside >= self._settings.max_concurrency:
             answer = refusal(
@@ -41,12 +40,12 @@ class Limits:
         self._n_inside += 1
         self._metrics.in_progress.inc()
         try:
-            await self._enter(scope, receive, send)
+            await self._enter(app, scope, receive, send)
         finally:
             self._n_inside -= 1
             self._metrics.in_progress.dec()
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _enter(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with asyncio.timeout(self._settings.body_seconds):
                 body = await self._read(scope, receive)
@@ -65,7 +64,7 @@ class Limits:
             )
             await answer(scope, receive, send)
             return
-        await self._app(scope, _replay(body, receive), send)
+        await app(scope, _replay(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         """Return the body, None when it is too large."""

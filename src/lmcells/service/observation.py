@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Container
 from pathlib import Path
 
+from starlette._utils import get_route_path
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lmcells.service.metrics import ServiceMetrics
@@ -50,7 +51,8 @@ class Observation:
                 await refusal(500, detail, closes=True)(scope, receive, watched)
         seconds = time.perf_counter() - start
         # A path that we do not serve may hold anything.
-        path = scope["path"] if scope["path"] in self._paths else "other"
+        path = get_route_path(scope)
+        path = path if path in self._paths else "other"
         status = status or CLIENT_LEFT
         self._metrics.requests.labels(path, str(status)).inc()
         self._metrics.request_seconds.labels(path).observe(seconds)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.responses import Response
 
@@ -19,6 +20,7 @@ from lmcells.service.note_queue import NoteQueue
 from lmcells.service.observation import CLIENT_LEFT
 from lmcells.service.requests import ExpandRequest, ManyNotes, NoteMessage
 from lmcells.service.settings import ServiceSettings
+from lmcells.service.worker import Worker
 
 _ONE: TypeAdapter[AnsweredNote] = TypeAdapter(AnsweredNote)
 _MANY: TypeAdapter[dict[str, list[AnsweredNote]]] = TypeAdapter(dict[str, list[AnsweredNote]])
@@ -37,9 +39,11 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorMessage, "description": said[status]} for status in statuses}
 
 
-def expanding(queue: NoteQueue, settings: ServiceSettings, metrics: ServiceMetrics) -> APIRouter:
+def expanding(
+    worker: Worker, settings: ServiceSettings, metrics: ServiceMetrics, *, route_class: type[APIRoute]
+) -> APIRouter:
     """POST /expand."""
-    router = APIRouter()
+    router = APIRouter(route_class=route_class)
 
     @router.post(
         "/expand",
@@ -57,7 +61,7 @@ def expanding(queue: NoteQueue, settings: ServiceSettings, metrics: ServiceMetri
         answered: asyncio.Future[bytes] = loop.create_future()
         job = Job(body, lambda done: loop.call_soon_threadsafe(_settle, answered, *_outcome(done)))
         if job.notes:
-            queue.put(job)
+            worker.put(job)
         else:
             answered.set_result(_MANY.dump_json({"notes": []}))
         left = asyncio.ensure_future(
@@ -107,9 +111,9 @@ def _settle(future: "asyncio.Future[bytes]", answer: bytes | None, error: Except
         future.set_exception(error or RuntimeError("no answer"))
 
 
-def inventory_listing(inventory: SenseInventory) -> APIRouter:
+def inventory_listing(inventory: SenseInventory, *, route_class: type[APIRoute]) -> APIRouter:
     """GET /inventory."""
-    router = APIRouter()
+    router = APIRouter(route_class=route_class)
     search_in = InventorySearch(inventory)
 
     @router.get(
@@ -146,8 +150,8 @@ def inventory_listing(inventory: SenseInventory) -> APIRouter:
     return router
 
 
-def watching(queue: NoteQueue, inventory: SenseInventory, metrics: ServiceMetrics) -> APIRouter:
-    """GET /health and GET /metrics."""
+def health_check(queue: NoteQueue, inventory: SenseInventory) -> APIRouter:
+    """GET /health."""
     router = APIRouter()
 
     @router.get("/health", summary="Whether the service can answer")
@@ -159,6 +163,13 @@ def watching(queue: NoteQueue, inventory: SenseInventory, metrics: ServiceMetric
             n_short_forms=len(inventory),
             waiting_notes=queue.n_waiting,
         )
+
+    return router
+
+
+def metrics_listing(metrics: ServiceMetrics, *, route_class: type[APIRoute]) -> APIRouter:
+    """GET /metrics."""
+    router = APIRouter(route_class=route_class)
 
     @router.get(
         "/metrics",

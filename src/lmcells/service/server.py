@@ -41,7 +41,15 @@ class Loaded:
         return Expander.from_pretrained(self.model, inventory=self.inventory)
 
 
-def serve(loaded: Loaded, settings: ServiceSettings, *, host: str, port: int, n_workers: int = 1) -> None:
+def serve(
+    loaded: Loaded,
+    settings: ServiceSettings,
+    *,
+    host: str,
+    port: int,
+    n_workers: int = 1,
+    root_path: str = "",
+) -> None:
     """Answer until a signal ends it; what was taken is answered first."""
     write_log()
     expander = loaded.open()  # what is wrong with it is said before anything listens
@@ -55,13 +63,13 @@ def serve(loaded: Loaded, settings: ServiceSettings, *, host: str, port: int, n_
     if n_workers == 1:
         app = create_app(expander, settings)
         spare_collector()
-        uvicorn.Server(_config(app)).run(sockets=[listening])
+        uvicorn.Server(_config(app, root_path=root_path)).run(sockets=[listening])
         return
     with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
         os.environ[SHARED_FOLDER] = shared
         limits = {name: value for name, value in asdict(settings).items() if name != "token"}
         os.environ[LOADED] = json.dumps({"loaded": asdict(loaded), "settings": limits})
-        config = _config(f"{__name__}:worker_app", n_workers=n_workers)
+        config = _config(f"{__name__}:worker_app", n_workers=n_workers, root_path=root_path)
         Multiprocess(config, sockets=[listening]).run()
 
 
@@ -116,11 +124,12 @@ def spare_collector() -> None:
     gc.set_threshold(_COLLECT_AFTER)
 
 
-def _config(app: FastAPI | str, *, n_workers: int = 1) -> uvicorn.Config:
+def _config(app: FastAPI | str, *, n_workers: int = 1, root_path: str) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
         workers=n_workers,
+        root_path=root_path,
         access_log=False,  # it would hold query strings; `observation.py` keeps ours
         log_config=None,
         server_header=False,
