@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import LmcellsError
-from lmcells.evaluation.long_forms import lower_text
+from lmcells.evaluation.long_form_finder import lower_text
 from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.notes.readers import ReadReport, read_notes
 

@@ -17,10 +17,9 @@ from lmcells.evaluation.calibrate import ScoredMention, score_mentions
 from lmcells.evaluation.dataset import Example
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.rankers import best_ranker
-from lmcells.expansion.shared_evidence import share
+from lmcells.expansion.ranking import best_ranker, share
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained.folder import model_folder
 
 WEIGHTS = (0.0, 0.2, 0.35, 0.5, 1.0)
 

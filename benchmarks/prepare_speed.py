@@ -36,7 +36,7 @@ from lmcells.corpus.build import NoteSource, build_corpus
 from lmcells.corpus.layout import Manifest
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.notes.readers import ReadReport, read_notes
-from lmcells.notes.stop_words import STOP_WORDS
+from lmcells.notes.tokens import STOP_WORDS
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED_NOTES = REPOSITORY.parent / "shared/data/train/mtsamples_raw.parquet"

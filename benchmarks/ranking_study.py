@@ -22,11 +22,10 @@ from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.rankers import SectionMappingRanker, section_mapper
-from lmcells.expansion.gap_ranking import GapRanker
-from lmcells.expansion.sense_directions import ScoreWeights
+from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.sense_prototypes import ScoreWeights
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.layout import SUBWORDS
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained.folder import SUBWORDS, model_folder
 
 CONFIG = ROOT / "configs" / "ranking.toml"
 _LONG_WORD = re.compile(r"[A-Za-z]{6,}")

@@ -39,11 +39,9 @@ from lmcells.corpus.build import NoteSource, build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
-from lmcells.expansion.context import Mention, ReadWindows
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.section_ids import SectionIds
-from lmcells.expansion.windows import WindowReader
+from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
 from lmcells.model.prior import ModelNetwork
 from lmcells.notes.readers import ReadReport

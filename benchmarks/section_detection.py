@@ -19,8 +19,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from lmcells.notes.note import Section
-from lmcells.notes.paper_sections import find_paper_sections
 from lmcells.notes.section_rules import SectionRules
+from lmcells.notes.section_styles import find_paper_sections
 from lmcells.notes.sections import SectionFinder
 
 DEFAULT = Path(__file__).resolve().parents[2] / "shared/data/dev/mtsamples_raw.parquet"

@@ -22,9 +22,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows, kl_divergence
-from lmcells.training.device_corpus import Chunk, DeviceTables
-from lmcells.training.draws import AliasTable
-from lmcells.training.occurrence_sections import MAX_PER_WORD, OccurrenceSections
+from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, DeviceTables, OccurrenceSections
 from lmcells.training.sampler import Sampler
 
 LEARNING_RATE = 1e-3
@@ -441,9 +439,8 @@ def random_batch(sizes: Sizes, device: torch.device) -> tuple[Batch, SectionDraw
 
 def dropout_is_its_own_transpose(model: LatentMeaningCells, batch: Batch) -> bool:
     """<D t, g> = <t, D' g> for the lookup with dropout D, and as much is dropped as should be."""
-    from lmcells.training.kernels.grouping import Dropout
-    from lmcells.training.kernels.lookup import look_up
-    from lmcells.training.kernels.time_major import TimeMajor
+    from lmcells.training.kernels.attention import TimeMajor
+    from lmcells.training.kernels.grouping import Dropout, look_up
 
     windows = TimeMajor.of_windows(batch, config=model.config)
     table = model.prior.words.weight.detach().double().abs().float().add(1).requires_grad_()

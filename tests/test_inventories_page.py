@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 PAGE = (Path(__file__).parent.parent / "docs" / "inventories.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)

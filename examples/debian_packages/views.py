@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from plant import meanings_of
 
-from lmcells.analysis.mixtures.expectation import expected_sections
+from lmcells.analysis.cells import WordCells, expected_sections, kl_divergence
 from lmcells.analysis.names import section_id, word_id
-from lmcells.analysis.words.cells import WordCells, kl_divergence
-from lmcells.analysis.words.neighbors import AGAINST, MEASURES, cosine_similarity
+from lmcells.analysis.neighbors import AGAINST, MEASURES, cosine_similarity
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyGaussian, PretrainedModel
 

@@ -4,15 +4,14 @@ import pytest
 
 from analysis.planted import planted_model
 from analysis.short_note import NOTE
-from lmcells.analysis.gate.places import places_in_notes
-from lmcells.analysis.gate.rankings import section_ranker
-from lmcells.analysis.gate.weights import WeighedExample, weigh
-from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.gate import WeighedExample, places_in_notes, weigh
+from lmcells.analysis.interpolation import section_ranker
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.notes.note import Note
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lmcells.analysis.words.uncertainty import WordVariances
+from lmcells.analysis.uncertainty import WordVariances
 
 
 def planted_variances(n: int = 400, *, seed: int = 0) -> WordVariances:

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from lmcells.analysis.mixtures.mixture import GaussianMixture
+from lmcells.analysis.mixtures import GaussianMixture
 
 
 def random_mixture(seed: int, *, n: int, dim: int, spread: float = 2.0) -> GaussianMixture:

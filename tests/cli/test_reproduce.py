@@ -342,7 +342,7 @@ def test_a_training_that_fails_is_told_in_one_line_with_its_log(
 def test_a_second_one_in_the_same_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lmcells.evaluation.reproduce import execution
+    from lmcells.evaluation.reproduce import steps as execution
 
     monkeypatch.setattr(execution, "_LOCK_SECONDS", 0.0)
     config = write_protocol(tmp_path)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from corpora import corpus_of
-from lmcells.corpus import Corpus, count_words_by_metadata, statistics, subsample, windows_around
-from lmcells.corpus.subsampling import keep_probability
+from lmcells.corpus import Corpus, count_words_by_metadata, subsample, windows_around
+from lmcells.corpus import corpus as statistics
+from lmcells.corpus.corpus import keep_probability
 from lmcells.errors import ConfigError, CorpusError
 
 NOTES = [

@@ -19,8 +19,8 @@ from lmcells.evaluation.baselines import (
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
-from lmcells.expansion.long_form_counts import LongFormPlaces
-from lmcells.expansion.rankers import Ranker
+from lmcells.expansion.long_forms import LongFormPlaces
+from lmcells.expansion.ranking import Ranker
 
 
 def example(number: int, long_form: str, section: str | None = None, short_form: str = "PT") -> Example:

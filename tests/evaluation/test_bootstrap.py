@@ -4,8 +4,13 @@ from scipy.stats import bootstrap as scipy_bootstrap
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError
-from lmcells.evaluation.bootstrap import Method, bootstrap_intervals, paper_intervals
-from lmcells.evaluation.intervals import bca_interval, percentile_interval
+from lmcells.evaluation.intervals import (
+    Method,
+    bca_interval,
+    bootstrap_intervals,
+    paper_intervals,
+    percentile_interval,
+)
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Predictions
 

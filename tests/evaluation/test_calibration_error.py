@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from lmcells.errors import InputError
-from lmcells.evaluation.calibration_error import (
+from lmcells.evaluation.calibrate import (
     auroc,
     coverage_at_precision,
     coverage_curve,

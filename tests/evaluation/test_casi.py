@@ -6,10 +6,15 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ConfigError, FormatError, InputError
-from lmcells.evaluation import casi_filters
-from lmcells.evaluation.canonical_forms import CanonicalForms, load_canonical_forms
-from lmcells.evaluation.casi import CasiDataset, build_casi_dataset
-from lmcells.evaluation.casi_rows import CasiRow, read_casi_rows
+from lmcells.evaluation import casi as casi_filters
+from lmcells.evaluation.casi import (
+    CanonicalForms,
+    CasiDataset,
+    CasiRow,
+    build_casi_dataset,
+    load_canonical_forms,
+    read_casi_rows,
+)
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.notes.readers import ReadReport
 

@@ -8,8 +8,8 @@ import torch
 
 from language_model.small_models import small_model, texts_of
 from lmcells.evaluation.elmo_ranker import ElmoRanker
-from lmcells.expansion.context import Mention
 from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.windows import Mention
 from lmcells.language_model.folder import PretrainedLanguageModel
 
 WORDS = ["patient", "went", "walking", "bleeding", "time", "physical", "therapy", "prothrombin"]

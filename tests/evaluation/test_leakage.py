@@ -6,7 +6,7 @@ import pytest
 
 from corpora import corpus_of
 from lmcells.errors import InputError
-from lmcells.evaluation.leakage import check_leakage, find_leakage, form_of
+from lmcells.evaluation.evaluate import check_leakage, find_leakage, form_of
 
 
 def test_notes_of_the_corpus_are_listed_with_their_examples(tmp_path: Path) -> None:

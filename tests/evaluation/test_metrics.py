@@ -9,10 +9,8 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score,
 
 from evaluation.prediction_samples import Example, predictions_from_answers, random_predictions
 from lmcells.errors import FormatError, InputError
-from lmcells.evaluation.metrics import measure, within_short_forms
-from lmcells.evaluation.predictions import Predictions
-from lmcells.evaluation.predictions_file import load_predictions, save_predictions
-from lmcells.evaluation.tally import Coding, Tally
+from lmcells.evaluation.metrics import Coding, Tally, measure, within_short_forms
+from lmcells.evaluation.predictions import Predictions, load_predictions, save_predictions
 
 seeds = st.integers(0, 2**32 - 1)
 skills = st.floats(0, 4)

@@ -13,8 +13,8 @@ from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, write_dataset
 from lmcells.evaluation.rankers import SectionMappingRanker, make_ranker, window_words
 from lmcells.evaluation.section_mapping import SectionMapper
-from lmcells.expansion.context import Mention
-from lmcells.model.parameters import count_parameters
+from lmcells.expansion.windows import Mention
+from lmcells.model.cell_model import count_parameters
 from lmcells.pretrained import PretrainedModel
 
 EXAMPLE = Example("e", "gait PT stairs", 5, 7, "PT", "PLAN", THERAPY.long_form, "clinic/0")

@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import ConfigError
-from lmcells.evaluation.context_window import window_around
-from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.long_forms import LongFormFinder, lower_text, spells_in_order
-from lmcells.evaluation.note_split import NoteSplit
+from lmcells.evaluation.dataset import Example, NoteSplit, Sample
+from lmcells.evaluation.long_form_finder import LongFormFinder, lower_text, spells_in_order
 from lmcells.evaluation.reverse import (
     GIVEN_AWAY,
     IN_HEADER,
@@ -25,8 +23,8 @@ from lmcells.evaluation.reverse import (
     ReverseSettings,
     build_reverse_dataset,
     used_inventory,
+    window_around,
 )
-from lmcells.evaluation.sampling import Sample
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import section_finder

@@ -4,7 +4,7 @@ from scipy.stats import binomtest, kstest
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError
-from lmcells.evaluation.metrics import headline, measure
+from lmcells.evaluation.metrics import Coding, headline, measure
 from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.significance import (
     _swapped_differences,
@@ -14,7 +14,6 @@ from lmcells.evaluation.significance import (
     paired_bootstrap,
     randomisation_test,
 )
-from lmcells.evaluation.tally import Coding
 
 
 def _right(pattern: str, *, model: str = "m", notes: list[str] | None = None) -> Predictions:

@@ -9,7 +9,7 @@ import torch
 from corpora import corpus_of
 from lmcells.corpus import Corpus
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.context import Mention
+from lmcells.expansion.windows import Mention
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel, save_pretrained
 

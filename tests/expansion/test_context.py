@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from corpora import corpus_of
 from expansion.clinic import mention
-from lmcells.corpus.windows import windows_around
-from lmcells.expansion.context import Mention, tokens_around, window_text
-from lmcells.expansion.windows import WindowReader
+from lmcells.corpus.corpus import windows_around
+from lmcells.expansion.windows import Mention, WindowReader, tokens_around, window_text
 
 WORDS = ["pain", "Pain", "pain", "the", "of", "IS", "gait", "PT", "pt", "500mg", "p.o.", "rare", "x-ray", "."]
 

@@ -22,15 +22,14 @@ from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, ModelError, UnknownShortForm
 from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.context import Mention
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.explanation import explain
+from lmcells.expansion.explain import explain
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.shared_evidence import share_within_notes
+from lmcells.expansion.ranking import CellRanker, share_within_notes
+from lmcells.expansion.windows import Mention
 from lmcells.notes.note import Note, Section
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
 OTHER = [{"short_form": "CVA", "long_form": "cerebrovascular accident", "concept_id": "C7"}]

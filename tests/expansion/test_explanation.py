@@ -10,12 +10,10 @@ import torch
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.context import Mention, ReadWindows
-from lmcells.expansion.explanation import Explanation, explain
-from lmcells.expansion.note_reader import NoteReader
+from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.section_ids import NULL, SectionIds
-from lmcells.expansion.windows import WindowReader
+from lmcells.expansion.reader import NoteReader
+from lmcells.expansion.windows import NULL, Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.pretrained import PretrainedModel
 
 NOTE = (
@@ -150,7 +148,7 @@ def test_without_a_section_none_has_an_effect(model: PretrainedModel) -> None:
 
 
 def test_the_work_has_an_end(model: PretrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmcells.expansion.explanation.MOST_EXPLAINED", 2)
+    monkeypatch.setattr("lmcells.expansion.explain.MOST_EXPLAINED", 2)
     explained = explain(CellRanker(model, INVENTORY), NoteReader(INVENTORY)("gait PT " * 4))
     assert [each is not None and each.words[0].effect is not None for each in explained] == [
         True,

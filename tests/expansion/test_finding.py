@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.finding import Found, ShortFormFinder
+from lmcells.expansion.finder import Found, ShortFormFinder
 from lmcells.expansion.ordinary_words import is_ordinary
 from timing import seconds_of
 

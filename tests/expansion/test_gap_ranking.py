@@ -21,10 +21,11 @@ from expansion.gap_clinic import gap_model, gap_texts
 from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
 from lmcells.expansion import Sense
-from lmcells.expansion.explanation import explain
-from lmcells.expansion.gap_ranking import GapRanker
-from lmcells.expansion.note_reader import NoteReader
-from lmcells.pretrained import PretrainedModel, layout
+from lmcells.expansion.explain import explain
+from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.reader import NoteReader
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained import folder as layout
 from lmcells.pretrained.subwords import SubwordSettings
 
 

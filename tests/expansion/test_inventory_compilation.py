@@ -23,10 +23,9 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError, ModelError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.context import Mention
-from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory_compilation import Compilation, compile_inventory, metadata_ids
-from lmcells.expansion.section_ids import SectionIds
+from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.windows import Mention, SectionIds
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training.prototypes import build_prototypes
 

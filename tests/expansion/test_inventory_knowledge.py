@@ -21,8 +21,8 @@ from expansion.clinic import (
 from expansion.gap_clinic import SETTINGS
 from lmcells.corpus import Corpus
 from lmcells.expansion import Sense
-from lmcells.expansion.gap_ranking import GapRanker
-from lmcells.expansion.inventory_knowledge import inventory_knowledge, suggest_spellings
+from lmcells.expansion.inventory_check import inventory_knowledge, suggest_spellings
+from lmcells.expansion.ranking import GapRanker
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training.prototypes import build_prototypes
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory_check import REPEATED_FORM, SHARED_FORM, review_inventory
 from lmcells.expansion.inventory_mining import DefinitionCounts, ProposedInventory
-from lmcells.expansion.inventory_review import REPEATED_FORM, SHARED_FORM, review_inventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers.sectioned import join_sections
+from lmcells.notes.readers.records import join_sections
 
 PIECES = [
     *(

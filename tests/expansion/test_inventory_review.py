@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.inventory_review import (
+from lmcells.expansion.inventory_check import (
     GENERIC_WORD,
     REPEATED_FORM,
     SAME_SHORT_FORM,

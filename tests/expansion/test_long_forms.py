@@ -12,8 +12,13 @@ from expansion.clinic import CLOTTING, STENOSIS, THERAPY, UNHEARD, clinic_corpus
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.expansion import Sense
-from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
-from lmcells.expansion.long_forms import long_form_moments, long_form_words, words_section_weights
+from lmcells.expansion.long_forms import (
+    LongFormPlaces,
+    counted_section_weights,
+    long_form_moments,
+    long_form_words,
+    words_section_weights,
+)
 from lmcells.pretrained import PretrainedModel
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.note_reader import NoteReader, Occurrence
-from lmcells.expansion.sense_lookup import SenseLookup, form_key
+from lmcells.expansion.inventory import SenseLookup, form_key
+from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.note import Section
 
 INVENTORY = SenseInventory.from_senses(

@@ -23,11 +23,9 @@ from expansion.clinic import (
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import UnknownShortForm
-from lmcells.expansion.context import Mention
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
-from lmcells.expansion.section_ids import SectionIds
-from lmcells.expansion.windows import WindowReader
+from lmcells.expansion.windows import Mention, SectionIds, WindowReader
 from lmcells.model import Windows
 from lmcells.model.prior import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -122,7 +120,7 @@ def test_more_mentions_than_a_batch_are_all_scored(
 ) -> None:
     ranker = CellRanker(models["lmc"], INVENTORY)
     expected = ranker.scores(MENTIONS)
-    monkeypatch.setattr("lmcells.expansion.posterior_ranking._BATCH", 3)
+    monkeypatch.setattr("lmcells.expansion.ranking._BATCH", 3)
     np.testing.assert_allclose(ranker.scores(MENTIONS), expected, rtol=1e-4)
 
 

@@ -5,12 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from lmcells.errors import ConfigError
-from lmcells.expansion.sense_directions import (
-    AS_MEASURED,
-    ScoreWeights,
-    SenseDirections,
-    SensesOfShortForm,
-)
+from lmcells.expansion.sense_prototypes import AS_MEASURED, ScoreWeights, SenseDirections, SensesOfShortForm
 
 DIM = 6
 Floats = npt.NDArray[np.float64]

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from lmcells.expansion.context import Mention
-from lmcells.expansion.note_reader import Occurrence
-from lmcells.expansion.shared_evidence import MOST, SHARE, share, share_within_notes
+from lmcells.expansion.ranking import MOST, SHARE, share, share_within_notes
+from lmcells.expansion.reader import Occurrence
+from lmcells.expansion.windows import Mention
 
 SCORES = arrays(
     np.float64,

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from lmcells import Expander
-from lmcells.analysis.mixtures.marginals import phrase_mixture
+from lmcells.analysis.mixtures import phrase_mixture
 from lmcells.expansion import Sense
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.long_forms import long_form_words
+from lmcells.expansion.ranking import GapRanker
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 NOTE = """\
 PAST MEDICAL HISTORY: CVA in 2019, HTN, DM, s/p CABG. MI in 2015 with a stent to the LAD.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.expansion.spelling_variants import group_variants, is_slip
+from lmcells.expansion.inventory_mining import group_variants, is_slip
 
 WORDS = [
     "atrial",

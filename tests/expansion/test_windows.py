@@ -5,8 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lmcells.expansion.context import Mention, tokens_around
-from lmcells.expansion.windows import WindowReader
+from lmcells.expansion.windows import Mention, WindowReader, tokens_around
 from lmcells.notes.tokens import spell
 from lmcells.pretrained.subwords import Subwords, SubwordSettings
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.expansion.wordings import remains, with_plurals, wordings
+from lmcells.expansion.long_forms import remains, with_plurals, wordings
 
 
 @pytest.mark.parametrize(

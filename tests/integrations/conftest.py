@@ -3,7 +3,7 @@
 import pytest
 
 from integrations.ward import build_ward
-from lmcells.integrations.expander_settings import ExpanderSettings
+from lmcells.integrations.annotation_shard import ExpanderSettings
 
 
 @pytest.fixture(scope="session")

@@ -21,11 +21,15 @@ from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
 from lmcells.integrations import annotation_shard
 from lmcells.integrations.annotate import Progress, annotate
-from lmcells.integrations.annotation_rows import COLUMNS, read_annotations
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard, ShardResult, expand_notes
+from lmcells.integrations.annotation_shard import (
+    AnnotationTask,
+    ExpanderSettings,
+    Shard,
+    ShardResult,
+    expand_notes,
+)
 from lmcells.integrations.engines import find_engine, run_locally
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 from note_files import (

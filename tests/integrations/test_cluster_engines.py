@@ -12,12 +12,15 @@ import pytest
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import InputError
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard
+from lmcells.integrations.annotation_shard import (
+    AnnotationTask,
+    ExpanderSettings,
+    Shard,
+    annotate_table,
+    waves_of,
+)
 from lmcells.integrations.engines import find_engine
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_files import NoteFiles
-from lmcells.integrations.note_tables import annotate_table
-from lmcells.integrations.waves import waves_of
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -157,7 +160,7 @@ def test_a_note_that_fails_in_a_table_is_not_lost(
     settings: ExpanderSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "lmcells.integrations.note_tables.expand_notes", lambda _, notes: ["failed"] * len(notes)
+        "lmcells.integrations.annotation_shard.expand_notes", lambda _, notes: ["failed"] * len(notes)
     )
     (row,) = annotate_table(settings, [7, 8], ["PT", None]).to_pylist()
     assert (row["note_id"], row["start"], row["abstained"], row["candidates"]) == ("7", None, "failed", [])

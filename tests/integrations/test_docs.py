@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.integrations.annotation_shard import ExpanderSettings
+from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]
 PAGES = ("annotate", "exports", "spacy")

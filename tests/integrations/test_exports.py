@@ -14,13 +14,18 @@ from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotated_notes import AnnotatedNote, read_annotated
-from lmcells.integrations.annotation_shard import AnnotationTask
-from lmcells.integrations.brat import export_brat, standoff
-from lmcells.integrations.doccano import document, export_doccano
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.label_studio import CONFIGURATION, export_label_studio
-from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.annotation_shard import AnnotationTask, ExpanderSettings
+from lmcells.integrations.exports import (
+    LABELING_CONFIGURATION,
+    AnnotatedNote,
+    document,
+    export_brat,
+    export_doccano,
+    export_label_studio,
+    read_annotated,
+    standoff,
+)
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -235,7 +240,7 @@ def test_label_studio_accepts_tasks_and_predictions(annotated: list[AnnotatedNot
         )
     assert export_label_studio(annotated, tmp_path / "tasks.json") == 20
     configuration = (tmp_path / "tasks.xml").read_text()
-    assert configuration == CONFIGURATION
+    assert configuration == LABELING_CONFIGURATION
     interface = sdk.LabelInterface(configuration)
     interface.validate()
     tasks = json.loads((tmp_path / "tasks.json").read_text())

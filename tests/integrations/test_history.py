@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard
-from lmcells.integrations.expander_settings import ExpanderSettings, _opened
-from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.annotation_shard import AnnotationTask, ExpanderSettings, Shard, _opened
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
 

@@ -17,10 +17,9 @@ from integrations.ward import ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotation_shard import AnnotationTask
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.annotation_shard import AnnotationTask, ExpanderSettings
 from lmcells.integrations.omop import COLUMNS, NlpRun, note_nlp_row
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from note_files import write_csv, write_jsonl
 

@@ -14,7 +14,7 @@ from expansion.clinic import INVENTORY
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Sense, save_inventory
-from lmcells.integrations.expander_settings import ExpanderSettings
+from lmcells.integrations.annotation_shard import ExpanderSettings
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'lmcells[spacy]'")
 

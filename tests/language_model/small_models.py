@@ -11,10 +11,8 @@ import torch
 
 from corpora import corpus_of
 from lmcells.corpus import Corpus
-from lmcells.language_model.characters import spell_out
-from lmcells.language_model.config import LanguageModelConfig
-from lmcells.language_model.model import LanguageModel, Texts
-from lmcells.language_model.settings import LanguageModelSettings
+from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
+from lmcells.language_model.model import LanguageModel, Texts, spell_out
 
 SMALL: dict[str, Any] = {
     "layers": 2,

@@ -10,7 +10,7 @@ from lmcells.cli.main import main
 from lmcells.cli.train_elmo import elmo_progress_message
 from lmcells.corpus import Corpus
 from lmcells.language_model.folder import load_language_model
-from lmcells.language_model.progress import LanguageModelProgress
+from lmcells.language_model.train import LanguageModelProgress
 from refusals import assert_refused
 
 SMALL = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "filters": "[4, 4]"}

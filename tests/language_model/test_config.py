@@ -7,10 +7,14 @@ import pytest
 import torch
 
 from lmcells.errors import ConfigError
-from lmcells.language_model.config import LanguageModelConfig
-from lmcells.language_model.configuration import KEYS, PRESETS, load_language_model_configuration
+from lmcells.language_model.config import (
+    KEYS,
+    PRESETS,
+    LanguageModelConfig,
+    LanguageModelSettings,
+    load_language_model_configuration,
+)
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.settings import LanguageModelSettings
 from lmcells.model import ModelConfig, count_parameters, create_model
 
 

@@ -7,8 +7,7 @@ import torch
 
 from corpora import corpus_of
 from language_model.small_models import planted_corpus, small_config, small_settings
-from lmcells.language_model.run import LanguageModelRun
-from lmcells.language_model.train import train_language_model
+from lmcells.language_model.train import LanguageModelRun, train_language_model
 from lmcells.training.distributed import World
 
 pytestmark = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.language_model.flatness import Flatness
+from lmcells.language_model.train import Flatness
 
 
 def checks_until_flat(losses: Sequence[float], *, tolerance: float = 0.01, patience: int = 2) -> int | None:

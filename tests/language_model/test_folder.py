@@ -17,8 +17,7 @@ from language_model.small_models import small_model, texts_of
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, ModelError
 from lmcells.files import sha256
-from lmcells.language_model.folder import load_language_model, save_language_model
-from lmcells.language_model.layout import is_language_model
+from lmcells.language_model.folder import is_language_model, load_language_model, save_language_model
 from lmcells.pretrained import PretrainedModel
 from lmcells.tensor_files import write_tensors
 
@@ -171,7 +170,7 @@ def test_a_folder_is_recognised_without_torch(saved: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from lmcells.language_model.layout import is_language_model\n"
+        "from lmcells.language_model.folder import is_language_model\n"
         "assert is_language_model(Path(sys.argv[1]))\n"
     )
     subprocess.run([sys.executable, "-c", code, saved], check=True)

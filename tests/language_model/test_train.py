@@ -24,12 +24,11 @@ from language_model.small_models import (
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.progress import LanguageModelProgress
-from lmcells.language_model.train import LanguageModelResult, train_language_model
+from lmcells.language_model.train import LanguageModelProgress, LanguageModelResult, train_language_model
 from lmcells.language_model.windows import cut_windows
 from lmcells.training import TrainingDiverged, TrainingStopped
 from lmcells.training.checkpoint import load_newest
-from lmcells.training.seeds import CHUNKS, derived_seed
+from lmcells.training.distributed import CHUNKS, derived_seed
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 

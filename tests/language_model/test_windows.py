@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from corpora import corpus_of
 from language_model.small_models import planted_corpus, small_model
 from lmcells.corpus import Corpus
-from lmcells.language_model.characters import spell_out
-from lmcells.language_model.model import Texts
-from lmcells.language_model.reader import WindowReader
-from lmcells.language_model.settings import LanguageModelSettings
-from lmcells.language_model.windows import TextWindows, cut_windows, widths_up_to
+from lmcells.language_model.config import LanguageModelSettings
+from lmcells.language_model.model import Texts, spell_out
+from lmcells.language_model.windows import TextWindows, WindowReader, cut_windows, widths_up_to
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from torch.func import functional_call
 from torch.nn import functional
 
 from lmcells.model import Batch, CellModel, SectionDraws
-from lmcells.model.lstm import BidirectionalLstm
+from lmcells.model.recurrence import BidirectionalLstm
 
 Parameters = tuple[Tensor, Tensor]  # mean (d,), variance ()
 

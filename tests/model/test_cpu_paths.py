@@ -4,12 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import lmcells.model.blocked_moments
-import lmcells.model.row_products
-from lmcells.model.blocked_moments import blocked_moments
-from lmcells.model.heads import GaussianHeads
-from lmcells.model.moments import linear_mixture_moments
-from lmcells.model.row_products import row_products
+import lmcells.model.moments
+from lmcells.model.gaussian import GaussianHeads
+from lmcells.model.moments import blocked_moments, linear_mixture_moments, row_products
 
 
 def random_values(*shape: int) -> Tensor:
@@ -21,7 +18,7 @@ def random_values(*shape: int) -> Tensor:
 def test_moments_in_blocks_are_those_of_all_words_at_once(
     block: int, floor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lmcells.model.blocked_moments, "_BLOCK", block)
+    monkeypatch.setattr(lmcells.model.moments, "_WORD_BLOCK", block)
     torch.manual_seed(0)
     from_words, from_metadata, heads = random_values(9, 3), random_values(5, 3), GaussianHeads(3, cell_dim=6)
     heads.double()
@@ -53,7 +50,7 @@ def test_moments_in_blocks_are_those_of_all_words_at_once(
 def test_row_products_are_those_of_rows_written_out(
     block: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lmcells.model.row_products, "_BLOCK", block)
+    monkeypatch.setattr(lmcells.model.moments, "_QUERY_BLOCK", block)
     torch.manual_seed(0)
     query, table = random_values(7, 3), random_values(11, 3)
     index = torch.randint(8, (7, 5), dtype=dtype)  # three rows of the table are never asked for

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.model import ModelConfig, Windows, count_parameters, create_model
-from lmcells.model.gap_reader import around_gap
+from lmcells.model.variational import around_gap
 from model.tiny import tiny_model
 
 GAP, WIDTH = 99, 3

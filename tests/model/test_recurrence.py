@@ -6,10 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lmcells.model.lstm import BidirectionalLstm
-from lmcells.model.lstm_weights import LstmWeights
-from lmcells.model.packed_recurrence import packed_lstm
-from lmcells.model.recurrence import aligned_lstm, bidirectional_lstm, carried_lstm
+from lmcells.model.recurrence import (
+    BidirectionalLstm,
+    LstmWeights,
+    aligned_lstm,
+    bidirectional_lstm,
+    carried_lstm,
+    packed_lstm,
+)
 from model.loop_reference import run_lstm
 
 INPUT, CONSTANT, HIDDEN = 3, 2, 4

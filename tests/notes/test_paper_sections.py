@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lmcells.notes.paper_sections import find_paper_sections
+from lmcells.notes.section_styles import find_paper_sections
 from timing import seconds_of
 
 PAPER = re.compile(r"(?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)")

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.errors import FormatError
-from lmcells.notes.paper_sections import find_paper_sections
-from lmcells.notes.section_aliases import header_key
 from lmcells.notes.section_rules import SectionRules
+from lmcells.notes.section_styles import find_paper_sections
+from lmcells.notes.sections import header_key
 from timing import seconds_of
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.notes.definitions import find_definitions
-from lmcells.notes.readers.sectioned import join_sections
+from lmcells.notes.readers.records import join_sections
 from lmcells.notes.sections import NO_HEADER, Header
 from lmcells.notes.spelled_out import spell_out
 from timing import seconds_of

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.notes.bulk_tokens import find_tokens, hash_word, hash_words
-from lmcells.notes.stop_words import STOP_WORDS
-from lmcells.notes.tokens import iterate_tokens, spell
+from lmcells.notes.token_arrays import find_tokens, hash_word, hash_words
+from lmcells.notes.tokens import STOP_WORDS, iterate_tokens, spell
 from timing import seconds_of
 
 nasty_text = st.one_of(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from lmcells.pretrained.eight_bits import SCALE, expanded, from_eight_bits, to_eight_bits
+from lmcells.pretrained.quantized import SCALE, expanded, from_eight_bits, to_eight_bits
 
 
 @given(

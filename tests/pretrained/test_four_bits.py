@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lmcells.pretrained.four_bits import from_four_bits, to_four_bits
+from lmcells.pretrained.quantized import from_four_bits, to_four_bits
 
 
 def directions(n: int, dim: int) -> np.ndarray:

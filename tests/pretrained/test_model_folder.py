@@ -21,7 +21,7 @@ from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.errors import InputError, ModelError
 from lmcells.model import CellModel, ModelConfig, Windows, create_model
 from lmcells.pretrained import PretrainedModel, save_pretrained
-from lmcells.pretrained.layout import REQUIRED
+from lmcells.pretrained.folder import REQUIRED
 from lmcells.tensor_files import read_tensors, write_tensors
 
 NOTES = [

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 
 from lmcells.errors import ConfigError
 from lmcells.model import CellModel, ModelConfig, Posterior, Windows, create_model
-from lmcells.pretrained.numpy_network import NumpyPosterior, NumpyVariationalNetwork
-from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.network import (
+    NumpyModelNetwork,
+    NumpyPosterior,
+    NumpyVariationalNetwork,
+    NumpyWordPrior,
+)
 from lmcells.pretrained.sizes import ModelSizes
 from model.tiny import tiny_config, tiny_model
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lmcells.pretrained.one_core import matmul_on_one_core, rows_on_one_core
+from lmcells.pretrained.layers import matmul_on_one_core, rows_on_one_core
 
 
 @pytest.mark.parametrize("n_rows", [0, 1, 9, 10, 11, 64])

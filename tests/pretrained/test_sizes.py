@@ -13,7 +13,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, ModelError
 from lmcells.model import CellModel, ModelConfig, Windows, create_model
 from lmcells.pretrained import ModelSizes, PretrainedModel, save_pretrained
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 NOTES = [f"HPI: chest pain fever cough\n\nPLAN: rest pain {'ice' if i % 2 else 'heat'}" for i in range(6)]
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.pretrained.spellings import GRAM_LENGTHS, grams, is_spelt, slips
+from lmcells.pretrained.subwords import GRAM_LENGTHS, grams, is_spelt, slips
 
 K = 0x9E3779B97F4A7C15
 WORDS = st.lists(st.text("abcdé-'", min_size=1, max_size=12), max_size=6)

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import ModelError
-from lmcells.pretrained import PretrainedModel, layout, subwords
-from lmcells.pretrained.known_spellings import KnownSpellings
-from lmcells.pretrained.shipped import shipped_model
-from lmcells.pretrained.subword_fit import add_subwords, fit_subwords
-from lmcells.pretrained.subwords import Subwords, SubwordSettings
+from lmcells.pretrained import PretrainedModel, subwords
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.folder import shipped_model
+from lmcells.pretrained.save import add_subwords, fit_subwords
+from lmcells.pretrained.subwords import KnownSpellings, Subwords, SubwordSettings
 
 WORDS = [
     *("pneumonia", "hypertension", "metoprolol", "appendectomy", "thrombocytopenia"),

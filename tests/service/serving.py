@@ -17,8 +17,8 @@ from starlette.testclient import TestClient
 from lmcells import Expander
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
-from lmcells.service.job import Job
-from lmcells.service.requests import ManyNotes, NoteMessage
+from lmcells.service.messages import ManyNotes, NoteMessage
+from lmcells.service.worker import Job
 
 NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
 SECRET = "Zebediah Quackenbush"

@@ -13,9 +13,8 @@ from starlette.testclient import TestClient
 import lmcells
 from lmcells import Expander
 from lmcells.expansion import Expansion
-from lmcells.service.answers import InventoryAnswer, ManyAnswers, NoteAnswer
-from lmcells.service.refusal import validation_detail
-from lmcells.service.security_headers import HEADERS
+from lmcells.service.guards import HEADERS, validation_detail
+from lmcells.service.messages import InventoryAnswer, ManyAnswers, NoteAnswer
 from service.serving import NOTE, SECRET, client
 
 ONE = [{"short_form": "CVA", "long_form": "cerebrovascular accident"}]

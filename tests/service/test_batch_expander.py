@@ -8,10 +8,9 @@ from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, expand_text
-from lmcells.service.batch_expander import BatchExpander
-from lmcells.service.job import Job
+from lmcells.service.messages import ManyNotes, OneNote
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.requests import ManyNotes, OneNote
+from lmcells.service.worker import BatchExpander, Job
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}

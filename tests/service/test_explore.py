@@ -10,16 +10,14 @@ from starlette.testclient import TestClient
 from expansion.clinic import INVENTORY as CLINIC
 from expansion.clinic import clinic_corpus, random_model
 from lmcells import Expander
-from lmcells.analysis.gate.interpolation import interpolate
-from lmcells.analysis.gate.rankings import section_ranker
-from lmcells.analysis.sections.map import map_sections
-from lmcells.analysis.sections.neighbors import nearest_sections
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.neighbors import nearest_words
-from lmcells.analysis.words.senses import word_senses
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.interpolation import interpolate, section_ranker
+from lmcells.analysis.neighbors import nearest_words
+from lmcells.analysis.sections import map_sections, nearest_sections
+from lmcells.analysis.senses import word_senses
 from lmcells.expansion import SenseInventory
-from lmcells.service import exploring_thread
-from lmcells.service.explore_answers import (
+from lmcells.service import explore as exploring_thread
+from lmcells.service.explore_messages import (
     InterpolationAnswer,
     MixtureAnswer,
     NearestSectionsAnswer,

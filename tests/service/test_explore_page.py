@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from expansion.clinic import INVENTORY as CLINIC
 from expansion.clinic import clinic_corpus, random_model
 from lmcells.expansion import save_inventory
-from lmcells.service.security_headers import POLICY
+from lmcells.service.guards import POLICY
 from service.planted_service import plant
 from service.serving import Served, served
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 from starlette.exceptions import HTTPException
 
-from lmcells.service.exploring_thread import ExploringThread
+from lmcells.service.explore import ExploringThread
 
 
 def test_questions_are_answered_one_by_one_by_another_thread() -> None:

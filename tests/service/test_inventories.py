@@ -5,8 +5,8 @@ import pytest
 from expansion.clinic import INVENTORY
 from lmcells.errors import InventoryError, UnknownShortForm
 from lmcells.expansion import Sense
-from lmcells.service.inventories import EditedInventories, edited
-from lmcells.service.requests import InventoryEdits, SenseMessage, SenseName
+from lmcells.service.messages import InventoryEdits, SenseMessage, SenseName
+from lmcells.service.worker import EditedInventories, edited
 
 ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms=("stroke",), concept_id="C7")
 

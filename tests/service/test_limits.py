@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lmcells import Expander
 from lmcells.service import ServiceSettings
-from lmcells.service.limits import Limits
+from lmcells.service.guards import Limits
 from lmcells.service.metrics import ServiceMetrics
 from service.serving import client
 

@@ -10,10 +10,18 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from lmcells.expansion import Candidate, Expansion
-from lmcells.service import answers, message, requests
-from lmcells.service.answers import ExpansionMessage, NoteAnswer
-from lmcells.service.job import AnsweredNote
-from lmcells.service.requests import ExpandRequest, ManyNotes, NoteMessage, OneNote
+from lmcells.service import messages as answers
+from lmcells.service import messages as message
+from lmcells.service import messages as requests
+from lmcells.service.messages import (
+    ExpandRequest,
+    ExpansionMessage,
+    ManyNotes,
+    NoteAnswer,
+    NoteMessage,
+    OneNote,
+)
+from lmcells.service.worker import AnsweredNote
 from service.serving import SECRET
 
 MODELS = [

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.service.name_search import NameSearch, holding
+from lmcells.service.explore import NameSearch, holding
 
 COUNTS = {"history": 90, "histology": 40, "historical": 70, "past history": 10, "gait": 5}
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.service.job import Job
-from lmcells.service.note_queue import BATCH_CHARACTERS, BATCH_NOTES, TURN, NoteQueue
+from lmcells.service.worker import BATCH_CHARACTERS, BATCH_NOTES, TURN, Job, NoteQueue
 from service.serving import job
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from lmcells import Expander
 from lmcells.expansion import expand_text
-from lmcells.service.page_files import page_files
+from lmcells.service.app import page_files
 from service.serving import NOTE, SECRET, Served, served
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.title='owned'</script> & PT\U0001f600 PT"

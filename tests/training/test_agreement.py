@@ -9,11 +9,10 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel
 from lmcells.training import TrainingSettings, train
-from lmcells.training.agreement import UnitGaps, agreement_loss, gap_windows, phrase_loss
+from lmcells.training.contrastive import UnitGaps, agreement_loss, gap_windows, phrase_loss
 from lmcells.training.device_corpus import Chunk, DeviceTables
-from lmcells.training.sampler import Sampler
-from lmcells.training.shard_reader import LoadedChunk, ShardReader
-from lmcells.training.units import Units
+from lmcells.training.sampler import LoadedChunk, Sampler, ShardReader
+from lmcells.training.spans import Units
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 CPU = torch.device("cpu")

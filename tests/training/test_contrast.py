@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lmcells.training.contrast import contrast
+from lmcells.training.contrastive import contrast
 
 
 def directions(n: int, seed: int) -> Tensor:

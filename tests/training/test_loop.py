@@ -12,7 +12,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
-from lmcells.training.optimizer import clip_gradients
+from lmcells.training.step import clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lmcells.corpus import Corpus
 from lmcells.training import train
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog
+from lmcells.training.progress import METRICS, TENSORBOARD, MetricsLog
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 

@@ -8,7 +8,7 @@ import torch
 from corpora import corpus_of
 from lmcells.corpus import Corpus
 from lmcells.model import Windows
-from lmcells.training.model_text import ModelIds, ModelText
+from lmcells.training.prototypes import ModelIds, ModelText
 from training.small_runs import tiny_config, tiny_settings
 
 CPU = torch.device("cpu")

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmcells.training.metrics import METRICS, MetricsLog
-from lmcells.training.peak import Peak, peak_of
+from lmcells.training.progress import METRICS, MetricsLog, Peak, peak_of
 
 
 def write(folder: Path, evaluations: Sequence[Mapping[str, Any]]) -> None:

@@ -10,11 +10,12 @@ from torch.nn import functional
 from expansion.clinic import clinic_corpus, random_network
 from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
-from lmcells.pretrained import PretrainedModel, layout, save_pretrained
+from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import folder as layout
 from lmcells.training import TrainingSettings
-from lmcells.training.model_text import ModelText
 from lmcells.training.prototypes import (
     SEVERAL,
+    ModelText,
     Prototypes,
     _spherical_means,
     build_prototypes,

@@ -7,12 +7,8 @@ import pytest
 import torch
 
 from lmcells.corpus import Corpus, count_words_by_metadata, windows_around
-from lmcells.training.chunks import divide
-from lmcells.training.device_corpus import Chunk, DeviceTables
-from lmcells.training.draws import AliasTable
-from lmcells.training.occurrence_sections import OccurrenceSections
-from lmcells.training.sampler import Sampler
-from lmcells.training.shard_reader import ShardReader
+from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, OccurrenceSections, divide
+from lmcells.training.sampler import Sampler, ShardReader
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 CPU = torch.device("cpu")

@@ -9,13 +9,12 @@ from lmcells.cli.arguments import add_json
 from lmcells.cli.progress import ProgressLine, notes_message
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import ConfigError
-from lmcells.expansion.note_reader import SECTION_STYLES
+from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import Progress, annotate
-from lmcells.integrations.annotation_shard import SHARD_NOTES, AnnotationTask
+from lmcells.integrations.annotation_shard import SHARD_NOTES, AnnotationTask, ExpanderSettings
 from lmcells.integrations.engines import ENGINES
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_files import NoteFiles
 from lmcells.integrations.omop import NlpRun
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import FORMATS, Columns
 
 SUMMARY = "expand the short forms of files of notes"

@@ -10,10 +10,10 @@ from lmcells.evaluation.calibrate import fit_calibration, report_calibration, sc
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.expansion import load_inventory
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.rankers import best_ranker
+from lmcells.expansion.ranking import best_ranker
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained.folder import model_folder
 
 SUMMARY = "fit a model's probabilities and its right to say unsure"
 DESCRIPTION = """\

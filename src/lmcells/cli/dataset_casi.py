@@ -7,9 +7,7 @@ from typing import Any
 from lmcells.cli.arguments import add_dataset_output, add_json
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import InputError
-from lmcells.evaluation.canonical_forms import load_canonical_forms
-from lmcells.evaluation.casi import CasiDataset, build_casi_dataset
-from lmcells.evaluation.casi_filters import OPTIONAL
+from lmcells.evaluation.casi import OPTIONAL, CasiDataset, build_casi_dataset, load_canonical_forms
 from lmcells.evaluation.dataset import read_dataset, write_dataset
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import save_inventory

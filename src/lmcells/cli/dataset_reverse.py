@@ -10,9 +10,8 @@ from lmcells.cli.arguments import add_dataset_output, add_json, add_reading, par
 from lmcells.cli.progress import ProgressLine, notes_message
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import InputError
-from lmcells.evaluation.dataset import write_dataset
-from lmcells.evaluation.long_forms import LongFormFinder
-from lmcells.evaluation.note_split import NoteSplit
+from lmcells.evaluation.dataset import NoteSplit, write_dataset
+from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reverse import ReversePart, ReverseSettings, build_reverse_dataset, used_inventory
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note

@@ -13,13 +13,11 @@ from lmcells.cli.rendering import print_json
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.leakage import Leakage, check_leakage
+from lmcells.evaluation.evaluate import Leakage, ModelResult, check_leakage, run_model
 from lmcells.evaluation.rankers import CHOICES, NamedRanker, make_ranker, window_words
-from lmcells.evaluation.results import ModelResult
-from lmcells.evaluation.run_model import run_model
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import load_inventory
-from lmcells.expansion.rankers import Ranking
+from lmcells.expansion.ranking import Ranking
 from lmcells.files import write_json
 from lmcells.notes.readers import ReadReport
 

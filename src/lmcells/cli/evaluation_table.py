@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from lmcells.evaluation.leakage import Leakage
-from lmcells.evaluation.results import ModelResult
+from lmcells.evaluation.evaluate import Leakage, ModelResult
 
 _WITH_INTERVAL = (("accuracy", "accuracy"), ("weighted F1", "weighted_f1"), ("macro F1", "macro_f1"))
 _SHOWN_K = (2, 3)

@@ -11,7 +11,7 @@ from lmcells.cli.rendering import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.note_reader import SECTION_STYLES
+from lmcells.expansion.reader import SECTION_STYLES
 
 SUMMARY = "expand the short forms of a note"
 DESCRIPTION = """\

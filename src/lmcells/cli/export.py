@@ -6,12 +6,9 @@ from pathlib import Path
 from lmcells.cli.arguments import add_json
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.annotated_notes import read_annotated
-from lmcells.integrations.brat import export_brat
-from lmcells.integrations.doccano import export_doccano
-from lmcells.integrations.label_studio import export_label_studio
-from lmcells.integrations.note_files import NoteFiles
+from lmcells.integrations.exports import export_brat, export_doccano, export_label_studio, read_annotated
 from lmcells.integrations.omop import NlpRun, export_note_nlp
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import FORMATS, Columns, ReadReport
 
 SUMMARY = "write annotations for brat, doccano, Label Studio or OMOP"

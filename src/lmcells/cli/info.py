@@ -10,10 +10,10 @@ from lmcells.cli.rendering import flat_rows, print_json, print_table
 from lmcells.corpus import layout as corpus_layout
 from lmcells.corpus.corpus import Corpus
 from lmcells.errors import InputError
-from lmcells.language_model.layout import is_language_model, read_folder
+from lmcells.language_model.folder import is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained import layout as model_layout
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained import folder as model_layout
+from lmcells.pretrained.folder import model_folder
 
 SUMMARY = "describe a corpus or a model"
 DESCRIPTION = """Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent

@@ -3,8 +3,8 @@
 from typing import Any
 
 from lmcells.cli.rendering import flat_rows, print_table
-from lmcells.language_model.layout import EMBEDDINGS, LanguageModelFolder
-from lmcells.pretrained.layout import TOKENIZER, WEIGHTS
+from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder
+from lmcells.pretrained.folder import TOKENIZER, WEIGHTS
 from lmcells.tensor_files import read_tensors
 
 _ENDINGS = {

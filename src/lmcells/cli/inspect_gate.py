@@ -7,10 +7,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.gate.checks import LEAST_EXAMPLES, Check, check_gate
-from lmcells.analysis.gate.places import Place, places_in_notes, places_of_examples
-from lmcells.analysis.gate.summary import GateSummary, SectionGate, summarise_gate
-from lmcells.analysis.gate.weights import WeighedExample, spread, weigh, weigh_alone
+from lmcells.analysis.gate import (
+    LEAST_EXAMPLES,
+    Check,
+    GateSummary,
+    Place,
+    SectionGate,
+    WeighedExample,
+    check_gate,
+    places_in_notes,
+    places_of_examples,
+    spread,
+    summarise_gate,
+    weigh,
+    weigh_alone,
+)
 from lmcells.cli.arguments import add_reading
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_top, add_view_options, open_model, with_interval, write_figure
@@ -83,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
     shown = spread(examples, n=options.examples)
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.gate import draw_gate
+        from lmcells.analysis.figures import draw_gate
 
         return draw_gate(summary, checks, alone)
 

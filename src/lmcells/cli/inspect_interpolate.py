@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lmcells.analysis.gate.interpolation import STEPS, Interpolation, interpolate
-from lmcells.analysis.gate.rankings import calibration_of
+from lmcells.analysis.interpolation import STEPS, Interpolation, calibration_of, interpolate
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
 from lmcells.cli.inspect_ranking import add_ranking_options, open_ranker
@@ -112,6 +111,6 @@ def print_path(path: Interpolation) -> None:
 
 
 def _draw(paths: list[Interpolation]) -> "Figure":
-    from lmcells.analysis.drawing.interpolation import draw_interpolation
+    from lmcells.analysis.figures import draw_interpolation
 
     return draw_interpolation(paths)

@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.mixtures.divergence import N_SAMPLES
-from lmcells.analysis.mixtures.marginals import (
+from lmcells.analysis.mixtures import (
     MOST_WORDS,
+    N_SAMPLES,
     Comparison,
     compare,
     phrase_mixture,
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     part = "word" if options.sections else "section"
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.mixtures import draw_mixtures
+        from lmcells.analysis.figures import draw_mixtures
 
         return draw_mixtures(comparison, part=part)
 

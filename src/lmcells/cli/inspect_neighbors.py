@@ -3,9 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING
 
+from lmcells.analysis.cells import WordCells
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
+from lmcells.analysis.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     COMMONEST,
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     )
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.neighbors import draw_nearest_words
+        from lmcells.analysis.figures import draw_nearest_words
 
         return draw_nearest_words(found)
 

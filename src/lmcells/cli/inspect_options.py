@@ -10,7 +10,7 @@ from lmcells.cli.whole_numbers import at_least
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.intervals import Interval
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import DEFAULT, model_folder
+from lmcells.pretrained.folder import DEFAULT, model_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,11 +4,10 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from lmcells.analysis.gate.rankings import section_ranker
+from lmcells.analysis.interpolation import section_ranker
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.posterior_ranking import PosteriorRanker
-from lmcells.expansion.rankers import Ranking
+from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 
 

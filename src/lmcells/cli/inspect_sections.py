@@ -4,10 +4,17 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.sections.clusters import N_CLUSTERS, SectionClusters, cluster_sections
-from lmcells.analysis.sections.embeddings import NETWORK_NAMES, NETWORKS
-from lmcells.analysis.sections.map import map_sections
-from lmcells.analysis.sections.neighbors import NearestSections, nearest_sections, shared_neighbors
+from lmcells.analysis.sections import (
+    N_CLUSTERS,
+    NETWORK_NAMES,
+    NETWORKS,
+    NearestSections,
+    SectionClusters,
+    cluster_sections,
+    map_sections,
+    nearest_sections,
+    shared_neighbors,
+)
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_top, add_view_options, open_model, write_figure
 from lmcells.cli.rendering import print_json
@@ -68,7 +75,7 @@ def _show_nearest(options: argparse.Namespace, model: PretrainedModel) -> None:
     found = nearest_sections(model, options.section, n=options.top)
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.sections import draw_nearest_sections
+        from lmcells.analysis.figures import draw_nearest_sections
 
         return draw_nearest_sections(found)
 
@@ -87,7 +94,7 @@ def _show_all(options: argparse.Namespace, model: PretrainedModel) -> None:
     n_named = None
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.sections import draw_section_map
+        from lmcells.analysis.figures import draw_section_map
 
         nonlocal n_named
         assert mapped is not None  # --output asked for it

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.movement import Movement, measure_movement
-from lmcells.analysis.words.senses import WordSenses, word_senses
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.senses import Movement, WordSenses, measure_movement, word_senses
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     COMMONEST,
@@ -71,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     )
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.senses import draw_senses
+        from lmcells.analysis.figures import draw_senses
 
         return draw_senses(senses)
 

@@ -4,14 +4,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lmcells.analysis.statistics.rank_correlation import N_RESAMPLES
-from lmcells.analysis.words.uncertainty import (
-    MIN_COUNT,
-    VARIANCES,
-    Association,
-    WordUncertainty,
-    word_variances,
-)
+from lmcells.analysis.statistics import N_RESAMPLES
+from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, Association, WordUncertainty, word_variances
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     add_min_count,
@@ -72,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
     associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
 
     def draw() -> "Figure":
-        from lmcells.analysis.drawing.uncertainty import draw_uncertainty
+        from lmcells.analysis.figures import draw_uncertainty
 
         return draw_uncertainty(variances, associations, named=named)
 

@@ -10,10 +10,15 @@ from lmcells.cli.arguments import add_json
 from lmcells.cli.rendering import print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import SenseInventory, load_inventory
-from lmcells.expansion.inventory_knowledge import SenseKnowledge, inventory_knowledge, suggest_spellings
-from lmcells.expansion.inventory_review import Finding, review_inventory
+from lmcells.expansion.inventory_check import (
+    Finding,
+    SenseKnowledge,
+    inventory_knowledge,
+    review_inventory,
+    suggest_spellings,
+)
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import DEFAULT, model_folder
+from lmcells.pretrained.folder import DEFAULT, model_folder
 
 SUMMARY = "find duplicates, and senses that a model cannot know"
 DESCRIPTION = """\

@@ -10,7 +10,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.inventory import load_inventory
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained.folder import model_folder
 
 SUMMARY = "a copy of a model that knows an inventory's long forms"
 DESCRIPTION = """\

@@ -9,8 +9,7 @@ from lmcells.cli.arguments import add_reading, add_running
 from lmcells.cli.progress import ProgressLine, notes_message
 from lmcells.cli.rendering import account_rows, print_json, print_table
 from lmcells.corpus import layout
-from lmcells.corpus.build import BuildProgress, NoteSource, build_corpus
-from lmcells.corpus.scan import Scanned
+from lmcells.corpus.build import BuildProgress, NoteSource, Scanned, build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.errors import ConfigError
 from lmcells.files import sha256

@@ -9,14 +9,14 @@ from typing import Any
 
 from lmcells.cli.progress import ProgressLine
 from lmcells.corpus import Corpus
-from lmcells.evaluation.while_training import evaluation_hook
+from lmcells.evaluation.evaluate import evaluation_hook
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
-from lmcells.expansion.wordings import Wording, with_plurals, wordings
+from lmcells.expansion.long_forms import Wording, with_plurals, wordings
 from lmcells.pretrained import save_pretrained
 from lmcells.training import Progress, load_configuration, train
+from lmcells.training.loop import printed_record, training_record
 from lmcells.training.prototypes import MAX_DIRECTIONS, build_prototypes
-from lmcells.training.record import printed_record, training_record
 
 
 def train_cells(

@@ -6,13 +6,11 @@ from typing import Any
 
 from lmcells.cli.progress import ProgressLine
 from lmcells.corpus import Corpus
-from lmcells.evaluation.while_training import elmo_evaluation_hook
-from lmcells.language_model.configuration import load_language_model_configuration
+from lmcells.evaluation.evaluate import elmo_evaluation_hook
+from lmcells.language_model.config import load_language_model_configuration
 from lmcells.language_model.folder import save_language_model
-from lmcells.language_model.progress import LanguageModelProgress
-from lmcells.language_model.record import language_model_record
-from lmcells.language_model.train import train_language_model
-from lmcells.training.record import printed_record
+from lmcells.language_model.train import LanguageModelProgress, language_model_record, train_language_model
+from lmcells.training.loop import printed_record
 
 
 def train_elmo(

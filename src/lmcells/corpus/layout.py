@@ -1,12 +1,20 @@
 """Where things stand in a corpus folder, and the manifest that vouches for them."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
 
 import lmcells
 from lmcells.errors import CorpusError
 from lmcells.files import read_json, sha256, write_json
+
+# Where things stand in a corpus folder, and the manifest that vouches for them.
+
 
 FORMAT = "lmcells-corpus"
 VERSION = 1
@@ -108,3 +116,49 @@ def load_manifest(folder: Path, *, verify: bool = False) -> Manifest:
         if verify and sha256(path) != expected["sha256"]:
             raise CorpusError(f"{path} is damaged: its checksum differs. Prepare the corpus again.")
     return manifest
+
+
+# Arrays on disk that are written piece by piece and read through a memory map.
+
+
+class ArrayWriter:
+    """Writes a one-dimensional `.npy` file whose length is known only at the end."""
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+        self._file = path.open("wb")
+        self._dtype = np.dtype(dtype)
+        self.length = 0
+        self._write_header()
+
+    def append(self, values: npt.NDArray[np.integer]) -> None:
+        """Add values at the end."""
+        self._file.write(np.ascontiguousarray(values, self._dtype).data)
+        self.length += values.size
+
+    def _write_header(self) -> None:
+        # numpy's header leaves room for the first axis to grow, so the final one is as long as this one.
+        header = io.BytesIO()
+        description = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(header, description)
+        self._file.write(header.getbuffer())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+
+def map_array(path: Path, *, mode: str = "r") -> npt.NDArray[np.integer]:
+    """Open an array through a memory map."""
+    array: npt.NDArray[np.integer] = np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
+    return array
+
+
+def id_dtype(size: int) -> type[np.integer]:
+    """Return the narrowest of the two signed types that torch indexes with and that can count to `size`."""
+    return np.int32 if size < 2**31 else np.int64

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import layout
-from lmcells.corpus.arrays import ArrayWriter, map_array
+from lmcells.corpus.assemble import write_occurrences
 from lmcells.corpus.corpus import Corpus
-from lmcells.corpus.occurrences import write_occurrences
+from lmcells.corpus.layout import ArrayWriter, map_array
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write
 

@@ -1,10 +1,15 @@
 """What a corpus was asked to be."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lmcells.errors import ConfigError, nearest
+from lmcells.errors import ConfigError, FormatError, InputError, nearest
+
+# What a corpus was asked to be.
+
 
 SectionStyle = Literal["auto", "paper", "rules", "given", "none"]
 SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
@@ -57,3 +62,32 @@ class CorpusSettings:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as they stand in a manifest."""
         return asdict(self)
+
+
+# The notes that must stay out of a corpus, such as those a test set was made from.
+
+
+def read_excluded_ids(path: Path) -> frozenset[str]:
+    """Read ids, one a line; or a dataset in JSON lines, whose `note_id` are meant."""
+    try:
+        with path.open(encoding="utf-8") as lines:
+            ids = frozenset(_ids(path, lines))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"exclude list {path} cannot be read: {error.__class__.__name__}.") from None
+    if not ids:
+        raise FormatError(f"exclude list {path} holds no id. Write one id a line, such as mimic3/1234.")
+    return ids
+
+
+def _ids(path: Path, lines: Iterator[str]) -> Iterator[str]:
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if line.startswith("{"):
+            try:
+                yield str(json.loads(line)["note_id"])
+            except (ValueError, KeyError):
+                raise FormatError(
+                    f"exclude list {path}, line {number}: not a JSON object with a 'note_id'. "
+                    "Write ids one a line, or give a dataset."
+                ) from None
+        elif line:
+            yield line

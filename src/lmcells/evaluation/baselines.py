@@ -12,9 +12,9 @@ import numpy as np
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.predictions import Floats
-from lmcells.expansion.context import Mention
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_form_counts import LongFormPlaces
+from lmcells.expansion.long_forms import LongFormPlaces
+from lmcells.expansion.windows import Mention
 
 TIE_BREAK = 1e-9
 FLOOR = 1e-6  # stands for a probability of zero: NLL stays finite, and no count of a real corpus is as rare

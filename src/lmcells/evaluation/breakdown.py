@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmcells.errors import InputError, nearest
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics, headline, within_short_forms
+from lmcells.evaluation.metrics import LOWER_IS_BETTER, Coding, Metrics, headline, within_short_forms
 from lmcells.evaluation.predictions import Integers, Predictions
-from lmcells.evaluation.tally import Coding
 
 
 @dataclass(frozen=True)

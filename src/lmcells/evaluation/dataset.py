@@ -6,17 +6,115 @@
 inventory's canonical name; `note_id` is the note that must stay out of pre-training.
 """
 
+import hashlib
+import heapq
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from lmcells.errors import FormatError, InputError
+from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.opening import open_utf8
-from lmcells.notes.readers.replacement import mend
+from lmcells.notes.readers.records import mend, open_utf8
+
+# A uniform sample of a stream that depends on what is in the stream and on the seed, not on the order.
+#
+# Every item gets a pseudo-random rank from its name, and the lowest ranks stay. Memory is bounded by the sample.
+
+
+Item = TypeVar("Item")
+
+
+def rank_of(name: str, *, seed: int | str = "") -> int:
+    """Return a number of 64 bits that looks random and depends on the name and the seed alone."""
+    digest = hashlib.blake2b(f"{seed}\0{name}".encode(errors="surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "big")
+
+
+@dataclass(slots=True)
+class Sample(Generic[Item]):
+    """At most `size` items of those offered."""
+
+    size: int
+    seed: int
+    n_offered: int = 0
+    _heap: list[tuple[int, int, Item]] = field(default_factory=list)  # the highest rank first
+
+    def offer(self, name: str, item: Item) -> None:
+        """Consider an item. Its name must be its own."""
+        self.n_offered += 1
+        entry = (-rank_of(name, seed=self.seed), self.n_offered, item)
+        if len(self._heap) < self.size:
+            heapq.heappush(self._heap, entry)
+        elif entry > self._heap[0]:
+            heapq.heapreplace(self._heap, entry)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Item]:
+        return (item for _, _, item in self._heap)
+
+
+# Which part of a split a note belongs to: decided by its id alone, so that it is the same everywhere and always.
+
+
+_EXAMPLE = "Write it as dev=0.1,test=0.2."
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSplit:
+    """Named parts and their shares of the notes; what is left over belongs to none."""
+
+    shares: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        for name, share in self.shares.items():
+            if not re.fullmatch(r"[\w-]+", name):
+                raise ConfigError(
+                    f"split: {name!r} is no name. Allowed: letters, digits, '_' and '-'. {_EXAMPLE}"
+                )
+            if not 0.0 < share <= 1.0:
+                raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {_EXAMPLE}")
+        if sum(self.shares.values()) > 1.0 + 1e-9:
+            raise ConfigError(f"split: the shares add to {sum(self.shares.values()):g}, allowed: at most 1.")
+
+    @classmethod
+    def parse(cls, written: str) -> "NoteSplit":
+        """Read "dev=0.1,test=0.2"."""
+        shares: dict[str, float] = {}
+        for part in written.split(","):
+            name, equals, share = part.strip().partition("=")
+            try:
+                number = float(share)
+            except ValueError:
+                number = 0.0
+            if not equals or name in shares or not number > 0.0:
+                raise ConfigError(
+                    f"split: found {part.strip()!r}, allowed: each name once, with its share. {_EXAMPLE}"
+                )
+            shares[name] = number
+        return cls(shares)
+
+    def part_of(self, note_id: str) -> str | None:
+        """Return the part of a note, or None for one that is left over."""
+        place = rank_of(note_id, seed="split") / 2**64
+        for name, share in self.shares.items():
+            if place < share:
+                return name
+            place -= share
+        return None
+
+
+# A labelled short form in its context, and files of them in JSON lines.
+#
+#     {"id", "text", "start", "end", "short_form", "section", "long_form", "note_id"}
+#
+# `text` holds the short form at `[start, end)`; `section` is the header it stands under, or null; `long_form` is the
+# inventory's canonical name; `note_id` is the note that must stay out of pre-training.
 
 
 @dataclass(frozen=True, slots=True)

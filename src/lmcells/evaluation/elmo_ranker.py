@@ -8,8 +8,8 @@ import numpy.typing as npt
 
 from lmcells.corpus import RADIUS
 from lmcells.evaluation.predictions import Floats
-from lmcells.expansion.context import Mention, tokens_around
 from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.windows import Mention, tokens_around
 from lmcells.notes.tokens import iterate_tokens, spell
 
 if TYPE_CHECKING:  # torch takes seconds to import
@@ -96,8 +96,7 @@ class ElmoRanker:
     def _spelt(self, texts: Sequence[Words]) -> "Texts":
         import torch
 
-        from lmcells.language_model.characters import spell_out
-        from lmcells.language_model.model import Texts
+        from lmcells.language_model.model import Texts, spell_out
 
         number: dict[str, int] = {}
         index = np.zeros((len(texts), max(map(len, texts))), np.int64)

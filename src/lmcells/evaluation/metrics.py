@@ -9,14 +9,115 @@ Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accu
 all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from lmcells.errors import InputError
-from lmcells.evaluation.predictions import Booleans, Floats, Predictions
-from lmcells.evaluation.tally import Coding, Tally
+from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
+
+# Weighted counts of true, predicted and rightly predicted long forms: what every metric is computed from.
+#
+# A *label* is a long form of one short form. Labels are numbered through, short form after short form, so a resample
+# of the examples is a vector of weights and its counts are four calls of `bincount`. Counts may have leading
+# dimensions (one row a resample); the metrics of `metrics.py` are computed for all rows at once.
+
+
+_LARGEST_LOSS = -float(
+    np.log(np.finfo(np.float64).tiny)
+)  # 708.4: a probability of 0 costs much, not infinitely
+
+
+@dataclass(frozen=True, eq=False)
+class Coding:
+    """Predictions as label numbers."""
+
+    first_label: Integers  # (n_short_forms,) the first label of each short form
+    n_labels: int
+    short_form: Integers  # (n,)
+    truth: Integers  # (n,) label numbers
+    predicted: Integers  # (n,) label numbers
+    loss: Floats  # (n,) -log p of the true long form
+
+    @classmethod
+    def of(cls, predictions: Predictions) -> "Coding":
+        """Number the labels of predictions."""
+        widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
+        first_label = np.cumsum(widths) - widths
+        start = first_label[predictions.short_form_index]
+        return cls(
+            first_label=first_label,
+            n_labels=int(widths.sum()),
+            short_form=predictions.short_form_index,
+            truth=start + predictions.truth,
+            predicted=start + predictions.predicted,
+            loss=np.minimum(-predictions.log_probability_of_truth, _LARGEST_LOSS),
+        )
+
+    def tally(self, weights: Floats | None = None) -> "Tally":
+        """Count the examples, each as often as its weight says (once, without weights)."""
+        w = np.ones(len(self.truth)) if weights is None else weights
+        is_right = self.truth == self.predicted
+        return Tally(
+            first_label=self.first_label,
+            support=_sum_by(self.truth, w, self.n_labels),
+            predicted=_sum_by(self.predicted, w, self.n_labels),
+            right=_sum_by(self.truth[is_right], w[is_right], self.n_labels),
+            loss=_sum_by(self.short_form, w * self.loss, len(self.first_label)),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Counts by label and summed losses by short form; leading dimensions are resamples."""
+
+    first_label: Integers  # (n_short_forms,)
+    support: Floats  # (..., n_labels) examples whose truth it is
+    predicted: Floats  # (..., n_labels) examples it was predicted for
+    right: Floats  # (..., n_labels) both
+    loss: Floats  # (..., n_short_forms)
+
+    @classmethod
+    def stack(cls, tallies: Iterable["Tally"]) -> "Tally":
+        """One tally whose first dimension runs over those given."""
+        rows = list(tallies)
+        names = ("support", "predicted", "right", "loss")
+        return cls(rows[0].first_label, *(np.stack([getattr(row, name) for row in rows]) for name in names))
+
+    def by_short_form(self, values: Floats) -> Floats:
+        """Sum over the labels of each short form."""
+        summed: Floats = np.add.reduceat(
+            values, self.first_label, axis=-1
+        )  # (..., n_labels) -> (..., n_short_forms)
+        return summed
+
+    @cached_property
+    def n_examples(self) -> Floats:
+        """Examples of each short form."""
+        return self.by_short_form(self.support)
+
+
+def _sum_by(codes: Integers, weights: Floats, n_codes: int) -> Floats:
+    sums: npt.NDArray[Any] = np.bincount(
+        codes, weights, n_codes
+    )  # numpy's stub forgets that weights make it float
+    return sums.astype(np.float64, copy=False)
+
+
+# The paper's metrics: within each short form over the candidates of the inventory, then over short forms or examples.
+#
+# For a label l with `support` s, `predicted` p and `right` r examples:
+#
+#     precision = r / p      recall = r / s      F1 = 2 r / (s + p)      (0 / 0 = 0)
+#
+# *macro* is the mean over the labels of a short form that occur or were predicted, *weighted* the mean weighted by s.
+# Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accuracy`, `weighted_f1` and `nll` are over
+# all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
+
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
 DEFAULT_K = (1, 2, 3, 4, 5)

@@ -21,17 +21,14 @@ from lmcells.evaluation.predictions import Floats
 from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.context import Mention
-from lmcells.expansion.gap_ranking import GapRanker
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_form_counts import LongFormPlaces, counted_section_weights
-from lmcells.expansion.long_forms import smoothing_in_training
-from lmcells.expansion.rankers import Ranker, Ranking, ranks_by_gap
-from lmcells.expansion.ranking import CellRanker
-from lmcells.language_model.layout import is_language_model
+from lmcells.expansion.long_forms import LongFormPlaces, counted_section_weights, smoothing_in_training
+from lmcells.expansion.ranking import CellRanker, GapRanker, Ranker, Ranking, ranks_by_gap
+from lmcells.expansion.windows import Mention
+from lmcells.language_model.folder import is_language_model
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import DEFAULT, model_folder
+from lmcells.pretrained.folder import DEFAULT, model_folder
 
 ORACLE = "dominant"
 NAMES = ("random", ORACLE, "section-mle")

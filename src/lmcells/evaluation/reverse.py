@@ -6,20 +6,62 @@
 Finley et al. 2016; the paper draws at most 500 examples a sense, with 20 words on each side, inside the section.
 """
 
+import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from lmcells.errors import ConfigError
-from lmcells.evaluation.context_window import window_around
-from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.long_forms import LongFormFinder, Match, Target
-from lmcells.evaluation.note_split import NoteSplit
-from lmcells.evaluation.sampling import Sample
+from lmcells.evaluation.dataset import Example, NoteSplit, Sample
+from lmcells.evaluation.long_form_finder import LongFormFinder, Match, Target
 from lmcells.expansion import SenseInventory
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import NoteSections
+
+# The words around a place in a text, never beyond a section.
+
+
+_CHARACTERS_PER_WORD = 200  # where words are longer than this on average, it is no prose
+
+
+@cache
+def _words(n_words: int) -> re.Pattern[str]:
+    return re.compile(rf"\S*(?:\s+\S+){{0,{n_words}}}")
+
+
+def window_around(
+    text: str, start: int, end: int, *, n_words: int, bounds: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return where the window begins and ends: `n_words` words on each side of `text[start:end]`, within `bounds`.
+
+    A word is what stands between white space, so the window is cut where words are. What is glued to the place
+    itself, such as a bracket, is no word of its own. None where words are too long to be words.
+    """
+    first, last = bounds
+    farthest = (n_words + 1) * _CHARACTERS_PER_WORD
+    before = text[max(first, start - farthest) : start][::-1]  # backward is forward on the mirrored text
+    after = text[end : min(last, end + farthest)]
+    to_left, to_right = _reach(before, n_words), _reach(after, n_words)
+    if farthest in (to_left, to_right):
+        return None
+    return start - to_left, end + to_right
+
+
+def _reach(away: str, n_words: int) -> int:
+    found = _words(n_words).match(away)
+    assert found is not None  # the empty string matches
+    return found.end()
+
+
+# Reverse substitution: where a long form is written out, put its short form, and keep the long form as the label.
+#
+#     finder = LongFormFinder(inventory)
+#     parts = build_reverse_dataset(notes, finder=finder, find_sections=section_finder("auto"), settings=...)
+#
+# Finley et al. 2016; the paper draws at most 500 examples a sense, with 20 words on each side, inside the section.
+
 
 IN_HEADER = "in a section header"
 TOO_LONG = "window too long to be prose"

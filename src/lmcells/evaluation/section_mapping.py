@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from lmcells.errors import FormatError, InputError
-from lmcells.notes.section_aliases import AliasTable, find_alias, header_key, load_aliases
+from lmcells.notes.sections import AliasTable, find_alias, header_key, load_aliases
 
 How = Literal["no section", "manual", "exact", "alias", "nearest", "unmapped"]
 

@@ -12,11 +12,9 @@ from itertools import combinations
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.evaluation.bootstrap import deleted_group_weights, resampled_weights
-from lmcells.evaluation.intervals import Interval, bca_interval
-from lmcells.evaluation.metrics import headline
+from lmcells.evaluation.intervals import Interval, bca_interval, deleted_group_weights, resampled_weights
+from lmcells.evaluation.metrics import Coding, Tally, headline
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
-from lmcells.evaluation.tally import Coding, Tally
 
 METRICS = ("accuracy", "macro_f1", "weighted_f1", "nll")
 _ROUNDING = 1e-12  # differences that are equal but for the order of summation count as equal

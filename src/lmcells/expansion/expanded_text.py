@@ -14,7 +14,7 @@ from typing import Literal
 
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.sense_lookup import form_key
+from lmcells.expansion.inventory import form_key
 
 Style = Literal["replace", "append"]
 STYLES = ("replace", "append")

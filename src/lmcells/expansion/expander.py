@@ -19,20 +19,13 @@ import numpy as np
 from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expansion import Candidate, Expansion
-from lmcells.expansion.explanation import Explanation, explain
-from lmcells.expansion.inventory import (
-    InventoryLike,
-    Sense,
-    SenseInventory,
-    as_inventory,
-    load_inventory,
-)
+from lmcells.expansion.explain import Explanation, explain
+from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.note_reader import NoteReader, Occurrence
-from lmcells.expansion.rankers import Ranker, best_ranker
-from lmcells.expansion.shared_evidence import share_within_notes
+from lmcells.expansion.ranking import Ranker, best_ranker, share_within_notes
+from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import model_folder
+from lmcells.pretrained.folder import model_folder
 
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 

@@ -14,6 +14,7 @@ An inventory never changes: each of these returns a new one.
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,19 @@ from typing import Any, Self
 
 from lmcells.errors import InputError, InventoryError, UnknownShortForm, nearest
 from lmcells.files import atomic_write
+
+# The long forms that a short form may stand for: a sense inventory, in memory and as a file.
+#
+#     inventory = load_inventory(Path("inventory.json"))
+#     inventory.senses("PT")                       # the candidates, as tuple of Sense
+#     mine = inventory.add(Sense("PT", "posterior tibial"))
+#     mine = mine.remove("PT", "prothrombin time")
+#     mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
+#     mine = inventory.with_senses(add=[{"short_form": "PT", "long_form": "posterior tibial"}], remove=["CVA"])
+#     save_inventory(mine, Path("mine.csv"))
+#
+# An inventory never changes: each of these returns a new one.
+
 
 COLUMNS = ("short_form", "long_form", "forms", "concept_id")
 REQUIRED = COLUMNS[:3]
@@ -292,3 +306,48 @@ def _to_csv(inventory: SenseInventory) -> str:
             (sense.short_form, sense.long_form, SEPARATOR.join(sense.forms), sense.concept_id or "")
         )
     return table.getvalue()
+
+
+# Which sense of a short form some words spell out, whatever their case, number and hyphens.
+
+
+_WORD = re.compile(r"[^\W_]+")
+
+
+def form_key(form: str) -> tuple[str, ...]:
+    """Return what all ways to write a long form share: no case, no hyphens, each word in the singular."""
+    return tuple(_singular(word) for word in _WORD.findall(form.lower()))
+
+
+def _singular(word: str) -> str:
+    if len(word) < 4 or word.endswith(("ss", "us", "is")):
+        return word
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if word.endswith("s") else word
+
+
+class SenseLookup:
+    """Find senses by any of their forms.
+
+    lookup = SenseLookup(inventory)
+    lookup("PT", "Physical Therapies")   # Sense("PT", "physical therapy", ...)
+    """
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._inventory = inventory
+        self._by_form: dict[str, dict[tuple[str, ...], Sense]] = {}
+
+    def __call__(self, short_form: str, words: str) -> Sense | None:
+        """Return the sense, None where the inventory has none of that form for the short form."""
+        if short_form not in self._inventory:
+            short_form = short_form.upper()
+            if short_form not in self._inventory:
+                return None
+        if short_form not in self._by_form:
+            self._by_form[short_form] = {
+                form_key(form): sense
+                for sense in reversed(self._inventory.senses(short_form))
+                for form in (*sense.forms, sense.long_form)
+            }
+        return self._by_form[short_form].get(form_key(words))

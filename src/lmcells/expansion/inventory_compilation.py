@@ -16,14 +16,13 @@ from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import InputError, ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.section_ids import SectionIds
-from lmcells.expansion.wordings import Wording, with_plurals, wordings
+from lmcells.expansion.long_forms import Wording, with_plurals, wordings
+from lmcells.expansion.windows import SectionIds
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.save import save_compiled
 from lmcells.training import TrainingSettings
-from lmcells.training.model_text import ModelIds, ModelText
-from lmcells.training.prototypes import MIN_COUNT, read_long_forms
+from lmcells.training.prototypes import MIN_COUNT, ModelIds, ModelText, read_long_forms
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,9 @@ Each rule looks at a bounded piece of the text, or once at the whole.
 """
 
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from lmcells.expansion.lone_letters import (
-    VALUE_FOLLOWS,
-    is_a_block_label,
-    is_a_list_mark,
-    is_part_of_a_name,
-)
-from lmcells.expansion.numerals import is_a_numeral
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
@@ -25,9 +18,265 @@ from lmcells.expansion.ordinary_words import (
     TITLES,
     is_english,
 )
-from lmcells.expansion.scanned_text import ScannedText
 
-_REACH = 60  # characters on either side that tell whether a line is written in capitals
+# Roman numerals: "stage IV", "type Ib", "III/IV", "IV. PLAN"; and the stage Ta of a tumor.
+#
+# Each rule looks at a bounded piece of the text.
+
+
+_REACH = 60  # characters before a numeral that hold what it counts
+_LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
+_ROMAN = re.compile(r"[IVX]{1,4}")
+_ROMAN_BEFORE = re.compile(
+    r"(?:\bDSM[ -]?"
+    r"|\bstages?[ ](?:[IVX]{1,4}[A-C]?,[ ]){0,3}[IVX]{1,4}[A-C]?(?:[ ]?[/-][ ]?|,?[ ](?:to|and|or|through)[ ])"
+    r"|\b[IVX]{1,4}(?:[/,&-]|[ ](?:to|and|of|or|through|-|/))[ ]?"
+    r"|\b(?:stage|grade|class|type|level|phase|factor|zone|part|group|category|axis|figure|table|bipolar|lead|nerve)"
+    r"s?[ ])$",
+    re.IGNORECASE,
+)
+_ROMAN_FOLLOWS = re.compile(
+    r"[ ]?/[ ]?(?:[IVX]{1,4}|\d)\b|[ ]?[&-][ ]?[IVX]{1,4}\b|(?:,|[ ](?:to|through|and))[ ][IVX]{1,4}\b(?![ ]?\d)"
+)
+_STAGE = re.compile(r"[IVX]{1,4}[A-Ca-c]")
+_STAGED_BEFORE = re.compile(r"\b(?:stage|grade|type|class|category)s?[ ]$", re.IGNORECASE)
+_TUMOR_BEFORE = re.compile(r"\b(?:tumou?r|stage|category)s?[ ]$", re.IGNORECASE)
+_TUMOR_STAGE_FOLLOWS = re.compile(r"[,/ ]+(?:(?:or|and)[ ])?(?:T1|Tis|CIS)\b")
+
+
+def is_a_numeral(text: str, start: int, end: int) -> bool:
+    """Whether what may be a short form is a numeral, or a stage."""
+    stem, before = text[start:end], text[max(0, start - _REACH) : start]
+    if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
+        return True
+    if stem == "Ta" and (_TUMOR_BEFORE.search(before) or _TUMOR_STAGE_FOLLOWS.match(text, end)):
+        return True
+    if not _ROMAN.fullmatch(stem.upper()):
+        return False
+    if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
+        return True
+    if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):  # "4 mg IV, IV fluids"
+        return False
+    return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
+
+
+# What a scanner misread: fragments of words among stray marks, and figures that became letters.
+
+
+_SCANNED_TEXT_REACH = 60  # characters on either side in which stray marks count
+_MOST_MARKS = 1  # a single one may be meant
+_LONGEST_FRAGMENT = 3
+_MARKS = "►◄■¢«»{}€£~•\\^!"  # a text without any was not scanned
+_STRAY_MARK = re.compile(
+    r"[►◄■¢«»{}]|[€£](?!\d)"
+    r"|[A-Za-z](?:[~•](?!\d)|\\(?![nrt])|\^(?!-?\d))"  # "hr~80", "mm^3" and an escaped line break are meant
+    r"|(?<=\S)(?:[~•^]|\\(?![nrt]))[a-z]"
+    r"|[A-Za-z]![a-z]"
+    r"|[A-Za-z](?!\.+[A-Za-z]|[,:]?\"[,:]?\"?[A-Za-z])[.,;:'\"!]{2,}[A-Za-z]"
+)
+_TOUCHED_BEFORE = re.compile(r"(?:[A-Za-z][\^~!*]|\S[~\\])$")
+_TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
+_STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
+
+
+class ScannedText:
+    """Tells, in one text, which short pieces are misread: "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl".
+
+    Capitals are left alone, and so are longer words.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def is_misread(self, start: int, end: int) -> bool:
+        """Whether what is written at `text[start:end]` is no word that somebody wrote."""
+        written = self._text[start:end]
+        if written.isupper() or len(written) > _LONGEST_FRAGMENT:
+            return False
+        if written.lower() in ("lp", "ip", "xl"):
+            return self._is_a_figure(start, end) or self._is_among_marks(start, end)
+        return self._is_among_marks(start, end)
+
+    def _is_a_figure(self, start: int, end: int) -> bool:
+        before, after = self._around(start, end)
+        if self._text[start:end] == "Xl":
+            return _STAIN_BEFORE.search(before) is not None
+        return "19q" in before or "19q" in after
+
+    @cached_property
+    def _has_marks(self) -> bool:
+        return any(mark in self._text for mark in _MARKS)
+
+    def _is_among_marks(self, start: int, end: int) -> bool:
+        if not self._has_marks:
+            return False
+        before, after = self._around(start, end)
+        is_touched = self._text[start].islower() and _TOUCHED_BEFORE.search(before)
+        if is_touched or _TOUCHED_AFTER.match(after):
+            return True
+        return len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS
+
+    def _around(self, start: int, end: int) -> tuple[str, str]:
+        return self._text[max(0, start - _SCANNED_TEXT_REACH) : start], self._text[
+            end : end + _SCANNED_TEXT_REACH
+        ]
+
+
+# What a letter is where it is no short form: part of a name, a label, a base of a gene, the mark of a list.
+#
+# Two letters may be a label, too.
+#
+# Each rule looks at a bounded piece of the text.
+
+
+_LONE_LETTERS_REACH = 60  # characters before a letter that hold what it belongs to
+_LABELS_REACH = 4_000  # and the labels that come before it in a list
+_NEARBY = 1_500  # characters on either side that hold a label's neighbours
+
+VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
+_LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
+_LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
+_LABELS_BEFORE = re.compile(_LABELLED + r"(?:\d?[A-Z](?:[ ,/&-]|and|or)+)+\d?$", re.IGNORECASE)
+_KIND_BEFORE = re.compile(
+    r"\b(?:category|class|container|factor|grade|group|immunoglobulin|influenza|level|mitomycin|panel|protein|pugh|stage"
+    r"|table|tooth|teeth|troponin|type|zone)s?[ ](?:(?:[A-Z],?[ ]){1,4}(?:and|or)[ ]|[A-Z]/)?$",
+    re.IGNORECASE,
+)
+_NAME_BEFORE = re.compile(
+    r"\b(?!(?:anti|gender|high|low|mid|non|post|pre|sex|status)-)[A-Z]{3,}-$", re.IGNORECASE
+)  # "mitomycin-C", "IBS-M"
+_RANGE_BEFORE = re.compile(r"\b\d{1,2}[A-Z]-$")  # "1A-C"
+_BEFORE_A_LETTER = (_LABELS_BEFORE, _KIND_BEFORE, _NAME_BEFORE, _RANGE_BEFORE)
+_NAMED_FOLLOWS = re.compile(
+    r"[\"”]?[ -](?:(?:and|or)[ ][A-Z][ -])?(?:cells?|inversions?|lymphocytes?|waves?)\b|[ ]?-?[ ]?reactive\b",
+    re.IGNORECASE,
+)
+_AFTER_ST = re.compile(r"\bST[/-]$")
+_BASE_BEFORE = re.compile(r"\d\s?[ACGT]\s?>\s?$")
+_BASE_FOLLOWS = re.compile(r"\s?>\s?[ACGT]\b")
+_ISOTOPE = re.compile(r"(?<!\d)18$")
+_NUMBER_BEFORE = re.compile(r"(?<![\d.,])\d{1,2}$")
+_SMALL_NUMBER_BEFORE = re.compile(r"(?<![\d.,])1?\d$")
+_CODE_BEFORE = re.compile(r"\d{4}$")  # "lot 1276K"
+_NUMBER_FOLLOWS = re.compile(r"\s*[\d<>≤≥=]")
+_BLOCK = re.compile(r"(?<!\w)(\d{1,2})([A-Z])([A-Z])\b")
+_BLOCKS_BEFORE = re.compile(r"(?:\bcassettes?|\bin[ ](?:blocks|slides?)|\(slides?)[ ]$", re.IGNORECASE)
+_LINE_BEFORE = re.compile(r"(?:^|\n)[ \t]*\($")
+_ITEM_FOLLOWS = re.compile(r"\)[ ]+[A-Z]")
+_SEXES = "MF"  # "17M" is a boy
+_SEXES_AND_SIDES = "MFLR"
+
+
+def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
+    """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
+    before = text[max(0, start - _LONE_LETTERS_REACH) : start]
+    letter = text[start:end]
+    has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
+    is_counted = not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before)
+    return bool(
+        _LABEL_BEFORE.search(before)
+        or _AFTER_ST.search(before)
+        or _BASE_BEFORE.search(before)
+        or _BASE_FOLLOWS.match(text, end)
+        or _NAMED_FOLLOWS.match(text, end)
+        or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
+        or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
+        or is_counted
+        or (not may_be_unit and _CODE_BEFORE.search(before))
+    )
+
+
+def is_a_list_mark(text: str, start: int, end: int) -> bool:
+    """ "A." and "b)" of a list or a name; "C:" among "A:", "B1:" and "D:", "(C)" before an item, "15F" after "15E"."""
+    letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
+    if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
+        return True
+    number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
+    if number is not None:
+        return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
+    if follows == ")" and _begins_item(text, start, end):
+        return True
+    if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
+        opening = "(" if follows == ")" else ""
+        letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
+        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
+            follows == ":" and _stands_among_labels(text, start, end)
+        )
+    return False
+
+
+def is_a_block_label(text: str, start: int, end: int) -> bool:
+    """ "4AS" where there is "4AR", "cassettes AB"."""
+    before = text[max(0, start - _LONE_LETTERS_REACH) : start]
+    if not text[start].isupper():
+        return False
+    if _BLOCKS_BEFORE.search(before):
+        return True
+    number = _NUMBER_BEFORE.search(before)
+    if number is None:
+        return False
+    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _LONE_LETTERS_REACH]))
+    return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
+
+
+def _begins_item(text: str, start: int, end: int) -> bool:
+    """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
+    is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
+    return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _LONE_LETTERS_REACH) : start]))
+
+
+def _stands_among_labels(text: str, start: int, end: int) -> bool:
+    """Whether the next letter is a label after it, and one of the two before it, or the one after next, is one too."""
+    if _NUMBER_FOLLOWS.match(text, end + 1):
+        return False
+    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
+
+    def has_label(where: str, n: int) -> bool:
+        letter = _moved(text[start], n)
+        return letter.isalpha() and _block_label(letter).search(where) is not None
+
+    return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
+
+
+def _moved(letter: str, n: int) -> str:
+    """The one so many further on in the alphabet."""
+    return chr(ord(letter) + n)
+
+
+def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
+    """Whether all labels, if there are any, stand one after the other in the text before `end`."""
+    at = max(0, end - _LABELS_REACH)
+    for label in labels:
+        found = _label(label).search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return bool(labels)
+
+
+@lru_cache(maxsize=1 << 12)
+def _label(label: str) -> re.Pattern[str]:
+    """Matches a label with no letter or number right before or after it."""
+    return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))
+
+
+@lru_cache(maxsize=1 << 7)
+def _block_label(letter: str) -> re.Pattern[str]:
+    """Matches "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
+    return re.compile(
+        rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:(?!{_NUMBER_FOLLOWS.pattern})"
+    )
+
+
+# What looks like a short form where it stands, and is something else.
+#
+# English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
+# date's month, part of an electrocardiogram, a state before its zip code. Single letters and the labels of blocks are in
+# `lone_letters`, Roman numerals in `numerals`, and what a scanner misread in `scanned_text`.
+# Each rule looks at a bounded piece of the text, or once at the whole.
+
+
+_LOOK_ALIKES_REACH = 60  # characters on either side that tell whether a line is written in capitals
 _SAMPLE = 4_000  # characters that tell whether a text is
 _A_SENTENCE = 3  # words in capitals at least; "COPD, PAD. Now" is a list of short forms
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
@@ -44,7 +293,7 @@ _ALTERNATIVE_FOLLOWS = re.compile(
 )
 _CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
 _MEASURE_BEFORE = re.compile(r"\d[\w%+/-]*(?:[ ][a-zA-Z]{1,6}(?:/[a-zA-Z]+)?)?\s+$")  # "0-1 OR", "2 mg/dL"
-_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
+_LOOK_ALIKES_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
 _NOUN_BEFORE = re.compile(
     r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
     r"|[(\[:=])\s*$",
@@ -146,7 +395,7 @@ class LookAlikes:
         return bool(
             _CHOICE.search(f"{before}|{after}")
             or _MEASURE_BEFORE.search(before)
-            or _ITEM_FOLLOWS.match(self._text, end)
+            or _LOOK_ALIKES_ITEM_FOLLOWS.match(self._text, end)
         )
 
     def _is_latin(self, written: Written) -> bool:
@@ -181,8 +430,8 @@ class LookAlikes:
 
     def _around(self, written: Written, boundary: re.Pattern[str]) -> tuple[str, str]:
         """What stands before and after it, up to a boundary on either side."""
-        before = boundary.split(self._before(written, _REACH))[-1]
-        after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
+        before = boundary.split(self._before(written, _LOOK_ALIKES_REACH))[-1]
+        after = boundary.split(self._text[written.end : written.end + _LOOK_ALIKES_REACH], maxsplit=1)[0]
         return before, after
 
     def _is_a_name(self, written: Written) -> bool:
@@ -209,7 +458,7 @@ class LookAlikes:
         return _NAME_MASK.search(self._text) is not None
 
     def _ends_a_company(self, written: Written) -> bool:
-        before = self._before(written, _REACH)
+        before = self._before(written, _LOOK_ALIKES_REACH)
         if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
             return False
         return _COMPANY_BEFORE.search(before) is not None

@@ -4,7 +4,7 @@ A word without a vowel is no English word, so only those with one are listed, of
 ordinals and units that have none. Shorthand that notes do use in lower case ("pt", "bid", "htn", "sob") is not here.
 """
 
-from lmcells.notes.stop_words import STOP_WORDS
+from lmcells.notes.tokens import STOP_WORDS
 
 TITLES = frozenset("dr mr mrs ms miss prof professor sr jr st".split())
 UNITS = frozenset(

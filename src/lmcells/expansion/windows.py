@@ -5,16 +5,117 @@ repeat the token before it; of those the last before a mention and the first aft
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.expansion.context import Mention, ReadWindows
-from lmcells.notes.bulk_tokens import TokenArrays, find_tokens, hash_word, hash_words
-from lmcells.notes.tokens import spell
+from lmcells.corpus.corpus import RADIUS
+from lmcells.corpus.sections import NO_SECTION, OTHER
+from lmcells.notes.sections import find_alias, load_aliases, upper_name
+from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_word, hash_words
+from lmcells.notes.tokens import Token, iterate_tokens, spell
+from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.subwords import Subwords
+
+# What a model reads of a short form in a text: its word, its section, and the words around it.
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A short form at `text[start:end]`; `text` is, or lies within, the section named `section`."""
+
+    text: str = field(repr=False)  # patient data: never in a log or a traceback
+    start: int
+    end: int
+    short_form: str
+    section: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWindows:
+    """Mentions as the networks take them. A short form that is no word of the model is a masked center."""
+
+    center: npt.NDArray[np.int64]  # (B,)
+    center_mask: npt.NDArray[np.bool_]  # (B,) whether the model knows the short form as a word
+    context: npt.NDArray[np.int64]  # (B, 2 * radius), one more where the gap is marked
+    context_mask: npt.NDArray[np.bool_]  # as the context
+    unknown: npt.NDArray[np.float32] | None = None  # (n, E), of words whose ids follow those of the model
+
+
+def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:
+    """Return the same window as it is written: from the first of its words to the last, with all in between."""
+    left, right = tokens_around(mention, words=words, radius=radius)
+    start = left[0].start if left else mention.start
+    end = right[-1].end if right else mention.end
+    return mention.text[start:end]
+
+
+def tokens_around(
+    mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS, stop_words: bool = False
+) -> tuple[list[Token], list[Token]]:
+    """Return up to `radius` tokens on either side that are among `words`; a word right after itself counts once."""
+    left: list[Token] = []
+    right: list[Token] = []
+    side, previous = left, ""
+    center = spell(mention.short_form)
+    nearest = None
+    for token in iterate_tokens(mention.text, stop_words=stop_words):
+        if token.end <= mention.start:
+            nearest = token
+        if token.start >= mention.end and side is left:
+            side, previous = right, center
+        if (
+            token.word != previous
+            and (token.end <= mention.start or side is right)
+            and (words is None or token.word in words)
+        ):
+            side.append(token)
+            if len(right) == radius:
+                break
+        previous = token.word
+    if left and left[-1] is nearest and nearest.word == center:
+        left.pop()  # "PT PT": the corpus has one of them, the center
+    return left[-radius:], right
+
+
+# The header of a section -> the metadata id under which a model knows it.
+
+
+NULL = -1
+
+
+class SectionIds:
+    """Looks up headers, each once."""
+
+    def __init__(self, model: PretrainedModel) -> None:
+        self._ids = model.section_ids
+        self._aliases = load_aliases(None)
+        self._found: dict[str | None, int] = {}
+
+    def __getitem__(self, section: str | None) -> int:
+        """The id of a header: its own, that of its canonical name, that of "other", or that of no section."""
+        if section not in self._found:
+            if len(self._found) > 100_000:  # headers of a million notes need not all be remembered
+                self._found.clear()
+            self._found[section] = self._find(section)
+        return self._found[section]
+
+    def _find(self, section: str | None) -> int:
+        if section is not None:
+            alias = find_alias(self._aliases, section)
+            for name in (upper_name(section), alias.name if alias else "", OTHER):
+                if name in self._ids:
+                    return self._ids[name]
+        return self._ids.get(NO_SECTION, NULL)
+
+
+# The windows of many mentions at once, by array operations: what `context.tokens_around` finds one by one.
+#
+# The texts of a batch are tokenized as one. A token is read if the model knows it, or it has sub-words, and it does not
+# repeat the token before it; of those the last before a mention and the first after it make its window.
+
 
 Integers = npt.NDArray[np.int64]
 

@@ -6,26 +6,96 @@ Beside `out.jsonl` stand `out.jsonl.report.json` (exact counts, and what the job
 `out.jsonl.rejected.jsonl`. While it runs `out.jsonl.parts/` holds a file a shard, each written whole or not at all.
 """
 
+import hashlib
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TextIO, get_args
 
+import lmcells
 from lmcells.errors import ConfigError, InputError
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
 from lmcells.files import atomic_write, read_json, sha256, write_json
-from lmcells.integrations.annotation_plan import make_plan
 from lmcells.integrations.annotation_shard import SHARD_NOTES, AnnotationTask, Shard, ShardResult, shards_of
 from lmcells.integrations.engines import find_engine
-from lmcells.integrations.note_files import NoteFiles
 from lmcells.integrations.omop import NlpRun
-from lmcells.integrations.rejected_rows import RejectingReport, rejected_row
-from lmcells.integrations.row_files import RowLayout, check_format, open_rows
+from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
+from lmcells.pretrained.folder import model_folder
+
+# What a job is about: one that was stopped goes on, and one that is done is known to be, only if this is the same.
+
+
+def make_plan(source: NoteFiles, output: Path, *, task: AnnotationTask, shard_notes: int) -> dict[str, Any]:
+    """Describe the notes and the model by the names, sizes and dates of their files, the senses by their content."""
+    settings = task.expander
+    folder = model_folder(settings.model or None)
+    inventory = None if settings.inventory is None else Path(settings.inventory)
+    return {
+        "version": lmcells.__version__,
+        "paths": [str(path) for path in source.paths],
+        "inputs": digest(source.files()),
+        "format": source.format,
+        "columns": [source.columns.text, source.columns.id],
+        "model": digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
+        "inventory": _senses(inventory),
+        "sections": settings.sections,
+        "threshold": settings.threshold,
+        "output": output.suffix.lower(),
+        "rows": "annotations" if task.omop is None else f"omop, {task.omop.time or 'dated by the job'}",
+        "shard_notes": shard_notes,
+    }
+
+
+def digest(files: Iterable[Path]) -> str:
+    """Tell whether any of these files was changed, without reading them."""
+    states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
+    return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _senses(inventory: Path | None) -> str | None:
+    if inventory is None:
+        return hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest()
+    return sha256(inventory) if inventory.is_file() else None
+
+
+# The account of a reading that also remembers every row that gave no note: its file, its line and the reason.
+
+
+@dataclass(slots=True)
+class RejectingReport(ReadReport):
+    """Writes each skipped row down as it is met, so that none is lost and none is held in memory."""
+
+    file: TextIO | None = field(default=None, repr=False, kw_only=True)
+
+    def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
+        """Count a row that gives no note, and write down where it stands."""
+        ReadReport.skip(self, reason, line, path=path)
+        if self.file is not None:
+            self.file.write(rejected_row(reason, line=line, path=path))
+
+
+def rejected_row(
+    reason: str, *, line: int | None = None, path: Path | None = None, note_id: str | None = None
+) -> str:
+    """Return one line of the side file; never the text."""
+    row = {"file": None if path is None else str(path), "line": line, "note_id": note_id, "reason": reason}
+    return json.dumps(row) + "\n"
+
+
+# Files of notes -> one file of expansions, by shards: a job that was killed goes on where it stopped.
+#
+# report = annotate(NoteFiles([Path("notes.csv")]), Path("out.jsonl"), task=AnnotationTask(ExpanderSettings()))
+#
+# Beside `out.jsonl` stand `out.jsonl.report.json` (exact counts, and what the job was about) and, where rows were broken,
+# `out.jsonl.rejected.jsonl`. While it runs `out.jsonl.parts/` holds a file a shard, each written whole or not at all.
+
 
 PLAN = "plan.json"
 

@@ -5,20 +5,68 @@ the notes alone, so that neither the number of workers nor the engine changes a 
 """
 
 import json
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Self
 
 from lmcells.corpus.shard import batch_notes
+from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
-from lmcells.integrations import annotation_rows, omop
-from lmcells.integrations.annotation_rows import annotation_row
-from lmcells.integrations.expander_settings import ExpanderSettings
+from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.integrations import omop
+from lmcells.integrations import rows as annotation_rows
 from lmcells.integrations.omop import NlpRun, note_nlp_row, note_number
-from lmcells.integrations.row_files import RowLayout
+from lmcells.integrations.rows import RowLayout, annotation_row, arrow_schema
 from lmcells.notes.note import Note
+
+# Which expander to open: plain values that travel to another process, where it is opened once.
+
+
+@dataclass(frozen=True, slots=True)
+class ExpanderSettings:
+    """A model folder and an inventory (None: the shipped ones), how sections are found, and when to abstain."""
+
+    model: str | None = None
+    inventory: str | None = None
+    sections: str = "rules"
+    threshold: float | None = None  # least probability of an answer; None: the model's own
+
+    def __post_init__(self) -> None:
+        if self.sections not in SECTION_STYLES:
+            raise ConfigError(f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold: found {self.threshold}, allowed: 0 to 1.")
+
+    def open(self) -> Expander:
+        """Load the model."""
+        expander = Expander.from_pretrained(self.model, inventory=self.inventory, sections=self.sections)
+        if self.threshold is not None:
+            expander.calibration = replace(expander.calibration, least_probability=self.threshold)
+        return expander
+
+    def opened(self) -> Expander:
+        """Return the expander of this process, loaded when it is first asked for; it answers the same in any other."""
+        return _opened(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+@lru_cache(maxsize=2)
+def _opened(settings: ExpanderSettings) -> Expander:
+    return settings.open()
+
+
+# A few hundred notes and what was found in them: the unit of work that every engine shares out.
+#
+# Notes are ranked together, and the last digits of a probability depend on which: a shard is a batch of its own, made by
+# the notes alone, so that neither the number of workers nor the engine changes a byte.
+
 
 SHARD_NOTES = 512
 SHARD_CHARACTERS = 1 << 22  # few long notes are a shard as well: memory stays bounded
@@ -128,3 +176,53 @@ def _expand_alone(expander: Expander, note: Note) -> list[Expansion] | str:
 
 def _has_number(note: Note) -> bool:
     return note_number(note) is not None
+
+
+# Ids and texts -> an Arrow table with one row an expansion: what a worker of a cluster does with a batch.
+
+
+def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequence[Any]) -> Any:
+    """Expand the texts of a batch together. What is no text gives no row.
+
+    A note that cannot be expanded gives a row with its id and the reason as `abstained`, and no start: it is not lost.
+    """
+    import pyarrow as pa
+
+    notes = [
+        Note(str(note_id), text)
+        for note_id, text in zip(ids, texts, strict=True)
+        if isinstance(text, str) and text
+    ]
+    rows: list[dict[str, Any]] = []
+    for note, expansions in zip(notes, expand_notes(settings.opened(), notes), strict=True):
+        if isinstance(expansions, str):
+            rows.append({"note_id": note.id, "candidates": [], "abstained": expansions})
+        else:
+            rows += [annotation_row(note, expansion) for expansion in expansions]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(annotation_rows.LAYOUT))
+
+
+# Shards by the handful: a cluster is given as many at a time as the memory of the driver holds.
+
+
+WAVE_CHARACTERS = 1 << 26
+
+
+def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) -> Iterator[list[bytes]]:
+    """Yield shards in groups, packed for the way to the workers."""
+    wave: list[bytes] = []
+    n_characters = 0
+    for shard in shards:
+        wave.append(pickle.dumps(shard))
+        n_characters += sum(len(note.text) for note in shard.notes)
+        if n_characters >= max_characters:
+            yield wave
+            wave, n_characters = [], 0
+    if wave:
+        yield wave
+
+
+def run_packed(task: AnnotationTask, packed: bytes) -> bytes:
+    """Expand a shard as it came, into a result for the way back."""
+    shard: Shard = pickle.loads(packed)  # from our own driver
+    return task.run(shard).to_bytes()

@@ -12,8 +12,8 @@ import lmcells
 from lmcells.errors import ConfigError, FormatError
 from lmcells.expansion.expansion import Expansion
 from lmcells.files import atomic_write
-from lmcells.integrations.annotated_notes import AnnotatedNote
-from lmcells.integrations.row_files import Kind, RowLayout, check_format, open_rows
+from lmcells.integrations.exports import AnnotatedNote
+from lmcells.integrations.rows import Kind, RowLayout, check_format, open_rows
 from lmcells.notes.note import Note
 
 COLUMNS = (

@@ -8,10 +8,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lmcells.errors import InputError, LmcellsError, MissingExtra
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard, ShardResult
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_tables import annotate_table
-from lmcells.integrations.waves import run_packed, waves_of
+from lmcells.integrations.annotation_shard import (
+    AnnotationTask,
+    ExpanderSettings,
+    Shard,
+    ShardResult,
+    annotate_table,
+    run_packed,
+    waves_of,
+)
 
 try:
     import ray

@@ -13,10 +13,15 @@ from importlib.util import find_spec
 from typing import Any
 
 from lmcells.errors import InputError, MissingExtra
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard, ShardResult
-from lmcells.integrations.expander_settings import ExpanderSettings
-from lmcells.integrations.note_tables import annotate_table
-from lmcells.integrations.waves import run_packed, waves_of
+from lmcells.integrations.annotation_shard import (
+    AnnotationTask,
+    ExpanderSettings,
+    Shard,
+    ShardResult,
+    annotate_table,
+    run_packed,
+    waves_of,
+)
 
 try:
     import pyspark

@@ -1,17 +1,212 @@
 """The bidirectional language model as a whole (ELMo, Peters et al. 2018)."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lmcells.language_model.characters import CharacterEncoder
 from lmcells.language_model.config import LanguageModelConfig
-from lmcells.language_model.encoder import BidirectionalEncoder, Readings, mirror
 from lmcells.language_model.objective import WordTable
-from lmcells.model.precision import at_least_float32
+from lmcells.model.gaussian import at_least_float32, full_precision
+
+# Words as their characters: any word has a vector, also one that was never seen.
+#
+# Character CNN and highway layers as in ELMo (Peters et al. 2018; Kim et al. 2016), over the bytes of UTF-8.
+
+
+PADDING = 0
+FIRST_BYTE = 1  # the byte b has the id b + 1
+BEGINNING, END = 257, 258
+N_CHARACTERS = 259
+
+
+def spell_out(words: Sequence[str], *, max_characters: int) -> Tensor:
+    """The characters of words, between two marks: -> (words, max_characters) int16. Longer words are cut."""
+    ids = np.full((len(words), max_characters), PADDING, np.int16)
+    for row, word in enumerate(words):
+        written = np.frombuffer(word.encode("utf-8", "replace")[: max_characters - 2], np.uint8)
+        ids[row, 0] = BEGINNING
+        ids[row, 1 : 1 + written.size] = written.astype(np.int16) + FIRST_BYTE
+        ids[row, 1 + written.size] = END
+    return torch.from_numpy(ids)
+
+
+class Highway(nn.Module):
+    """g * relu(W x) + (1 - g) * x, with a gate g that begins nearly closed."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.change = nn.Linear(width, width)
+        self.gate = nn.Linear(width, width)
+        nn.init.constant_(self.gate.bias, -1.0)
+
+    def forward(self, values: Tensor) -> Tensor:
+        gate = self.gate(values).sigmoid()
+        changed: Tensor = values + gate * (functional.relu(self.change(values)) - values)
+        return changed
+
+
+class CharacterEncoder(nn.Module):
+    """A vector a word: filters over its characters, the largest value of each, highways, a projection."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        n_filters = sum(config.filters)
+        self.characters = nn.Embedding(N_CHARACTERS, config.character_dim, padding_idx=PADDING)
+        self.filters = nn.ModuleList(
+            nn.Conv1d(config.character_dim, count, width)
+            for width, count in enumerate(config.filters, start=1)
+            if count
+        )
+        self.highways = nn.Sequential(*(Highway(n_filters) for _ in range(config.highways)))
+        self.projection = nn.Linear(n_filters, config.width)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """(words, max_characters) -> (words, width)."""
+        read = self.characters(characters.int())  # (words, max_characters, character_dim)
+        found = [self._largest(filters, read) for filters in self.filters]
+        vector: Tensor = self.projection(self.highways(functional.relu(torch.cat(found, dim=-1))))
+        return vector
+
+    def _largest(self, filters: nn.Module, read: Tensor) -> Tensor:
+        """The largest value of each filter over the characters: -> (words, filters).
+
+        A convolution as one matrix product: with 16 channels that is the quicker way.
+        """
+        assert isinstance(filters, nn.Conv1d)
+        pieces = read.unfold(1, filters.kernel_size[0], 1).flatten(
+            2
+        )  # (words, places, character_dim * width)
+        return functional.linear(pieces, filters.weight.flatten(1), filters.bias).amax(dim=1)
+
+
+# Reading words in one direction and in the other; neither ever sees what it has yet to predict.
+#
+# The backward direction is a second stack of the same kind that reads the words in reverse. Each stack's padding comes
+# after its words, and what comes after is never seen, so no other mask is needed.
+
+
+class Readings(NamedTuple):
+    """States of both stacks in the order in which each reads: a boundary, then the words. (B, 1 + T, width) each."""
+
+    forward: Tensor
+    backward: Tensor
+
+
+class CausalAttentionLayer(nn.Module):
+    """A transformer layer that normalises its inputs: each position sees itself and those before it."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.heads, self.dropout = config.heads, config.dropout
+        self.before_attention = nn.LayerNorm(width)
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.attended = nn.Linear(width, width)
+        self.before_feed_forward = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, config.feed_forward)
+        self.narrow = nn.Linear(config.feed_forward, width)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(B, T, width) -> (B, T, width)."""
+        states = states + self._dropped(self._attend(self.before_attention(states)))
+        widened = functional.gelu(self.widen(self.before_feed_forward(states)))
+        return states + self._dropped(self.narrow(self._dropped(widened)))
+
+    def _attend(self, states: Tensor) -> Tensor:
+        by_head = self.queries_keys_values(states).unflatten(-1, (3, self.heads, -1))  # (B, T, 3, heads, d)
+        queries, keys, values = by_head.permute(2, 0, 3, 1, 4)  # (B, heads, T, d) each
+        rate = self.dropout if self.training else 0.0
+        found = functional.scaled_dot_product_attention(queries, keys, values, dropout_p=rate, is_causal=True)
+        attended: Tensor = self.attended(found.transpose(1, 2).flatten(2))
+        return attended
+
+    def _dropped(self, states: Tensor) -> Tensor:
+        return functional.dropout(states, self.dropout, self.training)
+
+
+class TransformerStack(nn.Module):
+    """Causal layers over words with sinusoidal positions."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.Sequential(*(CausalAttentionLayer(config) for _ in range(config.layers)))
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(B, T, width) -> (B, T, width)."""
+        normed: Tensor = self.norm(self.layers(self.dropout(words + positions(words))))
+        return normed
+
+
+class LstmStack(nn.Module):
+    """LSTM layers; each but the first adds to what it reads, as in ELMo."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            nn.LSTM(config.width, config.width, batch_first=True) for _ in range(config.layers)
+        )
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """(B, T, width) -> (B, T, width)."""
+        states = words
+        with full_precision(words):  # autocast would take fp16, whose gradients vanish, and never bf16
+            for number, layer in enumerate(self.layers):
+                read, _ = layer(self.dropout(states))
+                states = states + read if number else read
+        normed: Tensor = self.norm(states)
+        return normed
+
+
+class BidirectionalEncoder(nn.Module):
+    """Two stacks that read the same words, one from the left and one from the right."""
+
+    def __init__(self, config: LanguageModelConfig) -> None:
+        super().__init__()
+        stack = TransformerStack if config.kind == "transformer" else LstmStack
+        self.boundaries = nn.Embedding(2, config.width)  # what each stack reads first
+        self.forward_stack = stack(config)
+        self.backward_stack = stack(config)
+
+    def forward(self, words: Tensor, mirrored: Tensor) -> Readings:
+        """Word vectors (B, T, width) in the order of the text, and in that of the backward stack -> all states."""
+        return Readings(
+            self.forward_stack(self._after_boundary(0, words)),
+            self.backward_stack(self._after_boundary(1, mirrored)),
+        )
+
+    def _after_boundary(self, direction: int, words: Tensor) -> Tensor:
+        boundary = self.boundaries.weight[direction].to(words.dtype).expand(words.shape[0], 1, -1)
+        return torch.cat([boundary, words], dim=1)
+
+
+def mirror(values: Tensor, lengths: Tensor) -> Tensor:
+    """Reverse the first `lengths` values of each row, (B, T, ...); what comes after them stays where it is."""
+    place = torch.arange(values.shape[1], device=values.device)  # (T,)
+    mirrored = lengths.unsqueeze(1) - 1 - place  # (B, T)
+    source = torch.where(mirrored >= 0, mirrored, place)
+    return values[torch.arange(values.shape[0], device=values.device).unsqueeze(1), source]
+
+
+def positions(words: Tensor) -> Tensor:
+    """Sines and cosines that tell places apart (Vaswani et al. 2017): (B, T, width) -> (T, width)."""
+    width = words.shape[-1]
+    place = torch.arange(words.shape[1], device=words.device, dtype=torch.float32).unsqueeze(1)  # (T, 1)
+    step = torch.arange(0, width, 2, device=words.device, dtype=torch.float32)
+    angle = place * torch.exp(step * (-math.log(10_000.0) / width))  # (T, width / 2)
+    return torch.cat([angle.sin(), angle.cos()], dim=-1).to(words.dtype)
+
+
+# The bidirectional language model as a whole (ELMo, Peters et al. 2018).
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from lmcells.model.precision import full_precision
-from lmcells.training.draws import AliasTable
+from lmcells.model.gaussian import full_precision
+from lmcells.training.device_corpus import AliasTable
 
 _LOGITS_AT_ONCE = 1 << 26
 _ALIGNMENT = 64  # of a row of logits: GPUs have their quick matrix products for such sizes alone

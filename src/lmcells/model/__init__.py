@@ -1,17 +1,11 @@
 """Latent Meaning Cells and their relatives: the mathematics, in torch alone."""
 
-from lmcells.model.batch import Batch, SectionDraws, Windows
-from lmcells.model.bsg import BayesianSkipGram
-from lmcells.model.cell_model import CellModel
+from lmcells.model.batch import NULL_METADATA, Batch, SectionDraws, Windows
+from lmcells.model.cell_model import CellModel, Loss, count_parameters
 from lmcells.model.config import ModelConfig, ModelKind
 from lmcells.model.gaussian import Gaussian, kl_divergence
-from lmcells.model.kinds import create_model
-from lmcells.model.lmc import LatentMeaningCells
-from lmcells.model.mbsge import MetadataSkipGramEnsemble
-from lmcells.model.metadata import NULL_METADATA
+from lmcells.model.models import BayesianSkipGram, LatentMeaningCells, MetadataSkipGramEnsemble, create_model
 from lmcells.model.moments import Moments, expected_divergence
-from lmcells.model.objective import Loss
-from lmcells.model.parameters import count_parameters
 from lmcells.model.prior import ModelNetwork, WordPrior
 from lmcells.model.variational import Posterior, VariationalNetwork
 

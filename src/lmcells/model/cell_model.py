@@ -1,15 +1,67 @@
 """What every model of latent meaning cells can do."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig
-from lmcells.model.objective import Loss
-from lmcells.model.phrases import PhraseNetwork
+from lmcells.model.gaussian import Gaussian, kl_divergence
+from lmcells.model.moments import Moments, expected_divergence
+from lmcells.model.prior import PhraseNetwork
 from lmcells.model.variational import Posterior
+
+# The objective: the hinge over context words and negatives, and the divergence from the prior.
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Both parts of the objective, one value a center word."""
+
+    reconstruction: Tensor  # (B,) the hinge, summed over the present context words
+    prior_divergence: Tensor  # (B,) KL(q || p(z | w, m))
+
+    @property
+    def total(self) -> Tensor:
+        """What is minimised: (B,)."""
+        return self.reconstruction + self.prior_divergence
+
+
+def objective(
+    posterior: Gaussian,
+    *,
+    prior: Gaussian,
+    moments: Moments,
+    batch: Batch,
+    draws: SectionDraws,
+    config: ModelConfig,
+) -> Loss:
+    """The paper's final objective, bounded by a mean over sampled sections.
+
+    sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)) + KL(q || prior), j over the present context words.
+    """
+    ids = torch.cat([batch.context, batch.negatives], dim=1)  # (B, 4S)
+    present = torch.cat([batch.context_mask, batch.context_mask], dim=1)
+    rows = draws.rows_of(ids, n_words=config.n_words).masked_fill(~present, 0)
+    of_context, of_negatives = expected_divergence(posterior, moments, rows).chunk(2, dim=1)  # (B, 2S) each
+    violations = torch.relu(config.margin + of_context - of_negatives).masked_fill(~batch.context_mask, 0.0)
+    return Loss(reconstruction=violations.sum(dim=1), prior_divergence=kl_divergence(posterior, prior))
+
+
+# How large a model is.
+
+
+def count_parameters(module: nn.Module, *, embeddings: bool = False) -> int:
+    """Number of trained values; without `embeddings` only those outside the tables, as the paper counts."""
+    total = sum(parameter.numel() for parameter in module.parameters())
+    tables = sum(table.weight.numel() for table in module.modules() if isinstance(table, nn.Embedding))
+    return total if embeddings else total - tables
+
+
+# What every model of latent meaning cells can do.
 
 
 class CellModel(nn.Module, ABC):

@@ -4,14 +4,38 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lmcells.model.batch import SectionDraws
-from lmcells.model.blocked_moments import blocked_moments
+from lmcells.model.batch import Dropout, SectionDraws, embed_metadata, or_null
 from lmcells.model.config import ModelConfig
-from lmcells.model.dropout import Dropout
-from lmcells.model.gaussian import Gaussian
-from lmcells.model.heads import GaussianHeads
-from lmcells.model.metadata import embed_metadata, or_null
-from lmcells.model.moments import Moments, linear_mixture_moments, mixture_moments
+from lmcells.model.gaussian import Gaussian, GaussianHeads, at_least_float32
+from lmcells.model.moments import Moments, blocked_moments, linear_mixture_moments, mixture_moments
+
+# The phrase network: what a phrase means by its words alone, as a point among the posteriors' means.
+#
+# Not in the paper, which reads a long form as the mean of its words' vectors. Here a phrase's words are weighed, and the
+# result is trained to be where the posterior puts the gap that the phrase leaves in a text (see the agreement term).
+
+
+class PhraseNetwork(nn.Module):
+    """x = sum of a_i E_i with a = softmax(s . E_i); mean = V ReLU(U x + b) + c. The order of words is not read."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.salience = nn.Linear(config.embedding_dim, 1, bias=False)
+        self.hidden = nn.Linear(config.embedding_dim, config.phrase_dim)
+        self.mean = nn.Linear(config.phrase_dim, config.cell_dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+        """Means of phrases from the vectors of their words: (n, L, E), (n, L) -> (n, d)."""
+        vectors = self.dropout(vectors)
+        scores = at_least_float32(self.salience(vectors).squeeze(-1))  # (n, L)
+        weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+        pooled = (weights.unsqueeze(-1) * vectors).sum(dim=1)  # (n, L, E) -> (n, E)
+        mean: Tensor = self.mean(self.hidden(pooled).relu())
+        return mean
+
+
+# What a word means before its context is read: the model network p(z | w, m), and BSG's table p(z | w).
 
 
 class ModelNetwork(nn.Module):

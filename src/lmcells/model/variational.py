@@ -1,20 +1,116 @@
 """The variational network q(z | w, m, c) of the LMC (the paper's appendix, "Architecture")."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from lmcells.model.attention import attend
-from lmcells.model.batch import Batch, Windows
+from lmcells.model.batch import Batch, Dropout, Windows, embed_metadata, or_null
 from lmcells.model.config import ModelConfig
-from lmcells.model.context import ContextEncoder
-from lmcells.model.dropout import Dropout
-from lmcells.model.gap_reader import GapReader, around_gap
-from lmcells.model.gaussian import Gaussian
-from lmcells.model.heads import GaussianHeads
-from lmcells.model.metadata import embed_metadata, or_null
-from lmcells.model.precision import at_least_float32
+from lmcells.model.gaussian import Gaussian, GaussianHeads, at_least_float32
+from lmcells.model.recurrence import BidirectionalLstm
+
+# Scaled dot-product attention of one query over the context.
+
+
+def attend(query: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and weighted mean of the present states: (B, D), (B, T, D), (B, T) -> (B, T), (B, D).
+
+    softmax(query . states / sqrt(D)), absent positions excluded. A zero query weighs the present alike; where
+    nothing is present, weights and mean are zero.
+    """
+    scores = torch.matmul(states, query.unsqueeze(-1)).squeeze(-1)  # (B, T, D), (B, D) -> (B, T)
+    scores = at_least_float32(scores) / math.sqrt(query.shape[-1])
+    lowest = torch.finfo(scores.dtype).min  # not -inf: a row of those has no softmax
+    weights = scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    mean = torch.matmul(weights.to(states.dtype).unsqueeze(-2), states).squeeze(-2)  # -> (B, D)
+    return weights, mean
+
+
+# From the ids of a window to one state a context position.
+
+
+class ContextEncoder(nn.Module):
+    """A bi-LSTM over [E_c ; E_w] at each context position: the center is tiled along its context.
+
+    Dropout falls on each embedding as it is looked up, so on the center's once a row.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.words = nn.Embedding(config.n_read, config.embedding_dim)
+        self.lstm = BidirectionalLstm(2 * config.embedding_dim, hidden_dim=config.lstm_dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, windows: Windows) -> tuple[Tensor, Tensor]:
+        """States, and the vectors that were read: -> (B, 2S, 2H), (B, 2S, E)."""
+        n_rows, n_steps = windows.context.shape
+        ids = torch.cat([windows.context.flatten(), windows.center])  # one lookup: one gradient of the table
+        vectors: Tensor = self.dropout(self.words(ids))
+        context, center = vectors.split_with_sizes([n_rows * n_steps, n_rows])  # (B * 2S, E), (B, E)
+        if windows.center_mask is not None:
+            center = torch.where(windows.center_mask.unsqueeze(-1), center, 0.0)
+        context = context.view(n_rows, n_steps, self.words.embedding_dim)
+        states: Tensor = self.lstm(context, windows.context_mask, constant=center)
+        return states, context
+
+
+# The gap reader: what stands next to a gap, read together with all that is around it.
+#
+# Not in the paper, whose attention hardly tells the words next to the center from those ten words away.
+
+
+class GapReader(nn.Module):
+    """U ReLU(V [h_joint ; h_mark ; E_-R .. E_-1 ; E_1 .. E_R] + b), which is added to h_joint; R is `gap_reach`.
+
+    h_mark is the state of the bi-LSTM at the mark of the gap, in which the words before and after it end; E are the
+    vectors of the present words nearest to it, zero where there is none.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.reach = config.gap_reach
+        width = 2 * config.metadata_dim + 2 * self.reach * config.embedding_dim
+        self.hidden = nn.Linear(width, config.gap_dim)
+        self.out = nn.Linear(config.gap_dim, config.metadata_dim, bias=False)
+
+    def forward(self, joint: Tensor, state: Tensor, neighbours: Tensor) -> Tensor:
+        """(B, 2H), (B, 2H), (B, 2RE) -> (B, 2H)."""
+        read = torch.cat([joint, state.to(joint.dtype), neighbours.to(joint.dtype)], dim=-1)
+        added: Tensor = self.out(self.hidden(read).relu())
+        return added
+
+
+def neighbour_places(reach: int, *, device: torch.device) -> Tensor:
+    """Places from the mark, -R to -1 and 1 to R: made on the device, since a captured step copies nothing to it."""
+    places = torch.arange(2 * reach, device=device)
+    return places - reach + (places >= reach)
+
+
+def around_gap(
+    windows: Windows, states: Tensor, vectors: Tensor, *, gap_id: int, reach: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """State at the mark, vectors of its neighbours, and which rows have a mark.
+
+    (B, T, 2H), (B, T, E) -> (B, 2H), (B, 2RE), (B, 1) bool; zero where there is nothing.
+    """
+    mask = windows.context_mask
+    is_mark = (windows.context == gap_id) & mask  # (B, T)
+    marked = is_mark.any(dim=1, keepdim=True)  # (B, 1)
+    column = is_mark.int().argmax(dim=1, keepdim=True)  # (B, 1)
+    in_order = torch.argsort(~mask, dim=1, stable=True)  # present words first, in the order of the text
+    rank = (mask.cumsum(dim=1) - 1).gather(1, column)  # (B, 1)
+    wanted = rank + neighbour_places(reach, device=rank.device)  # (B, 2R)
+    there = (wanted >= 0) & (wanted < mask.sum(dim=1, keepdim=True)) & marked
+    columns = in_order.gather(1, wanted.clamp(0, mask.shape[1] - 1))
+    rows = torch.arange(mask.shape[0], device=rank.device).unsqueeze(1)
+    neighbours = torch.where(there.unsqueeze(-1), vectors[rows, columns], 0.0).flatten(1)
+    state = torch.where(marked, states[rows, column].squeeze(1), 0.0)
+    return state, neighbours, marked
+
+
+# The variational network q(z | w, m, c) of the LMC (the paper's appendix, "Architecture").
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-r"""Sections by rules: line-anchored headers, an alias table, and the layout of the note itself.
+"""Sections by rules: line-anchored headers, an alias table, and the layout of the note itself.
 
 A line may open with a header: capitals or Title Case before a colon, or alone on the line. Whether it *is*
 one is asked of the header (is it in the alias table, does it read like a sentence?) and then of the note:
@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lmcells.notes.note import Section
-from lmcells.notes.section_aliases import LONGEST_HEADER, Kind, find_alias, load_aliases
-from lmcells.notes.sections import Header, cover, upper_name
+from lmcells.notes.sections import LONGEST_HEADER, Header, Kind, cover, find_alias, load_aliases, upper_name
 
 _CANDIDATE = r"""
     \n [ \t]{{0,40}}+                              # every line; `re` jumps to a literal line break

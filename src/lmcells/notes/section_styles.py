@@ -1,14 +1,87 @@
 """The ways to find the sections of a note, by name."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
-from lmcells.notes.paper_sections import find_paper_headers
-from lmcells.notes.section_aliases import find_alias, load_aliases
 from lmcells.notes.section_rules import SectionRules
-from lmcells.notes.sections import Header, cover
+from lmcells.notes.sections import Header, cover, find_alias, load_aliases, upper_name
+
+# The sections of the paper: exactly the matches of its regular expression, found in linear time.
+#
+#     (?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)
+#
+# `re.finditer` is quadratic on it: every blank of a long run starts a new attempt. We turn the search around.
+# The colon is the rare part, so we jump from colon to colon and look backward:
+#
+# - the header is part of the *run* of `[A-z0-9/ ]` that ends at the colon, so runs are disjoint;
+# - what stands before the header (blanks, digits, `.`, `#`) holds no capital, so its start fixes the match;
+# - whether a capital may start a header shows in the twelve characters before it: four blanks, or a line break
+#   and blanks, or one of these followed by at most four of `[\d.#]` and fewer than four blanks.
+#
+# Of the capitals in a run that may start a header, the first one wins, as leftmost matching would have it. The
+# flaws of the expression are kept: `[A-z]` admits ``[ \ ] ^ _ ` ``, prose before a colon is taken for a header.
+
+
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_A_TO_Z = frozenset(map(chr, range(ord("A"), ord("z") + 1)))  # [A-z], with the punctuation between Z and a
+_RUN = "".join(sorted(_A_TO_Z)) + "0123456789/ "
+_SHORTEST = 3  # characters before the colon: [A-Z], at least one of [A-z0-9/ ], [A-z]
+
+_WHOLE_LINE = re.compile(r"[\d.#]{0,4} ?([A-Z][A-z0-9/ ]+[A-z]):")
+_LOOK_BACK = 12  # more than 4 blanks, 4 of [\d.#] and 3 blanks
+_BEFORE_HEADER = re.compile(r"(?:^|\s{4}|\n)[\d.#]{0,4}\s*\Z")
+_AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
+
+
+def find_paper_sections(text: str) -> tuple[Section, ...]:
+    """Split a note as the paper did."""
+    return cover(len(text), find_paper_headers(text))
+
+
+def find_paper_headers(text: str) -> list[Header]:
+    """Find the headers of a note as the paper did. A header's name is its own text in upper case."""
+    headers: list[Header] = []
+    colon = text.find(":")
+    searched = 0  # end of the previous colon
+    while colon >= 0:
+        if text[colon - 1] in _A_TO_Z and colon:
+            start = _header_start(text, searched, colon)
+            if start >= 0:
+                raw = text[start:colon]
+                headers.append((start, colon + 1, raw, upper_name(raw)))
+        searched = colon + 1
+        colon = text.find(":", searched)
+    return headers
+
+
+def _header_start(text: str, searched: int, colon: int) -> int:
+    """Return where the header that ends at `colon` starts, or -1."""
+    line = text.rfind("\n", searched, colon) + 1
+    if line or not searched:  # nearly every header: it begins its line
+        whole = _WHOLE_LINE.fullmatch(text, line, colon + 1)
+        if whole:
+            return whole.start(1)
+    elif colon - searched < 4 + _SHORTEST:  # no room for the four blanks that stand for a line break
+        return -1
+    line = max(line, searched)
+    run = line + len(text[line:colon].rstrip(_RUN))
+    last = colon - _SHORTEST
+    first = colon - len(text[run:colon].lstrip(" 0123456789"))
+    if first > last:
+        return -1
+    if text[first] in _CAPITALS and _BEFORE_HEADER.search(text, max(0, first - _LOOK_BACK), first):
+        return first
+    if text.find("    ", first, last) < 0:
+        return -1
+    later = _AFTER_BLANKS.search(text, first, last + 1)
+    return later.end() - 1 if later else -1
+
+
+# The ways to find the sections of a note, by name.
+
 
 HeaderFinder = Callable[[Note], list[Header]]  # in order; text before the first is under no header
 NoteSections = Callable[[Note], tuple[Section, ...]]

@@ -1,9 +1,20 @@
 """From the headers that a finder saw to sections that cover the note exactly."""
 
-from collections.abc import Callable
-from functools import lru_cache
+import enum
+import json
+import re
+import string
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from lmcells.errors import FormatError
 from lmcells.notes.note import Section
+
+# From the headers that a finder saw to sections that cover the note exactly.
+
 
 SectionFinder = Callable[[str], tuple[Section, ...]]
 
@@ -40,3 +51,133 @@ def cover(text_length: int, headers: list[Header]) -> tuple[Section, ...]:
 def upper_name(header: str) -> str:
     """Name a header after itself: upper case, white space collapsed."""
     return " ".join(header.upper().split())
+
+
+# What headers are called: the table of aliases that ships with the package, and the user's own.
+#
+# `section_aliases.json` holds three blocks. *Sections* map a canonical name to other ways of writing it.
+# *Parts* are sub-headings, such as HEENT: inside one of the sections they are listed for they open no section
+# of their own. *Fields*, such as "Date", look like headers and never are.
+
+
+LONGEST_HEADER = 80
+
+_EXPECTED = 'Expected {"CANONICAL NAME": ["alias", ...], ...}'
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " ") | dict.fromkeys("-'’", ""))
+_ASIDE = re.compile(r"\([^()]*\)")
+
+
+class Kind(enum.Enum):
+    """What a header is, before its place in the note is looked at."""
+
+    OWN = "named by the user"
+    SECTION = "a section"
+    PART = "a sub-heading"
+    FIELD = "never a header"
+
+
+class Alias(NamedTuple):
+    """What the table says about one way to write a header."""
+
+    name: str
+    kind: Kind
+    within: frozenset[str] = frozenset()  # sections whose sub-heading it is
+
+
+AliasTable = dict[str, Alias]  # by `header_key`
+
+
+def header_key(header: str) -> str:
+    """Return what all spellings of a header share: no case, punctuation or hyphens, "&" read as "and"."""
+    return " ".join(header.upper().replace("&", " AND ").translate(_PUNCTUATION).split())
+
+
+def find_alias(table: AliasTable, header: str) -> Alias | None:
+    """Look a header up as written, then without its asides: "PMH (per daughter)" is PMH."""
+    alias = table.get(header_key(header))
+    if alias is None and "(" in header:
+        alias = table.get(header_key(_ASIDE.sub(" ", header)))
+    return alias
+
+
+@cache
+def _shipped_aliases() -> AliasTable:
+    blocks = json.loads(resources.files(__package__).joinpath("section_aliases.json").read_text("utf-8"))
+    table = {header_key(field): Alias("", Kind.FIELD) for field in blocks["fields"]}
+    for group in blocks["parts"]:
+        for name, aliases in group["headers"].items():
+            for key in map(header_key, [name, *aliases]):
+                within = table[key].within if key in table else frozenset()
+                table[key] = Alias(name, Kind.PART, within | frozenset(group["within"]))
+    for name, aliases in blocks["sections"].items():
+        table.update((header_key(alias), Alias(name, Kind.SECTION)) for alias in [name, *aliases])
+    return table
+
+
+def load_aliases(extra: Path | None = None) -> AliasTable:
+    """Return the shipped table with the user's file, `{"CANONICAL NAME": ["alias", ...]}`, laid over it."""
+    return _shipped_aliases() | _user_aliases(extra) if extra else _shipped_aliases().copy()
+
+
+def _user_aliases(path: Path) -> AliasTable:
+    table: AliasTable = {}
+    for name, aliases in _read_rules(path):
+        canonical = upper_name(name)
+        for alias in [name, *aliases]:
+            key = header_key(alias)
+            if not key or len(alias.strip()) > LONGEST_HEADER:
+                raise FormatError(
+                    f"{path}: an alias of {canonical!r} cannot be a header. Allowed: up to {LONGEST_HEADER} "
+                    f"characters, with a letter or a digit; found {len(alias.strip())}. Change or remove it."
+                )
+            if key in table and table[key].name != canonical:
+                raise FormatError(
+                    f"{path}: {alias!r} is given to two names, {table[key].name!r} and {canonical!r}. "
+                    "A header can have one. Remove it from one of them."
+                )
+            table[key] = Alias(canonical, Kind.OWN)
+    return table
+
+
+def _read_rules(path: Path) -> Iterable[tuple[str, list[str]]]:
+    try:
+        rules = json.loads(path.read_text("utf-8-sig"), object_pairs_hook=_Pairs)
+    except OSError as error:
+        raise FormatError(
+            f"{path}: section rules cannot be read ({error.strerror}). Check the path."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            f"{path}: section rules are not UTF-8 text. {_EXPECTED}. Save it as UTF-8."
+        ) from error
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise FormatError(
+            f"{path}: section rules are not JSON ({error.msg}, {where}). {_EXPECTED}."
+        ) from error
+    if not isinstance(rules, _Pairs):
+        raise FormatError(f"{path}: section rules are a JSON {_json_type(rules)}. {_EXPECTED}.")
+    seen = set()
+    for name, aliases in rules:
+        if upper_name(name) in seen:
+            raise FormatError(f"{path}: {name!r} appears twice. Put all its aliases into one list.")
+        seen.add(upper_name(name))
+        if not isinstance(aliases, list) or isinstance(aliases, _Pairs):
+            raise FormatError(
+                f"{path}: the aliases of {name!r} are a JSON {_json_type(aliases)}. {_EXPECTED}."
+            )
+        for alias in aliases:
+            if not isinstance(alias, str):
+                raise FormatError(
+                    f"{path}: {name!r} has an alias that is a JSON {_json_type(alias)}. {_EXPECTED}."
+                )
+    return rules
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its keys as written: a name that appears twice is still there twice."""
+
+
+def _json_type(value: object) -> str:
+    names = {_Pairs: "object", list: "list", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")

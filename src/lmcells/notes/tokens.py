@@ -16,8 +16,81 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from lmcells.notes.placeholders import MARK, NUMBER, placeholder
-from lmcells.notes.stop_words import STOP_WORDS
+# English function words that carry no meaning of their own.
+#
+# They are dropped unless written in capitals: OR, IS, AS and NO are short forms. Only "a" and "i" are dropped in
+# either case, since a sentence capitalises them.
+
+
+STOP_WORDS = frozenset(
+    """
+    a about above after again against all am an and any are as at be because been before being below between
+    both but by can did do does doing down during each few for from further had has have having he her here
+    hers herself him himself his how i if in into is it its itself just me more most my myself no nor not now
+    of off on once only or other our ours ourselves out over own same she should so some such than that the
+    their theirs them themselves then there these they this those through to too under until up very was we
+    were what when where which while who whom why will with you your yours yourself yourselves
+    eg ie
+    aren't can't couldn't didn't doesn't don't hadn't hasn't haven't he'd he'll i'd i'll i'm i've isn't it'd
+    it'll let mustn't needn't shan't she'd she'll shouldn't that'll they'd they'll they're they've wasn't we'd
+    we'll we're we've weren't won't wouldn't you'd you'll you're you've
+    """.split()
+)
+
+
+# De-identification marks, and the placeholder word that stands for each.
+#
+# MIMIC-III writes `[**2151-7-16**]` and `[**Hospital 12**]`, MIMIC-IV `___`, CASI `_%#NAME#%_`.
+
+
+NUMBER = "<digit>"
+UNKNOWN = "<deid>"
+
+# Lengths are bounded so that text full of openings that never close is still read in linear time.
+MARK = re.compile(r"\[\*\*[^\[\]]{0,120}?\*\*\]|_%#[^#%]{0,60}#%_|_{3,}")
+
+# The first that matches names the placeholder.
+_KINDS = tuple(
+    (word, re.compile("|".join(parts.split()), re.IGNORECASE))
+    for word, parts in (
+        ("<name>", r"name initial doctor attending dictator \bmd\b signature"),
+        (
+            "<place>",
+            "hospital location street address city state country county zip ward unit university company apartment "
+            "box precinct",
+        ),
+        (
+            "<contact>",
+            r"telephone phone fax pager e-?mail url number serial ssn account medical.record \bid\b",
+        ),
+        ("<age>", r"\bage\b"),
+        (
+            "<date>",
+            r"\d{1,4}[-/]\d{1,2} date month year day holiday \bmm \bdd\b january february march april \bmay\b "
+            r"june july august september october november december \b(?:19|20|21)\d\d\b",
+        ),
+    )
+)
+
+
+def placeholder(mark: str) -> str:
+    """Return the word that stands for a de-identification mark."""
+    return next((word for word, pattern in _KINDS if pattern.search(mark)), UNKNOWN)
+
+
+# What a token is: words with character offsets into the original text.
+#
+# The rules, each chosen so that a short form stays one token and findable:
+#
+# - words are runs of letters and digits; `500mg` is a number and a word, `b12` and `q6h` are words;
+# - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
+#   follows (`x-ray`), an apostrophe joins letters, and `. , : / -` join digits (`120/80`, `L4-5`); nothing else does;
+# - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
+#   de-identification mark becomes a placeholder; stop words not written in capitals are dropped, unless asked for, and
+#   so is anything longer than 64 characters.
+#
+# This file is the definition, one pattern and one pass. `bulk_tokens.py` finds the same, many times faster.
+
 
 MAX_LENGTH = 64
 _BEYOND_BASIC = 0x10000

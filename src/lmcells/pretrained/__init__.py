@@ -1,8 +1,12 @@
 """Saving and loading a model folder, and running a trained model without torch."""
 
-from lmcells.pretrained.numpy_heads import NumpyGaussian
-from lmcells.pretrained.numpy_network import NumpyPosterior, NumpyVariationalNetwork
-from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
+from lmcells.pretrained.layers import NumpyGaussian
+from lmcells.pretrained.network import (
+    NumpyModelNetwork,
+    NumpyPosterior,
+    NumpyVariationalNetwork,
+    NumpyWordPrior,
+)
 from lmcells.pretrained.pretrained_model import PretrainedModel
 from lmcells.pretrained.save import save_pretrained
 from lmcells.pretrained.sizes import ModelSizes

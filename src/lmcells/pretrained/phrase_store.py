@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from lmcells.errors import ModelError
 from lmcells.files import write_json
-from lmcells.pretrained import layout
-from lmcells.pretrained.four_bits import from_four_bits, to_four_bits
-from lmcells.pretrained.one_core import Floats
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.layers import Floats
+from lmcells.pretrained.quantized import from_four_bits, to_four_bits
 from lmcells.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:

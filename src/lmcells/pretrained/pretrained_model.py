@@ -1,6 +1,6 @@
 """A saved model, opened without torch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -8,23 +8,43 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from lmcells.corpus.statistics import WordMetadataCounts
+from lmcells.corpus.corpus import WordMetadataCounts
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
-from lmcells.pretrained import layout
-from lmcells.pretrained.eight_bits import expanded
-from lmcells.pretrained.numpy_network import NumpyVariationalNetwork
-from lmcells.pretrained.numpy_phrases import NumpyPhraseNetwork
-from lmcells.pretrained.numpy_prior import NumpyModelNetwork, NumpyWordPrior
-from lmcells.pretrained.one_core import Floats
+from lmcells.model import CellModel, ModelConfig, create_model
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.folder import load_statistics
+from lmcells.pretrained.layers import Floats
+from lmcells.pretrained.network import (
+    NumpyModelNetwork,
+    NumpyPhraseNetwork,
+    NumpyVariationalNetwork,
+    NumpyWordPrior,
+)
 from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.quantized import expanded
 from lmcells.pretrained.sizes import ModelSizes
-from lmcells.pretrained.statistics_file import load_statistics
 from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
 from lmcells.tensor_files import read_tensors
 
 if TYPE_CHECKING:
     from lmcells.model import CellModel
+
+
+# A saved model -> a model in torch. The only file here that needs torch; nothing else imports it but on demand.
+
+
+def build_torch_model(config: ModelConfig, arrays: Mapping[str, npt.NDArray[Any]]) -> CellModel:
+    """The model in float32 on the CPU, not in training mode; no random number is drawn."""
+    with torch.device("meta"):
+        model = create_model(config)
+    own = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()}
+    model.load_state_dict(own, assign=True)
+    return model.eval()
+
+
+# A saved model, opened without torch.
 
 
 @dataclass(frozen=True)
@@ -129,7 +149,6 @@ class PretrainedModel:
         """The same model in torch: float32, on the CPU, not in training mode."""
         try:
             from lmcells.model import ModelConfig
-            from lmcells.pretrained.to_torch import build_torch_model
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise

@@ -2,9 +2,10 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,19 +15,158 @@ import numpy.typing as npt
 from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.errors import InputError, ModelError
 from lmcells.files import read_json, write_json
-from lmcells.pretrained import layout
-from lmcells.pretrained.eight_bits import SCALE, to_eight_bits
-from lmcells.pretrained.model_card import model_card
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.folder import FolderConfig, save_statistics
 from lmcells.pretrained.phrase_store import PhraseStore
-from lmcells.pretrained.statistics_file import save_statistics
-from lmcells.pretrained.subword_fit import fit_subwords
-from lmcells.pretrained.subwords import TABLE
+from lmcells.pretrained.pretrained_model import PretrainedModel
+from lmcells.pretrained.quantized import SCALE, to_eight_bits
+from lmcells.pretrained.subwords import (
+    TABLE,
+    KnownSpellings,
+    SubwordSettings,
+    average_vector,
+    blend,
+    neighbour_weights,
+)
 from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from lmcells.model import CellModel
     from lmcells.pretrained.pretrained_model import PretrainedModel
     from lmcells.training.prototypes import Prototypes
+
+
+# The README of a model folder: what it is, what it was made from, what it is for, and what it is not for.
+
+
+_NAME_OF = {
+    "lmc": "Latent Meaning Cells",
+    "bsg": "Bayesian skip-gram",
+    "mbsge": "metadata Bayesian skip-gram ensemble",
+}
+
+
+def model_card(config: FolderConfig) -> str:
+    """Markdown for people; everything in it is in config.json for machines."""
+    sizes = config.corpus["sizes"]
+    corpus = ", ".join(f"{count:,} {name.removeprefix('n_')}" for name, count in sizes.items())
+    return f"""# {_NAME_OF[config.kind]} by {config.metadata_kind}
+
+A `{config.kind}` model of lmcells {config.written_by}: from a word, its {config.metadata_kind} and the
+words around it to a Gaussian in {config.model["cell_dim"]} dimensions, its meaning there. Trained without
+labels; it expands acronyms by comparing the meaning of a short form in its context with those of its possible
+long forms.
+
+## Use
+
+```python
+from lmcells.pretrained import PretrainedModel
+
+model = PretrainedModel.from_pretrained("path/to/this/folder")  # numpy alone
+network = model.to_torch()  # with lmcells[train]: to train on, or to take apart
+```
+
+## Data
+
+Corpus `{config.corpus["fingerprint"]}`: {corpus}. Prepared with:
+
+{_table(config.corpus["settings"])}
+
+`vocabulary.json` and `sections.json` hold words and section names of that corpus, each seen several times. Look
+through them before you pass a model of private notes on.
+
+## Settings
+
+{_table(config.model)}
+
+Seed: {config.seed}. Weights stored as {config.dtype}. Training:
+
+{_table(_flat(config.training))}
+
+## Intended use and limits
+
+For research, for search and for the preparation of text, where a wrong expansion is noticed or does little
+harm. **Not for clinical decisions.** It knows the words of its corpus only, does best on notes like those, and
+repeats what is common in them, biases included; rare meanings are the ones it gets wrong.
+
+## Licence
+
+To be filled in by whoever publishes this model: it depends on the notes that the weights were trained on.
+"""
+
+
+def _flat(settings: dict[str, object]) -> dict[str, object]:
+    """Put settings that are given as a group in the place of the group."""
+    flat: dict[str, object] = {}
+    for name, value in settings.items():
+        flat |= value if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _table(settings: dict[str, object]) -> str:
+    if not settings:
+        return "(not recorded)"
+    rows = (f"| {_cell(name)} | {_cell(value)} |" for name, value in settings.items())
+    return "\n".join(["| setting | value |", "|---|---|", *rows])
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+# How much unknown words may be read as known ones that are spelt alike: found out on words that are held out.
+
+
+_HELD_OUT = 0.05
+_FEWEST, _MOST = 50, 2000  # words that are held out: fewer tell nothing, more would not change the choice
+_SHARPNESSES = (2.0, 3.0, 4.0, 6.0)
+_CAUTIONS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def fit_subwords(
+    words: Sequence[str], table: npt.NDArray[Any], counts: npt.NDArray[np.integer], *, seed: int = 0
+) -> SubwordSettings | None:
+    """Choose the weights that explain most of the vectors of held-out words; None where spelling explains nothing.
+
+    `table` holds the vectors of the words in its first rows. Slips of the pen play no part: a held-out word is none.
+    """
+    spelt = np.array(KnownSpellings.of(words, counts).ids)
+    order = np.random.default_rng(seed).permutation(spelt)
+    n_held_out = min(int(len(order) * _HELD_OUT), _MOST)
+    if n_held_out < _FEWEST:
+        return None
+    held_out, rest = order[:n_held_out], order[n_held_out:]
+    known = KnownSpellings.of([words[id_] for id_ in rest.tolist()], counts[rest])
+    deviations = np.asarray(table[: len(words)], np.float32) - average_vector(table, counts, rest)
+    nearest, likeness = known.nearest([words[id_] for id_ in held_out.tolist()])
+    nearest = rest[nearest]
+    weights = np.log1p(counts[held_out])
+    variance = weights @ np.square(deviations[held_out]).sum(axis=1)
+    best = None
+    for sharpness, caution in product(_SHARPNESSES, _CAUTIONS):
+        shares = neighbour_weights(likeness, counts[nearest], sharpness=sharpness, caution=caution)
+        guesses = blend(shares, deviations[nearest])
+        errors = weights @ np.square(deviations[held_out] - guesses).sum(axis=1)
+        explained = float(1 - errors / variance) if variance > 0 else 0.0
+        if explained > (best.explained if best else 0.0):
+            best = SubwordSettings(sharpness, caution, explained)
+    return best
+
+
+def add_subwords(folder: Path) -> SubwordSettings | None:
+    """Give a model folder sub-words, in place; nothing is written where spelling explains nothing."""
+    model = PretrainedModel.from_pretrained(folder)
+    settings = fit_subwords(model.words, model.arrays[TABLE], model.word_counts)
+    if settings is not None:
+        settings.save(folder)
+        described = layout.describe_files(folder)
+        vouched = dict.fromkeys([*model.config.files, layout.SUBWORDS])
+        replace(model.config, files={name: described[name] for name in vouched}).save(folder)
+    return settings
+
+
+# A trained model -> a folder, which appears only when it is complete.
+
 
 StoredDtype = Literal["float32", "float16", "int8"]
 _LEAST_COUNT = 12  # of a word under a section that is stored under "int8"

@@ -1,8 +1,10 @@
 """The service put together: routes, each behind token and limits, and around them observation and headers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
@@ -16,19 +18,74 @@ import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
 from lmcells.service import explore_routes, routes
-from lmcells.service.authorisation import guarded_route
-from lmcells.service.batch_expander import BatchExpander
-from lmcells.service.explore import Explorer
-from lmcells.service.exploring_thread import ExploringThread
-from lmcells.service.limits import Limits
+from lmcells.service.explore import Explorer, ExploringThread
+from lmcells.service.guards import (
+    Limits,
+    Observation,
+    SecurityHeaders,
+    guarded_route,
+    refuse_input,
+    refuse_request,
+    refuse_status,
+)
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.note_queue import NoteQueue
-from lmcells.service.observation import Observation
-from lmcells.service.page_files import PageFile, page_files
-from lmcells.service.refusal import refuse_input, refuse_request, refuse_status
-from lmcells.service.security_headers import SecurityHeaders
 from lmcells.service.settings import ServiceSettings
-from lmcells.service.worker import Worker
+from lmcells.service.worker import BatchExpander, NoteQueue, Worker
+
+# The page: files of the package, read once, each under a path of its own.
+
+
+_FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/style.css": ("style.css", "text/css; charset=utf-8"),
+    "/explore.css": ("explore.css", "text/css; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_SCRIPTS = (
+    "app.js",
+    "chart_lines.js",
+    "chart_map.js",
+    "confidence.js",
+    "details.js",
+    "download.js",
+    "effects.js",
+    "element.js",
+    "explore.js",
+    "explore_gate.js",
+    "explore_sections.js",
+    "explore_word.js",
+    "heat_table.js",
+    "inventory.js",
+    "label_places.js",
+    "markers.js",
+    "note.js",
+    "offsets.js",
+    "sample.js",
+    "service.js",
+    "suggest.js",
+    "tabs.js",
+    "unknown_name.js",
+    "views.js",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """What is sent for a path."""
+
+    content: bytes
+    content_type: str
+
+
+def page_files() -> Mapping[str, PageFile]:
+    """Return the files by their path."""
+    named = _FILES | {f"/{name}": (name, "text/javascript; charset=utf-8") for name in _SCRIPTS}
+    folder = resources.files(__package__).joinpath("page")
+    return {path: PageFile(folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in named.items()}
+
+
+# The service put together: routes, each behind token and limits, and around them observation and headers.
+
 
 SCHEMA = "/openapi.json"
 HEALTH = "/health"

@@ -3,28 +3,120 @@
 An explorer is asked by one thread: `ExploringThread` sees to it.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
-from lmcells.analysis.gate.interpolation import Interpolation, interpolate, spelt_as_in
-from lmcells.analysis.gate.rankings import section_ranker
-from lmcells.analysis.mixtures.marginals import word_mixture
-from lmcells.analysis.mixtures.plane import mixture_plane
-from lmcells.analysis.names import section_id
-from lmcells.analysis.sections.embeddings import frequent_sections
-from lmcells.analysis.sections.map import SectionMap, map_sections
-from lmcells.analysis.sections.neighbors import NearestSections, nearest_sections
-from lmcells.analysis.sections.statistics import section_statistics
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.neighbors import NearestWords, nearest_words
-from lmcells.analysis.words.senses import WordSenses, word_senses
+from starlette.exceptions import HTTPException
+
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.interpolation import Interpolation, interpolate, section_ranker, spelt_as_in
+from lmcells.analysis.mixtures import mixture_plane, word_mixture
+from lmcells.analysis.names import section_id, section_statistics
+from lmcells.analysis.neighbors import NearestWords, nearest_words
+from lmcells.analysis.sections import (
+    NearestSections,
+    SectionMap,
+    frequent_sections,
+    map_sections,
+    nearest_sections,
+)
+from lmcells.analysis.senses import WordSenses, word_senses
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.pretrained import PretrainedModel
-from lmcells.service.inventory_search import InventorySearch
-from lmcells.service.name_search import NameSearch, holding
+from lmcells.service.routes import InventorySearch
+
+# Finding names while they are typed, and the nearest ones where none is like it.
+
+
+_MOST_COMPARED = 10_000  # of the commonest names: comparing spellings takes long, and rare ones help nobody
+_LEAST_LIKE = 0.6
+
+
+class NameSearch:
+    """Names that begin with what is searched, the commonest first, then those that hold it; else the nearest."""
+
+    def __init__(
+        self, counts: Mapping[str, int], *, held_by: Callable[[str], Sequence[str]] | None = None
+    ) -> None:
+        self._names = sorted(counts, key=lambda name: -counts[name])
+        self._counts = counts
+        self._keys = [name.casefold() for name in self._names]
+        self._compared = dict(zip(self._keys[:_MOST_COMPARED], self._names, strict=False))
+        self._held_by = held_by or (lambda _: ())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts
+
+    def __call__(self, text: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return names with their counts, best first; without text the commonest. There is always one, if any is."""
+        wanted = text.casefold().strip()
+        begins = [
+            (key != wanted, name)
+            for key, name in zip(self._keys, self._names, strict=True)
+            if key.startswith(wanted)
+        ]
+        found = dict.fromkeys(name for _, name in sorted(begins, key=lambda each: each[0]))
+        if len(found) < limit and wanted:
+            found.update(dict.fromkeys(self._held_by(wanted)))
+        names = list(found) or self._nearest(wanted, limit=limit)
+        return [(name, self._counts[name]) for name in names[:limit]]
+
+    def _nearest(self, wanted: str, *, limit: int) -> list[str]:
+        likest = difflib.get_close_matches(wanted, self._compared, n=limit, cutoff=_LEAST_LIKE)
+        if likest:
+            return [self._compared[key] for key in likest]
+        alike = [name for key, name in zip(self._keys, self._names, strict=True) if key[:1] == wanted[:1]]
+        return alike or self._names
+
+
+def holding(names: Sequence[str]) -> Callable[[str], list[str]]:
+    """What finds names that have a text in them, in their order: for names of several words."""
+    keys = [(name.casefold(), name) for name in names]
+    return lambda wanted: [name for key, name in keys if wanted in key]
+
+
+# Questions about the model, answered one by one by a thread of their own: notes do not wait for them.
+
+
+Answer = TypeVar("Answer")
+
+MOST_WAITING = 32  # a person asks a few; more is a program that should wait
+
+
+class ExploringThread:
+    """One thread, so that all explorers together take one core at most; it starts with the first question."""
+
+    def __init__(self, *, most_waiting: int = MOST_WAITING) -> None:
+        self._most_waiting = most_waiting
+        self._n_inside = 0
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="lmcells-explorer")
+
+    async def __call__(self, ask: Callable[[], Answer]) -> Answer:
+        """Return the answer, or refuse with 429 where too many wait."""
+        if self._n_inside >= self._most_waiting:
+            raise HTTPException(
+                429,
+                f"{self._most_waiting} questions about the model wait, the most there may be. Try again later.",
+                headers={"Retry-After": "1"},
+            )
+        self._n_inside += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        finally:
+            self._n_inside -= 1
+
+
+# What the Explore view asks of a model; what takes long is made once, when it is first asked for.
+#
+# An explorer is asked by one thread: `ExploringThread` sees to it.
+
 
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
 
-from lmcells.service import explore_answers as answers
-from lmcells.service.explore import Explorer
-from lmcells.service.exploring_thread import ExploringThread
-from lmcells.service.message import Name
+from lmcells.service import explore_messages as answers
+from lmcells.service.explore import Explorer, ExploringThread
+from lmcells.service.messages import Name
 from lmcells.service.routes import errors
 
 MOST_SECTIONS = 8

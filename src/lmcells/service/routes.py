@@ -12,15 +12,51 @@ from starlette.responses import Response
 import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
-from lmcells.service.answers import ErrorMessage, HealthAnswer, InventoryAnswer, ManyAnswers, NoteAnswer
-from lmcells.service.inventory_search import InventorySearch
-from lmcells.service.job import AnsweredNote, Job
+from lmcells.service.guards import CLIENT_LEFT
+from lmcells.service.messages import (
+    ErrorMessage,
+    ExpandRequest,
+    HealthAnswer,
+    InventoryAnswer,
+    ManyAnswers,
+    ManyNotes,
+    NoteAnswer,
+    NoteMessage,
+)
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
-from lmcells.service.note_queue import NoteQueue
-from lmcells.service.observation import CLIENT_LEFT
-from lmcells.service.requests import ExpandRequest, ManyNotes, NoteMessage
 from lmcells.service.settings import ServiceSettings
-from lmcells.service.worker import Worker
+from lmcells.service.worker import AnsweredNote, Job, NoteQueue, Worker
+
+# Finding short forms in the inventory by what they look like or stand for.
+
+
+class InventorySearch:
+    """Short forms that begin with what is searched come first, then those with a long form that holds it."""
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._keys = [(name.casefold(), name) for name in inventory.short_forms]
+        self._long_forms = [
+            (
+                name,
+                " | ".join(form.casefold() for sense in senses for form in (sense.long_form, *sense.forms)),
+            )
+            for name, senses in inventory.by_short_form.items()
+        ]
+        self._all = tuple(name for _, name in sorted(self._keys))
+
+    def __call__(self, text: str) -> Sequence[str]:
+        """Return the short forms, best first; all of them for no text."""
+        wanted = text.casefold().strip()
+        if not wanted:
+            return self._all
+        by_name = sorted((key != wanted, key, name) for key, name in self._keys if key.startswith(wanted))
+        found = dict.fromkeys(name for *_, name in by_name)
+        found.update(dict.fromkeys(name for name, forms in self._long_forms if wanted in forms))
+        return list(found)
+
+
+# The paths of the service.
+
 
 _ONE: TypeAdapter[AnsweredNote] = TypeAdapter(AnsweredNote)
 _MANY: TypeAdapter[dict[str, list[AnsweredNote]]] = TypeAdapter(dict[str, list[AnsweredNote]])

@@ -2,9 +2,8 @@
 
 from lmcells.training.checkpoint import DamagedCheckpoint
 from lmcells.training.configuration import PRESETS, Configuration, load_configuration
-from lmcells.training.failures import TrainingDiverged, TrainingStopped
 from lmcells.training.loop import TrainingResult, train
-from lmcells.training.progress import Progress
+from lmcells.training.progress import Progress, TrainingDiverged, TrainingStopped
 from lmcells.training.settings import TrainingSettings
 
 __all__ = [

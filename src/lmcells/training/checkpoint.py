@@ -7,17 +7,29 @@ not at all. The two newest are kept. Nothing is ever unpickled.
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
+import torch
+from torch import Tensor, nn
 
 import lmcells
 from lmcells.errors import FormatError
 from lmcells.files import read_json, sha256, write_json
 from lmcells.tensor_files import read_tensors, write_tensors
+from lmcells.training.distributed import World, dropout_states, restore_dropout
+from lmcells.training.progress import Clock
+from lmcells.training.run import Run, require_same_run
+from lmcells.training.step import optimizer_tensors, restore_optimizer
+
+# The state of a run on disk: tensors in the safetensors format, and JSON that vouches for them.
+#
+# `checkpoints/00001200.safetensors` is written first, `00001200.json` with its checksum last; both appear whole or
+# not at all. The two newest are kept. Nothing is ever unpickled.
+
 
 FOLDER = "checkpoints"
 FORMAT = "lmcells-checkpoint"
@@ -115,3 +127,89 @@ def _load(path: Path) -> Checkpoint:
 
 def _checksum(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+# What every kind of run needs to go on as if it had never stopped, to a checkpoint and back.
+
+
+class ResumableRun(Protocol):
+    """A run that can be stopped and go on."""
+
+    output: Path
+    optimizer: torch.optim.Adam
+    world: World
+    clock: Clock
+    identity: dict[str, Any]
+    step: int
+    epoch: int
+    step_in_epoch: int
+    centers: int
+
+    @property
+    def model(self) -> nn.Module: ...
+
+
+def write_state(run: ResumableRun, own: Mapping[str, Tensor]) -> None:
+    """Write a checkpoint, with what this kind of run has besides; every process takes part, the main one writes."""
+    tensors = {f"model.{name}": value for name, value in run.model.state_dict().items()}
+    moments = optimizer_tensors(run.model, run.optimizer)
+    tensors |= {f"optimizer.{name}": value for name, value in moments.items()}
+    for name, state in dropout_states(run.world.device).items():
+        for rank, of_rank in enumerate(run.world.gathered(state)):
+            tensors[f"{name}.{rank}"] = of_rank
+    tensors |= own
+    if run.world.is_main:
+        Checkpoint(
+            step=run.step,
+            epoch=run.epoch,
+            step_in_epoch=run.step_in_epoch,
+            centers=run.centers,
+            seconds=run.clock.seconds,
+            made_with=run.identity,
+            tensors={name: value.cpu().numpy() for name, value in tensors.items()},
+        ).save(run.output)
+    run.world.wait()
+
+
+def read_state(run: ResumableRun) -> dict[str, Tensor] | None:
+    """Go back to the newest whole checkpoint and return its tensors, or None if there is none."""
+    found = load_newest(run.output)
+    if found is None:
+        return None
+    require_same_run(found.made_with, run.identity, output=run.output)
+    tensors = {name: torch.from_numpy(value) for name, value in found.tensors.items()}
+    run.model.load_state_dict(under("model.", tensors))
+    restore_optimizer(run.model, run.optimizer, under("optimizer.", tensors))
+    restore_dropout(run.world, tensors)
+    run.step, run.epoch, run.step_in_epoch = found.step, found.epoch, found.step_in_epoch
+    run.centers = found.centers
+    run.clock = Clock(found.seconds)
+    return tensors
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+# A run of a cell model to a checkpoint, and back.
+
+
+def save_run(run: Run) -> None:
+    """Write a checkpoint; every process gives the random states of its shards."""
+    states = torch.stack([sampler.generator.get_state() for sampler in run.samplers])
+    draws = {
+        f"draws.{rank + turn * run.world.size}": state
+        for rank, of_rank in enumerate(run.world.gathered(states))
+        for turn, state in enumerate(of_rank)
+    }
+    write_state(run, draws)
+
+
+def restore_run(run: Run) -> None:
+    """Go back to the newest whole checkpoint, if there is one."""
+    tensors = read_state(run)
+    if tensors is None:
+        return
+    for reader, sampler in zip(run.readers, run.samplers, strict=True):
+        sampler.generator.set_state(tensors[f"draws.{reader.shard}"])

@@ -1,6 +1,7 @@
 """The corpus on a device: flat arrays to gather from."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -9,11 +10,205 @@ import torch
 from torch import Tensor
 
 from lmcells.corpus import Corpus, subsample
+from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig
-from lmcells.training.chunks import Spans
-from lmcells.training.draws import AliasTable, take
-from lmcells.training.occurrence_sections import OccurrenceSections
 from lmcells.training.settings import TrainingSettings
+
+# Which part of the corpus is whose: blocks that end at segment boundaries, dealt out to shards and chunks.
+
+
+BLOCK_TOKENS = 1 << 20
+
+Span = tuple[int, int]  # first token, and the one after the last
+Spans = tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The corpus as shards, each as chunks, each as spans of tokens.
+
+    Blocks are dealt out in turn, so that every chunk is a cut through the whole corpus, not one end of it.
+    """
+
+    shards: tuple[tuple[Spans, ...], ...]
+
+
+def divide(corpus: Corpus, *, n_shards: int, chunk_tokens: int, block_tokens: int = BLOCK_TOKENS) -> Division:
+    """Cut a corpus into shards of nearly equal size, and each into chunks of about `chunk_tokens` at most."""
+    n_tokens = int(corpus.tokens.size)
+    n_chunks = max(1, -(-n_tokens // (n_shards * chunk_tokens)))
+    n_parts = n_shards * n_chunks
+    blocks = _blocks(corpus, n_parts * max(1, round(n_tokens / n_parts / block_tokens)))
+    parts = [tuple(span for span in blocks[part::n_parts] if span[0] < span[1]) for part in range(n_parts)]
+    if not all(parts):
+        raise ConfigError(
+            f"{corpus.folder} has too few segments ({corpus.manifest.sizes['n_segments']:,}) for {n_shards} shards "
+            f"of {n_chunks} chunks each. Take fewer processes or shards, or larger chunk_tokens."
+        )
+    return Division(tuple(tuple(parts[shard::n_shards]) for shard in range(n_shards)))
+
+
+def _blocks(corpus: Corpus, n_blocks: int) -> list[Span]:
+    """Nearly equal spans; each border is moved back to where its segment begins."""
+    token_segment = corpus.token_segment
+    evenly = np.linspace(0, token_segment.size, n_blocks + 1).astype(np.int64)
+    borders = [0]
+    borders += [int(np.searchsorted(token_segment, token_segment[place])) for place in evenly[1:-1]]
+    borders.append(int(token_segment.size))
+    return list(pairwise(borders))
+
+
+# Drawing from discrete distributions on a device, in static shapes and without host synchronisation.
+
+
+def uniform_below(sizes: Tensor, generator: torch.Generator) -> Tensor:
+    """One index below each size, all alike: (...) -> (...) int32. Sizes far below 2^24 are drawn evenly."""
+    chances = torch.rand(sizes.shape, generator=generator, device=sizes.device)
+    return torch.minimum((chances * sizes).to(torch.int32), sizes - 1)
+
+
+def chance(rate: float, shape: torch.Size, generator: torch.Generator) -> Tensor:
+    """True at the given rate: (...) bool."""
+    return torch.rand(shape, generator=generator, device=generator.device) < rate
+
+
+def take(values: Tensor, index: Tensor) -> Tensor:
+    """`values[index]` for int32 or int64 indices of any shape: (N,), (...) -> (...)."""
+    return values.index_select(0, index.reshape(-1)).view(index.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class AliasTable:
+    """A distribution over 0..n-1, drawn in constant time (Walker 1977; built as Vose 1991 does).
+
+    A slot is drawn evenly, then either it or its alias.
+    """
+
+    threshold: Tensor  # (n,) float32, chance of the slot itself
+    alias: Tensor  # (n,) int32
+
+    @classmethod
+    def of_weights(cls, weights: npt.NDArray[np.float64], *, device: torch.device) -> Self:
+        """Build the table of a distribution given by weights that need not add to one."""
+        n = weights.size
+        threshold = weights * (n / weights.sum())
+        alias = np.arange(n, dtype=np.int32)
+        chances = threshold.tolist()
+        small = [slot for slot, value in enumerate(chances) if value < 1]
+        large = [slot for slot, value in enumerate(chances) if value >= 1]
+        while small and large:
+            lacking, giving = small.pop(), large[-1]
+            alias[lacking] = giving
+            chances[giving] -= 1 - chances[lacking]
+            if chances[giving] < 1:
+                small.append(large.pop())
+        for slot in small + large:  # whole but for rounding
+            chances[slot] = 1.0
+        return cls(
+            torch.tensor(chances, dtype=torch.float32, device=device), torch.from_numpy(alias).to(device)
+        )
+
+    def draw(self, shape: tuple[int, ...] | torch.Size, generator: torch.Generator) -> Tensor:
+        """Independent draws: -> `shape`, int32."""
+        device = self.alias.device
+        slots = torch.randint(
+            self.alias.shape[0], shape, generator=generator, device=device, dtype=torch.int32
+        )
+        own = torch.rand(shape, generator=generator, device=device) < take(self.threshold, slots)
+        return torch.where(own, slots, take(self.alias, slots))
+
+
+# beta(m | w): the sections of each word's occurrences, grouped by word, on a device.
+
+
+MAX_PER_WORD = 1 << 16
+_BLOCK = 1 << 22
+_SEED = 0  # which occurrences stand for a frequent word is no setting of a run
+
+
+@dataclass(frozen=True, slots=True)
+class OccurrenceSections:
+    """A draw from beta(m | w) is the section of a uniformly drawn occurrence of w.
+
+    Of a word with more than 65,536 occurrences as many are kept, spread evenly through the corpus: the array is
+    bounded by the vocabulary, and an index is drawn evenly in float32. Add-k smoothing is a uniform section with
+    probability k M / (count + k M), the count being the true one.
+    """
+
+    sections: Tensor  # (N,) int32, word after word
+    offsets: Tensor  # (V,) int32 or int64, where each word's begin
+    sizes: Tensor  # (V,) int32, how many it has
+    uniform_rate: Tensor | None  # (V,) float32, chance of a uniform section; None without smoothing
+    n_metadata: int
+
+    @classmethod
+    def of_corpus(
+        cls,
+        corpus: Corpus,
+        *,
+        kind: str,
+        smoothing: float,
+        device: torch.device,
+        max_per_word: int = MAX_PER_WORD,
+    ) -> Self:
+        """Gather the sections of all occurrences, at most `max_per_word` a word."""
+        counts = np.asarray(corpus.word_counts, np.int64)
+        sizes = np.minimum(counts, max_per_word)
+        offsets = np.cumsum(sizes) - sizes
+        n_metadata = corpus.n_metadata(kind)
+        uniform_rate = None
+        if smoothing > 0:
+            added = smoothing * n_metadata
+            uniform_rate = torch.from_numpy((added / (counts + added)).astype(np.float32)).to(device)
+        return cls(
+            sections=torch.from_numpy(_gather(corpus, kind, counts, sizes)).to(device),
+            offsets=torch.from_numpy(offsets).to(device),
+            sizes=torch.from_numpy(sizes.astype(np.int32)).to(device),
+            uniform_rate=uniform_rate,
+            n_metadata=n_metadata,
+        )
+
+    def draw(self, words: Tensor | None, *, n_draws: int, generator: torch.Generator) -> Tensor:
+        """Sections of each word, or of the whole vocabulary: (U,) -> (U, n) int32."""
+        offsets, sizes, rate = self.offsets, self.sizes, self.uniform_rate
+        if words is not None:
+            offsets, sizes = take(offsets, words), take(sizes, words)
+            rate = None if rate is None else take(rate, words)
+        shape = (sizes.shape[0], n_draws)
+        drawn = offsets.unsqueeze(1) + uniform_below(sizes.unsqueeze(1).expand(shape), generator)  # (U, n)
+        sections = take(self.sections, drawn)
+        if rate is None:
+            return sections
+        uniform = torch.randint(
+            self.n_metadata, shape, generator=generator, device=sections.device, dtype=torch.int32
+        )
+        chances = torch.rand(shape, generator=generator, device=sections.device)
+        return torch.where(chances < rate.unsqueeze(1), uniform, sections)
+
+
+def _gather(
+    corpus: Corpus, kind: str, counts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int32]:
+    segment_metadata = np.asarray(corpus.segment_metadata(kind))
+    word_offsets = np.asarray(corpus.word_offsets)
+    ends = np.cumsum(sizes)
+    sections = np.empty(int(ends[-1]) if ends.size else 0, np.int32)
+    for start in range(0, sections.size, _BLOCK):
+        entries = np.arange(start, min(start + _BLOCK, sections.size))
+        words = np.searchsorted(ends, entries, "right")
+        rank = entries - (ends[words] - sizes[words])
+        # Every occurrence, or one at random from each of as many equal stretches: at fixed steps they could fall
+        # in with the rhythm of notes that are all built alike.
+        chances = np.random.Generator(np.random.Philox(key=[_SEED, start])).random(entries.size)
+        spaced = np.minimum((rank + chances) * counts[words] / sizes[words], counts[words] - 1).astype(
+            np.int64
+        )
+        places = corpus.occurrences[word_offsets[words] + spaced]
+        sections[entries] = segment_metadata[corpus.token_segment[places]]
+    return sections
+
+
+# The corpus on a device: flat arrays to gather from.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,36 @@
 """Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from lmcells.errors import ConfigError
+
+# Independent streams of random numbers from one seed.
+
+
+# What a stream is for: the first number beside the user's seed.
+INITIALISATION, DROPOUT, DRAWS, ORDER, CHUNKS = range(5)
+
+
+def derived_seed(seed: int, *purpose: int) -> int:
+    """A seed of its own for each purpose: equal arguments, equal seed; others have nothing in common."""
+    return int(np.random.SeedSequence((seed, *purpose)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def generator_for(device: torch.device, seed: int, *purpose: int) -> torch.Generator:
+    """A generator on a device, seeded for a purpose."""
+    return torch.Generator(device=device).manual_seed(derived_seed(seed, *purpose))
+
+
+# Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here.
+
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -91,3 +112,27 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
             f"device cuda:{number} does not exist: there are {torch.cuda.device_count()}. Start fewer processes."
         )
     return torch.device("cuda", number)
+
+
+# torch's global random states: dropout draws from them, so they are part of a run, and of nothing else.
+
+
+def own_randomness(device: torch.device) -> AbstractContextManager[None]:
+    """Put torch's global random states back at the end."""
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def dropout_states(device: torch.device) -> dict[str, Tensor]:
+    """This process' states by name."""
+    states = {"dropout": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["dropout_cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def restore_dropout(world: World, tensors: Mapping[str, Tensor]) -> None:
+    """Put back this process' states, `name.rank`; one that was not there before keeps those it was born with."""
+    if (state := tensors.get(f"dropout.{world.rank}")) is not None:
+        torch.set_rng_state(state)
+    if (state := tensors.get(f"dropout_cuda.{world.rank}")) is not None:
+        torch.cuda.set_rng_state(state, world.device)

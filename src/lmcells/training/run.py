@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,21 +13,63 @@ from torch.nn.parallel import DistributedDataParallel
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig, create_model
-from lmcells.training.agreement import gap_windows, obscured
-from lmcells.training.chunks import divide
-from lmcells.training.clock import Clock
-from lmcells.training.device_corpus import DeviceTables
-from lmcells.training.distributed import World
-from lmcells.training.optimizer import clip_gradients, create_optimizer, set_learning_rate
-from lmcells.training.precision import uses_bf16
-from lmcells.training.run_identity import run_identity
-from lmcells.training.sampler import Sampler
-from lmcells.training.seeds import DRAWS, DROPOUT, INITIALISATION, derived_seed, generator_for
-from lmcells.training.settings import TrainingSettings
-from lmcells.training.shard_reader import Centers, ShardReader
-from lmcells.training.step import StepLoss, StepSample, fused_loss
-from lmcells.training.step_graph import StepGraph
-from lmcells.training.totals import Totals
+from lmcells.training.contrastive import gap_windows, obscured
+from lmcells.training.device_corpus import DeviceTables, divide
+from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
+from lmcells.training.progress import Clock
+from lmcells.training.sampler import Centers, Sampler, ShardReader
+from lmcells.training.settings import MAY_CHANGE, TrainingSettings
+from lmcells.training.step import (
+    StepGraph,
+    StepLoss,
+    StepSample,
+    Totals,
+    clip_gradients,
+    create_optimizer,
+    fused_loss,
+    set_learning_rate,
+    uses_bf16,
+)
+
+# What must be the same for a run to go on where it stopped.
+
+
+# Settings that came after runs had been started, with the value that those runs had in effect.
+_ADDED_LATER: dict[str, dict[str, Any]] = {
+    "model": {"gap_reach": 2},
+    "training": {"agreement_reads_all": False},
+}
+
+
+def run_identity(
+    corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, n_shards: int, device: torch.device
+) -> dict[str, Any]:
+    """Model, training, corpus and device as plain data."""
+    training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+    if settings.final_learning_rate < 1:
+        training["epochs"] = settings.epochs  # the learning rate of every step depends on where the end is
+    return {
+        "model": asdict(config),
+        "training": {**training, "shards": n_shards},
+        "corpus": {"fingerprint": corpus.manifest.fingerprint},
+        "device": {"type": device.type},
+    }
+
+
+def require_same_run(found: dict[str, Any], wanted: dict[str, Any], *, output: Path) -> None:
+    """Refuse to go on with other settings, naming the first that differs."""
+    for table, values in wanted.items():
+        had = _ADDED_LATER.get(table, {}) | found.get(table, {})
+        for name, value in values.items():
+            before = had.get(name)
+            if before != value:
+                raise ConfigError(
+                    f"{output} was trained with {table}.{name} = {before!r}, now it is {value!r}. Resume with the "
+                    f"same settings (only {', '.join(MAY_CHANGE)} may change), or write to another folder."
+                )
+
+
+# One training run in one process: what it is made of, where it stands, and the steps it takes.
 
 
 class Run:

@@ -1,13 +1,24 @@
 """Everything a step draws, drawn on the device from one generator."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from lmcells.corpus import Corpus
+from lmcells.errors import CorpusError
 from lmcells.model import Batch, ModelConfig, SectionDraws
-from lmcells.training.device_corpus import Chunk, DeviceTables
-from lmcells.training.draws import chance, take
+from lmcells.training.device_corpus import Chunk, DeviceTables, Spans, chance, take
+from lmcells.training.distributed import CHUNKS, ORDER, derived_seed, generator_for
+from lmcells.training.settings import TrainingSettings
+from lmcells.training.spans import Units, stop_word_ids
+
+# Everything a step draws, drawn on the device from one generator.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +86,116 @@ def words_of(batch: Batch, *, n_words: int) -> Tensor:
     seen[batch.negatives[batch.context_mask]] = True
     seen[0] = True
     return seen.nonzero().squeeze(1).to(torch.int32)
+
+
+# One shard's centers, epoch after epoch: chunk by chunk, each token once, shuffled.
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedChunk:
+    """A chunk on the device, and what the agreement term needs: a text, and where its words and phrases stand."""
+
+    chunk: Chunk
+    text: Chunk  # the same, or with the frequent words that subsampling took
+    units: Units | None
+
+
+@dataclass(frozen=True, slots=True)
+class Centers:
+    """The centers of one step: places of a chunk, filled up to the batch size."""
+
+    source: LoadedChunk
+    places: Tensor  # (B,) int32
+    present: Tensor  # (B,) bool
+    n_present: int
+
+
+class ShardReader:
+    """Reads one shard of the corpus. A shard of one chunk stays on the device; of more, the next is loaded while
+    one trains, and two are there at once. Chunks come in another order in each epoch.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        chunks: tuple[Spans, ...],
+        *,
+        shard: int,
+        batch_size: int,
+        settings: TrainingSettings,
+        device: torch.device,
+    ) -> None:
+        self.shard, self.batch_size = shard, batch_size
+        self._corpus, self._chunks = corpus, chunks
+        self._settings, self._device = settings, device
+        self._stop_words = stop_word_ids(corpus, device=device)
+        self._only = self._load(0) if len(chunks) == 1 else None
+        self.lengths = tuple(len(self._chunk(index).chunk) for index in range(len(chunks)))
+        if not all(self.lengths):
+            raise CorpusError(
+                f"{corpus.folder} has a part of which subsampling leaves nothing. Take fewer shards or a larger "
+                "corpus, or set training.subsampling=0."
+            )
+        self._rows = torch.arange(batch_size, device=device)
+
+    def rows_of(self, epoch: int) -> npt.NDArray[np.int64]:
+        """How many centers each step of an epoch has."""
+        size = self.batch_size
+        sizes = [
+            np.minimum(self.lengths[index] - np.arange(0, self.lengths[index], size), size)
+            for index in self._chunk_order(epoch)
+        ]
+        return np.concatenate(sizes)
+
+    def epoch(self, epoch: int, *, first_step: int = 0) -> Iterator[Centers]:
+        """The centers of each step from `first_step` on; after the last come empty ones without end."""
+        order = self._chunk_order(epoch)
+        source = self._only
+        with ThreadPoolExecutor(max_workers=1) as loader:
+            coming: Future[LoadedChunk] | None = None
+            for turn, index in enumerate(order):
+                n_steps = -(-self.lengths[index] // self.batch_size)
+                if first_step >= n_steps:
+                    first_step -= n_steps
+                    continue
+                source = coming.result() if coming else self._chunk(index)
+                coming = None
+                if turn + 1 < len(order):
+                    coming = loader.submit(self._chunk, order[turn + 1])
+                yield from self._through(source, epoch=epoch, index=index, first_step=first_step)
+                first_step = 0
+        source = source or self._chunk(order[-1])
+        while True:
+            yield self._centers(source, source.chunk.tokens[:0])
+
+    def _through(self, source: LoadedChunk, *, epoch: int, index: int, first_step: int) -> Iterator[Centers]:
+        generator = generator_for(self._device, self._settings.seed, ORDER, self.shard, epoch, index)
+        places = torch.randperm(
+            len(source.chunk), generator=generator, device=self._device, dtype=torch.int32
+        )
+        for start in range(first_step * self.batch_size, len(source.chunk), self.batch_size):
+            yield self._centers(source, places[start : start + self.batch_size])
+
+    def _centers(self, source: LoadedChunk, places: Tensor) -> Centers:
+        n_present = places.shape[0]
+        padded = functional.pad(places, (0, self.batch_size - n_present))
+        return Centers(source, padded, self._rows < n_present, n_present)
+
+    def _chunk_order(self, epoch: int) -> list[int]:
+        seed = derived_seed(self._settings.seed, CHUNKS, self.shard, epoch)
+        return [int(index) for index in np.random.default_rng(seed).permutation(len(self._chunks))]
+
+    def _chunk(self, index: int) -> LoadedChunk:
+        return self._only or self._load(index)
+
+    def _load(self, index: int) -> LoadedChunk:
+        settings = self._settings
+        chunk = Chunk.load(self._corpus, self._chunks[index], settings=settings, device=self._device)
+        if settings.n_agreement_units == 0:
+            return LoadedChunk(chunk, chunk, None)
+        text = chunk
+        if settings.agreement_reads_all and settings.subsampling:
+            everything = replace(settings, subsampling=0.0)
+            text = Chunk.load(self._corpus, self._chunks[index], settings=everything, device=self._device)
+        units = Units.of_training(text, settings=settings, stop_words=self._stop_words)
+        return LoadedChunk(chunk, text, units)

@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.analysis.gate.checks import check_gate
-from lmcells.analysis.gate.summary import summarise_gate
-from lmcells.analysis.gate.weights import WeighedExample, weigh_alone
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.analysis.gate import WeighedExample, check_gate, summarise_gate, weigh_alone
+from lmcells.expansion.ranking import PosteriorRanker
 
 
 def test_the_figure_names_the_sections(
     shipped_ranker: PosteriorRanker, of_note: list[WeighedExample], tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    from lmcells.analysis.drawing.gate import draw_gate
+    from lmcells.analysis.figures import draw_gate
     from lmcells.figure_style import save_as
 
     summary, alone = summarise_gate(shipped_ranker, of_note), weigh_alone(shipped_ranker)

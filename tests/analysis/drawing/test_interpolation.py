@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.analysis.gate.interpolation import interpolate
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.analysis.interpolation import interpolate
+from lmcells.expansion.ranking import PosteriorRanker
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -16,7 +16,7 @@ def test_the_figure_names_sections_and_long_forms(
     shipped_ranker: PosteriorRanker, tmp_path: Path, sections: list[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    from lmcells.analysis.drawing.interpolation import draw_interpolation
+    from lmcells.analysis.figures import draw_interpolation
     from lmcells.figure_style import save_as
 
     paths = [interpolate(shipped_ranker, "MS", section=section) for section in sections]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.analysis.drawing.label_placement import Placement, overlapping, place_labels
+from lmcells.analysis.figure_labels import Placement, overlapping, place_labels
 
 BOUNDS = (200.0, 150.0)
 RADIUS = 2.0

@@ -5,8 +5,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from analysis.drawn import drawn_texts
-from lmcells.analysis.drawing.label_placement import overlapping
-from lmcells.analysis.drawing.labels import section_label, write_names
+from lmcells.analysis.figure_labels import overlapping, section_label, write_names
 from lmcells.analysis.names import NULL_SECTION
 
 

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from analysis.small_models import small_model
-from lmcells.analysis.drawing.label_placement import overlapping
-from lmcells.analysis.drawing.mixtures import draw_mixtures
-from lmcells.analysis.mixtures.marginals import compare, section_mixture, word_mixture
+from lmcells.analysis.figure_labels import overlapping
+from lmcells.analysis.figures import draw_mixtures
+from lmcells.analysis.mixtures import compare, section_mixture, word_mixture
 from lmcells.figure_style import save_as
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.shipped import shipped_model
+from lmcells.pretrained.folder import shipped_model
 
 
 @pytest.fixture(scope="module")

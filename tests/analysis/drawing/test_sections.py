@@ -3,9 +3,8 @@
 import pytest
 
 from analysis.drawn import drawn_texts
-from lmcells.analysis.drawing.label_placement import overlapping
-from lmcells.analysis.sections.map import SectionMap, map_sections
-from lmcells.analysis.sections.neighbors import nearest_sections
+from lmcells.analysis.figure_labels import overlapping
+from lmcells.analysis.sections import SectionMap, map_sections, nearest_sections
 from lmcells.figure_style import label
 from lmcells.pretrained import PretrainedModel
 
@@ -16,7 +15,7 @@ def mapped(shipped: PretrainedModel) -> SectionMap:
 
 
 def test_no_two_names_on_the_map_overlap(mapped: SectionMap) -> None:
-    from lmcells.analysis.drawing.sections import draw_section_map
+    from lmcells.analysis.figures import draw_section_map
 
     drawn = draw_section_map(mapped)
     texts, boxes = drawn_texts(drawn.figure)
@@ -32,7 +31,7 @@ def test_no_two_names_on_the_map_overlap(mapped: SectionMap) -> None:
 
 
 def test_the_figure_of_neighbors_names_them_all(shipped: PretrainedModel) -> None:
-    from lmcells.analysis.drawing.sections import draw_nearest_sections
+    from lmcells.analysis.figures import draw_nearest_sections
 
     found = nearest_sections(shipped, "ALLERGIES", n=5)
     texts, boxes = drawn_texts(draw_nearest_sections(found))

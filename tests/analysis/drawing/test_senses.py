@@ -3,13 +3,13 @@
 import pytest
 
 from analysis.drawn import drawn_texts
-from lmcells.analysis.drawing.label_placement import overlapping
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.senses import word_senses
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.figure_labels import overlapping
+from lmcells.analysis.senses import word_senses
 
 
 def test_no_two_numbers_or_names_in_the_figure_overlap(shipped_cells: WordCells) -> None:
-    from lmcells.analysis.drawing.senses import draw_senses
+    from lmcells.analysis.figures import draw_senses
 
     senses = word_senses(
         shipped_cells, "history", sections=["SOCIAL HISTORY", "FAMILY HISTORY", "MEDICATIONS"]
@@ -22,7 +22,7 @@ def test_no_two_numbers_or_names_in_the_figure_overlap(shipped_cells: WordCells)
 
 @pytest.mark.parametrize("n_words", [1, 30])
 def test_figures_of_few_or_many_words_can_be_drawn(shipped_cells: WordCells, n_words: int) -> None:
-    from lmcells.analysis.drawing.senses import draw_senses
+    from lmcells.analysis.figures import draw_senses
 
     texts, boxes = drawn_texts(draw_senses(word_senses(shipped_cells, "cold", n_words=n_words, n_sections=1)))
     assert len(texts) > n_words

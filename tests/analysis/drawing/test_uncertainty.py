@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from analysis.planted_variances import planted_variances
-from lmcells.analysis.drawing.uncertainty import draw_uncertainty
+from lmcells.analysis.figures import draw_uncertainty
 from lmcells.figure_style import save_as
 
 

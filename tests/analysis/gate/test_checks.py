@@ -4,12 +4,22 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.analysis.gate.checks import ALONE, EXAMPLES, SECTIONS, TOKENS, TOPICALITY, WORDS, check_gate
-from lmcells.analysis.gate.places import places_of_examples
-from lmcells.analysis.gate.summary import summarise_gate
-from lmcells.analysis.gate.weights import WeighedExample, weigh, weigh_alone
+from lmcells.analysis.gate import (
+    ALONE,
+    EXAMPLES,
+    SECTIONS,
+    TOKENS,
+    TOPICALITY,
+    WORDS,
+    WeighedExample,
+    check_gate,
+    places_of_examples,
+    summarise_gate,
+    weigh,
+    weigh_alone,
+)
 from lmcells.evaluation.dataset import read_dataset
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.notes.readers import ReadReport
 
 REVERSE_DEV = Path(__file__).parents[4] / "shared" / "data" / "benchmarks" / "reverse_dev.jsonl"

@@ -9,15 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expansion.clinic import INVENTORY
-from lmcells.analysis.gate.interpolation import Interpolation, interpolate
-from lmcells.analysis.gate.rankings import calibration_of, section_ranker
-from lmcells.analysis.gate.window import cells, read_window
+from lmcells.analysis.interpolation import (
+    Interpolation,
+    calibration_of,
+    cells,
+    interpolate,
+    read_window,
+    section_ranker,
+)
 from lmcells.errors import ConfigError, InputError, UnknownShortForm
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.context import Mention
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.posterior_ranking import PosteriorRanker
-from lmcells.expansion.section_ids import NULL
+from lmcells.expansion.ranking import PosteriorRanker
+from lmcells.expansion.windows import NULL, Mention
 from lmcells.pretrained import PretrainedModel
 
 TEXT = "warfarin, MG for the bleeding gait"

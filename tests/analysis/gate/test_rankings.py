@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 
 from expansion.clinic import INVENTORY
-from lmcells.analysis.gate.interpolation import Interpolation, interpolate
-from lmcells.analysis.gate.rankings import section_ranker
-from lmcells.analysis.gate.window import cells, read_window
+from lmcells.analysis.interpolation import Interpolation, cells, interpolate, read_window, section_ranker
 from lmcells.expansion.calibration import Calibration
 from lmcells.pretrained import PretrainedModel
 

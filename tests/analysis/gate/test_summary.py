@@ -4,11 +4,9 @@ import json
 
 import pytest
 
-from lmcells.analysis.gate.places import places_of_examples
-from lmcells.analysis.gate.summary import summarise_gate
-from lmcells.analysis.gate.weights import weigh
+from lmcells.analysis.gate import places_of_examples, summarise_gate, weigh
 from lmcells.evaluation.dataset import Example
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.ranking import PosteriorRanker
 
 
 def example(text: str, short_form: str, section: str | None, number: int = 0) -> Example:

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.short_note import NOTE
-from lmcells.analysis.gate.places import places_of_examples
-from lmcells.analysis.gate.weights import WeighedExample, spread, weigh, weigh_alone
+from lmcells.analysis.gate import WeighedExample, places_of_examples, spread, weigh, weigh_alone
 from lmcells.evaluation.dataset import Example
-from lmcells.expansion.explanation import explain
-from lmcells.expansion.note_reader import NoteReader
-from lmcells.expansion.posterior_ranking import PosteriorRanker
+from lmcells.expansion.explain import explain
+from lmcells.expansion.ranking import PosteriorRanker
+from lmcells.expansion.reader import NoteReader
 
 
 def example(text: str, short_form: str, section: str | None, number: int = 0) -> Example:

@@ -3,10 +3,9 @@
 import numpy as np
 
 from expansion.clinic import INVENTORY
-from lmcells.analysis.gate.rankings import section_ranker
-from lmcells.analysis.gate.window import cells, empty_window, read_window
-from lmcells.expansion.posterior_ranking import PosteriorRanker
-from lmcells.expansion.section_ids import NULL
+from lmcells.analysis.interpolation import cells, empty_window, read_window, section_ranker
+from lmcells.expansion.ranking import PosteriorRanker
+from lmcells.expansion.windows import NULL
 from lmcells.pretrained import PretrainedModel
 
 TEXT = "warfarin, MG for the bleeding gait"

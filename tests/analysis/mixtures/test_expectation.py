@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from analysis.small_models import small_model
-from lmcells.analysis.mixtures.expectation import (
+from lmcells.analysis.cells import (
+    WordCells,
     expected_section_vectors,
     expected_sections,
     expected_word_vectors,
     expected_words,
 )
-from lmcells.analysis.mixtures.marginals import section_mixture, word_mixture
-from lmcells.analysis.words.cells import WordCells
+from lmcells.analysis.mixtures import section_mixture, word_mixture
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyModelNetwork, NumpyWordPrior, PretrainedModel
 
@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
 def test_every_word_has_the_moments_of_its_mixture(
     model: PretrainedModel, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("lmcells.analysis.mixtures.expectation._MAX_PAIRS", block)
+    monkeypatch.setattr("lmcells.analysis.cells._MAX_PAIRS", block)
     found = expected_words(model)
     for row, word in enumerate(model.words):
         mixture = word_mixture(model, word).mixture
@@ -44,7 +44,7 @@ def test_every_word_has_the_moments_of_its_mixture(
 def test_every_section_has_the_moments_of_its_mixture(
     model: PretrainedModel, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr("lmcells.analysis.mixtures.expectation._MAX_PAIRS", block)
+    monkeypatch.setattr("lmcells.analysis.cells._MAX_PAIRS", block)
     found = expected_sections(model)
     for name in ("LABS", "PLAN"):
         row, mixture = model.section_ids[name], section_mixture(model, name, most=None).mixture

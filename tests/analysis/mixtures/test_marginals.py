@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from analysis.small_models import small_model
-from lmcells.analysis.mixtures.marginals import (
+from lmcells.analysis.mixtures import (
     Marginal,
     compare,
+    mixture_plane,
     phrase_mixture,
     section_mixture,
     word_mixture,
 )
-from lmcells.analysis.mixtures.plane import mixture_plane
 from lmcells.analysis.names import NULL_SECTION
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyModelNetwork, NumpyWordPrior, PretrainedModel

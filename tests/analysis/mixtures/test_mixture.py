@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from scipy import integrate, stats
 
 from analysis.random_mixtures import mixtures, random_mixture
-from lmcells.analysis.mixtures.mixture import GaussianMixture
+from lmcells.analysis.mixtures import GaussianMixture
 
 
 @settings(deadline=None)
@@ -60,7 +60,7 @@ def test_many_points_are_the_same_in_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     mixture = random_mixture(4, n=5, dim=3)
     points = mixture.sample(101, random=1)
     whole = mixture.log_density(points)
-    monkeypatch.setattr("lmcells.analysis.mixtures.mixture._MOST_PAIRS", 33)
+    monkeypatch.setattr("lmcells.analysis.mixtures._MOST_PAIRS", 33)
     np.testing.assert_allclose(mixture.log_density(points), whole, rtol=1e-12)
 
 

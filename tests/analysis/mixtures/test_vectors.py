@@ -8,14 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.small_models import small_model
-from lmcells.analysis.mixtures.expectation import expected_section_vectors, expected_word_vectors
-from lmcells.analysis.mixtures.vectors import (
-    NamedVectors,
-    section_vectors,
-    unique_names,
-    word_vectors,
-    write_vectors,
-)
+from lmcells.analysis.cells import expected_section_vectors, expected_word_vectors
+from lmcells.analysis.vectors import NamedVectors, section_vectors, unique_names, word_vectors, write_vectors
 from lmcells.errors import InputError
 from lmcells.pretrained import PretrainedModel
 

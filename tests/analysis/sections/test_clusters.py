@@ -6,9 +6,8 @@ import pytest
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
-from lmcells.analysis.sections.clusters import cluster_sections
-from lmcells.analysis.sections.embeddings import frequent_sections, unit_embeddings
-from lmcells.analysis.statistics.agglomeration import cut, ward_merges
+from lmcells.analysis.planar import cut, ward_merges
+from lmcells.analysis.sections import cluster_sections, frequent_sections, unit_embeddings
 from lmcells.errors import InputError
 from lmcells.pretrained import PretrainedModel
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from lmcells.analysis.sections.clusters import cluster_sections
-from lmcells.analysis.sections.embeddings import frequent_sections
+from lmcells.analysis.sections import cluster_sections, frequent_sections
 from lmcells.errors import InputError
 from lmcells.pretrained import PretrainedModel
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lmcells.analysis.sections.map import SectionMap, map_sections
+from lmcells.analysis.sections import SectionMap, map_sections
 from lmcells.pretrained import PretrainedModel
 
 

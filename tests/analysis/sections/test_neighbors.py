@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lmcells.analysis.sections.neighbors import nearest_sections, shared_neighbors
+from lmcells.analysis.sections import nearest_sections, shared_neighbors
 from lmcells.pretrained import PretrainedModel
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from corpora import corpus_of
 from expansion.clinic import random_model
-from lmcells.analysis.sections.statistics import section_statistics
+from lmcells.analysis.names import section_statistics
 
 
 def test_counts_entropy_and_topicality_are_those_of_the_text(tmp_path: Path) -> None:

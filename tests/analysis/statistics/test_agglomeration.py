@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
-from lmcells.analysis.statistics.agglomeration import cut, ward_merges
+from lmcells.analysis.planar import cut, ward_merges
 
 
 @settings(deadline=None, max_examples=25)

@@ -5,8 +5,8 @@ import pytest
 from sklearn.manifold import TSNE
 from sklearn.manifold import trustworthiness as trustworthiness_in_sklearn
 
-from lmcells.analysis.sections.embeddings import frequent_sections, unit_embeddings
-from lmcells.analysis.statistics.planar import lay_out, principal_plane, trustworthiness
+from lmcells.analysis.planar import lay_out, principal_plane, trustworthiness
+from lmcells.analysis.sections import frequent_sections, unit_embeddings
 from lmcells.pretrained import PretrainedModel
 
 

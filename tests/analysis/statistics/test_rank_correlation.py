@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from lmcells.analysis.statistics.rank_correlation import RankCorrelations, rank_correlations
+from lmcells.analysis.statistics import RankCorrelations, rank_correlations
 from lmcells.evaluation.intervals import Interval
 
 Floats = npt.NDArray[np.float64]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
+from lmcells.analysis.cells import WordCells, kl_divergence
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.words.cells import WordCells, kl_divergence
 from lmcells.model import Gaussian
 from lmcells.model import kl_divergence as kl_in_torch
 from lmcells.pretrained import NumpyGaussian

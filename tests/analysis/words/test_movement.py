@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from analysis.planted import SECTIONS, WORDS
 from expansion.clinic import clinic_corpus, random_model
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.movement import measure_movement
+from lmcells.analysis.cells import WordCells
+from lmcells.analysis.senses import measure_movement
 
 
 def test_where_words_and_sections_only_add_up_nothing_is_of_pairs(cells: WordCells) -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
 from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis.cells import WordCells
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.neighbors import nearest_words
+from lmcells.analysis.neighbors import nearest_words
 from lmcells.errors import InputError
 from timing import seconds_of
 

@@ -8,9 +8,9 @@ import pytest
 
 from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
 from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis.cells import WordCells
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.words.cells import WordCells
-from lmcells.analysis.words.senses import word_senses
+from lmcells.analysis.senses import word_senses
 from lmcells.errors import InputError
 
 

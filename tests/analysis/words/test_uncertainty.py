@@ -11,9 +11,9 @@ import pytest
 from analysis.planted_variances import planted_variances
 from analysis.small_models import small_model
 from expansion.clinic import INVENTORY
-from lmcells.analysis.drawing.uncertainty import draw_uncertainty
-from lmcells.analysis.mixtures.expectation import expected_words
-from lmcells.analysis.words.uncertainty import count_senses, word_variances
+from lmcells.analysis.cells import expected_words
+from lmcells.analysis.figures import draw_uncertainty
+from lmcells.analysis.uncertainty import count_senses, word_variances
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.expander import shipped_inventory

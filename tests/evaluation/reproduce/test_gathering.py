@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from evaluation.prediction_samples import random_predictions
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.reproduce.gathering import curve_of, mean_metrics, middle
-from lmcells.evaluation.reproduce.results import RunResult
+from lmcells.evaluation.reproduce.report_steps import curve_of, mean_metrics, middle
+from lmcells.evaluation.reproduce.run_steps import RunResult
 
 PREDICTIONS = random_predictions(0, skill=1.0, n_notes=5, test_set=1, model="x")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
+from lmcells.evaluation.reproduce.protocol import Digests, MissingSource, Source
 
 
 def source(written: str, folder: Path, **hints: str) -> Source:

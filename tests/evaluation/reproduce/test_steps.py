@@ -7,7 +7,7 @@ import pytest
 
 from lmcells.errors import InputError
 from lmcells.evaluation.reproduce import Outcome, Step, Steps, Watcher, Workspace, execute
-from lmcells.evaluation.reproduce.sources import Source
+from lmcells.evaluation.reproduce.protocol import Source
 
 
 class Work:

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lmcells.errors import InputError, MissingExtra
-from lmcells.evaluation.leakage import Leakage
+from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.report import latex
 from lmcells.evaluation.report.findings import Curve, Findings, Study, find
 from lmcells.evaluation.report.page import page
 from lmcells.evaluation.report.tables import all_tables, write_csv
-from lmcells.evaluation.results import ModelResult
 from lmcells.files import atomic_write
 
 _NOT_ALWAYS = (

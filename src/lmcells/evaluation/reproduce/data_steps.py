@@ -7,16 +7,13 @@ from typing import Any
 
 from lmcells.corpus import Corpus
 from lmcells.corpus.build import NoteSource, build_corpus
-from lmcells.corpus.exclusion import read_excluded_ids
 from lmcells.corpus.packing import pack_corpus
+from lmcells.corpus.settings import read_excluded_ids
 from lmcells.errors import InputError
-from lmcells.evaluation.canonical_forms import load_canonical_forms
-from lmcells.evaluation.casi import build_casi_dataset
-from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
-from lmcells.evaluation.long_forms import LongFormFinder
-from lmcells.evaluation.note_split import NoteSplit
-from lmcells.evaluation.reproduce.protocol import CorpusPlan, DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.sources import Source
+from lmcells.evaluation.casi import build_casi_dataset, load_canonical_forms
+from lmcells.evaluation.dataset import Example, NoteSplit, read_dataset, write_dataset
+from lmcells.evaluation.long_form_finder import LongFormFinder
+from lmcells.evaluation.reproduce.protocol import CorpusPlan, DatasetPlan, Protocol, Source
 from lmcells.evaluation.reproduce.steps import Step, Steps, all_exist, any_exists
 from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
 from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory

@@ -5,14 +5,19 @@ from collections.abc import Iterator
 
 from lmcells.errors import ConfigError
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
-from lmcells.evaluation.reproduce.evaluate_step import evaluate_step
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.report_step import overview_step, report_step
-from lmcells.evaluation.reproduce.runs import Run, leaky_runs, main_runs, selection_runs
-from lmcells.evaluation.reproduce.selection import select_step
+from lmcells.evaluation.reproduce.report_steps import overview_step, report_step
+from lmcells.evaluation.reproduce.run_steps import evaluate_step, select_step, train_step
 from lmcells.evaluation.reproduce.steps import Step, Steps
-from lmcells.evaluation.reproduce.train_step import train_step
-from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Workspace
+from lmcells.evaluation.reproduce.workspace import (
+    LEAKY,
+    MAIN,
+    Run,
+    Workspace,
+    leaky_runs,
+    main_runs,
+    selection_runs,
+)
 
 
 def plan_steps(protocol: Protocol, workspace: Workspace, *, device: str = "auto") -> Steps:

@@ -9,11 +9,23 @@ report/DATASET/report.html       and results.md, index.html
 """
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmcells.corpus import Corpus
 from lmcells.corpus.packing import unpack_corpus
+from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
+
+# Where everything of a reproduction stands, inside one folder.
+#
+# corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
+# datasets/NAME.jsonl              and NAME.inventory.json
+# train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
+# evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
+# steps/                           a record of every step that is done
+# report/DATASET/report.html       and results.md, index.html
+
 
 MAIN, LEAKY = "main", "leaky"
 
@@ -88,3 +100,50 @@ def remove(*paths: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+
+# The runs of a protocol: each model with each of its seeds, on the corpus it is trained on.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One model, one seed."""
+
+    model: ModelPlan
+    seed: int | None
+    corpus: str = MAIN
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return self.model.name if self.seed is None else f"{self.model.name}-{self.seed}"
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is trained here."""
+        return self.model.kind in TRAINED
+
+
+def main_runs(protocol: Protocol) -> Iterator[Run]:
+    """The runs that the report's tables are about."""
+    for model in protocol.models:
+        yield from runs_of(model)
+
+
+def selection_runs(protocol: Protocol) -> Iterator[Run]:
+    """The runs of settings that are compared beside the model's own."""
+    for setting in protocol.selection.settings if protocol.selection else ():
+        yield from runs_of(setting)
+
+
+def leaky_runs(protocol: Protocol) -> Iterator[Run]:
+    """The runs of the leakage ablation: trained with the test notes as well."""
+    if (plan := protocol.leakage) is not None:
+        model = protocol.model(plan.model)
+        yield from runs_of(replace(model, name=f"{model.name}{ADDED}{LEAKY}", seeds=plan.seeds), corpus=LEAKY)
+
+
+def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> Iterator[Run]:
+    """A run a seed; one where there is no chance in it."""
+    for seed in model.seeds or (None,):
+        yield Run(model, seed, corpus)

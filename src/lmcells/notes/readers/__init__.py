@@ -8,9 +8,7 @@
 Memory is bounded by the longest note. What cannot be read is counted with its reason.
 """
 
-from lmcells.notes.readers.columns import Columns
-from lmcells.notes.readers.formats import FORMATS, detect_format
-from lmcells.notes.readers.read import read_notes
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers.read import FORMATS, detect_format, read_notes
+from lmcells.notes.readers.records import Columns, ReadReport
 
 __all__ = ["FORMATS", "Columns", "ReadReport", "detect_format", "read_notes"]

@@ -9,12 +9,24 @@ from typing import Any
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers.columns import DOCUMENTS, Choice, Columns, choose, require
-from lmcells.notes.readers.identity import row_id, split_suffix
-from lmcells.notes.readers.opening import MAX_NOTE_CHARS, EmptyFile, open_utf8
-from lmcells.notes.readers.replacement import mend
-from lmcells.notes.readers.report import EMPTY_NOTE, NO_ID, UTF8_REPLACED, ReadReport
-from lmcells.notes.readers.sectioned import join_sections
+from lmcells.notes.readers.records import (
+    DOCUMENTS,
+    EMPTY_NOTE,
+    MAX_NOTE_CHARS,
+    NO_ID,
+    UTF8_REPLACED,
+    Choice,
+    Columns,
+    EmptyFile,
+    ReadReport,
+    choose,
+    join_sections,
+    mend,
+    open_utf8,
+    require,
+    row_id,
+    split_suffix,
+)
 
 # Not strict: a raw tab or NUL inside a string is no reason to lose a note.
 _decode = json.JSONDecoder(strict=False).decode

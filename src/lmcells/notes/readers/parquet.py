@@ -7,12 +7,23 @@ from typing import Any
 
 from lmcells.errors import FormatError, InputError, MissingExtra
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers.columns import DOCUMENTS, Choice, Columns, choose, require
-from lmcells.notes.readers.identity import row_id, split_suffix
-from lmcells.notes.readers.opening import GZIP_MAGIC, EmptyFile
-from lmcells.notes.readers.replacement import mend
-from lmcells.notes.readers.report import EMPTY_NOTE, NO_ID, UTF8_REPLACED, ReadReport
-from lmcells.notes.readers.sectioned import join_sections
+from lmcells.notes.readers.records import (
+    DOCUMENTS,
+    EMPTY_NOTE,
+    GZIP_MAGIC,
+    NO_ID,
+    UTF8_REPLACED,
+    Choice,
+    Columns,
+    EmptyFile,
+    ReadReport,
+    choose,
+    join_sections,
+    mend,
+    require,
+    row_id,
+    split_suffix,
+)
 
 PARQUET_MAGIC = b"PAR1"
 BATCH_ROWS = 256

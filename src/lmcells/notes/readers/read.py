@@ -1,20 +1,140 @@
 """A path -> its notes, whatever the format, one file or a folder of them."""
 
+import csv
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from lmcells.errors import FormatError, InputError, nearest
 from lmcells.notes.note import Note
-from lmcells.notes.readers.columns import DEFAULT_COLUMNS, MIMIC3, MIMIC4, TABLE, Columns
-from lmcells.notes.readers.formats import FORMATS, detect_format
-from lmcells.notes.readers.identity import SUFFIXES, split_suffix
 from lmcells.notes.readers.json_lines import read_json_lines
-from lmcells.notes.readers.opening import BinaryFile, EmptyFile
-from lmcells.notes.readers.parquet import read_parquet
-from lmcells.notes.readers.report import EMPTY_NOTE, ReadReport
+from lmcells.notes.readers.parquet import PARQUET_MAGIC, read_parquet
+from lmcells.notes.readers.records import (
+    DEFAULT_COLUMNS,
+    EMPTY_NOTE,
+    MAX_NOTE_CHARS,
+    MIMIC3,
+    MIMIC4,
+    SUFFIXES,
+    TABLE,
+    UTF8_BOM,
+    UTF8_REPLACED,
+    UTF16_BOMS,
+    BinaryFile,
+    Columns,
+    EmptyFile,
+    ReadReport,
+    mend,
+    open_bytes,
+    split_suffix,
+    text_file_id,
+)
 from lmcells.notes.readers.tables import read_table
-from lmcells.notes.readers.text_files import read_text_file
+
+# Text files: one file is one note.
+
+
+_PRINTABLE = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 256)})
+_SAMPLE = 8192
+
+
+def read_text_file(path: Path, *, folder: Path | None, report: ReadReport) -> Iterator[Note]:
+    """Read one text file; `folder` is the one the user gave, if any."""
+    with open_bytes(path) as file:
+        data = file.read(MAX_NOTE_CHARS + 1)
+    if len(data) > MAX_NOTE_CHARS:
+        raise FormatError(
+            f"{path} is over {MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
+        )
+    if data[:2] in UTF16_BOMS:  # what Windows calls Unicode
+        decoded = data.decode("utf-16", "replace")
+    elif is_binary(data):
+        raise BinaryFile(path)
+    else:
+        decoded = data.removeprefix(UTF8_BOM).decode(errors="surrogateescape")
+    if not decoded or decoded.isspace():
+        raise EmptyFile(path)
+    text = mend(decoded)
+    if text is not decoded:
+        report.warn(UTF8_REPLACED, path=path)
+    yield Note(text_file_id(path, folder=folder), text)
+
+
+def is_binary(data: bytes) -> bool:
+    """Tell from its first bytes whether a file is no text: many control characters, not a stray NUL."""
+    sample = data[:_SAMPLE]
+    n_control = len(sample.translate(None, delete=_PRINTABLE))
+    return n_control >= 32 and n_control > 0.05 * len(sample)
+
+
+# The formats that can be read, and telling which one a file is in.
+
+
+FORMATS = ("auto", "mimic3", "mimic4", "csv", "tsv", "jsonl", "parquet", "text")
+
+MIMIC3_COLUMNS = {"row_id", "subject_id", "hadm_id", "category", "iserror", "text"}
+MIMIC4_COLUMNS = {"note_id", "subject_id", "note_type", "text"}
+PACKED = {
+    b"PK\x03\x04": "zip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z",
+}
+_HEAD = 64 * 1024
+
+
+def detect_format(path: Path) -> str:
+    """Tell the format of a file by its name, and by its first bytes where the name leaves it open."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; each of its files has its own format.")
+    named = SUFFIXES.get(split_suffix(path)[1])
+    if named is not None and named != "csv":
+        return named
+    with open_bytes(path) as file:
+        head = file.read(_HEAD)
+    if named == "csv":
+        return _by_header(head) or named
+    return _by_content(head, path)
+
+
+def _by_content(head: bytes, path: Path) -> str:
+    if not head:
+        raise EmptyFile(path)
+    for magic, kind in PACKED.items():
+        if head.startswith(magic):
+            raise FormatError(f"{path} is a {kind} file. Unpack it, or compress it with gzip instead.")
+    if head.startswith(PARQUET_MAGIC):
+        return "parquet"
+    if head[:2] in UTF16_BOMS:
+        return "text"
+    if is_binary(head):
+        raise BinaryFile(path)
+    if head.removeprefix(UTF8_BOM).lstrip()[:1] == b"{":
+        return "jsonl"
+    return _by_header(head) or "text"
+
+
+def _by_header(head: bytes) -> str | None:
+    """Tell a table by its row of column names; None when the first line is no such row."""
+    lines = head.removeprefix(UTF8_BOM).lstrip().splitlines()
+    line = lines[0].decode(errors="replace") if lines else ""
+    for delimiter, table in ((",", "csv"), ("\t", "tsv")):
+        try:
+            names = {name.strip().lower() for name in next(csv.reader([line], delimiter=delimiter), [])}
+        except csv.Error:
+            continue
+        if delimiter == "," and names >= MIMIC3_COLUMNS:
+            return "mimic3"
+        if delimiter == "," and names >= MIMIC4_COLUMNS:
+            return "mimic4"
+        if len(names) > 1 and not names.isdisjoint(TABLE.text):
+            return table
+    return None
+
+
+# A path -> its notes, whatever the format, one file or a folder of them.
+
 
 TABLES = {"mimic3": (",", MIMIC3), "mimic4": (",", MIMIC4), "csv": (",", TABLE), "tsv": ("\t", TABLE)}
 

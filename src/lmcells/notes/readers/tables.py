@@ -8,11 +8,22 @@ from pathlib import Path
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
-from lmcells.notes.readers.columns import Columns, Layout, choose, require
-from lmcells.notes.readers.identity import row_id, split_suffix
-from lmcells.notes.readers.opening import MAX_NOTE_CHARS, EmptyFile, open_utf8
-from lmcells.notes.readers.replacement import mend
-from lmcells.notes.readers.report import EMPTY_NOTE, NO_ID, UTF8_REPLACED, ReadReport
+from lmcells.notes.readers.records import (
+    EMPTY_NOTE,
+    MAX_NOTE_CHARS,
+    NO_ID,
+    UTF8_REPLACED,
+    Columns,
+    EmptyFile,
+    Layout,
+    ReadReport,
+    choose,
+    mend,
+    open_utf8,
+    require,
+    row_id,
+    split_suffix,
+)
 
 MAX_HEADER_CHARS = 1024 * 1024
 WITHDRAWN = ("1", "1.0")

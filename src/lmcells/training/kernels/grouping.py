@@ -5,6 +5,7 @@ order, so a step is deterministic. Words follow Zipf, and the longest runs would
 after all others: chunks of places that lie wholly inside one run are summed beforehand, in parallel.
 """
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,54 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lmcells.training.kernels.elementwise import drop_threshold, kept
+# Small device functions that several kernels share.
+
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether kernels run on the CPU, to be checked where there is no GPU; it knows no inline assembly."""
+
+
+def drop_threshold(rate: float) -> int:
+    """The hash value below which an element is dropped, so that `rate` of all are."""
+    return round(rate * 2**32)
+
+
+@triton.jit
+def kept(index, seed, THRESHOLD: tl.constexpr):
+    """Dropout that is nowhere stored: a hash of the element's index and the step's seed, redone in backward.
+
+    The mixer is Wellons' lowbias32; dropout asks for no more than that neighbours look independent.
+    """
+    mixed = (index.to(tl.uint32) * 0x9E3779B1) ^ seed.to(tl.uint32)
+    mixed = (mixed ^ (mixed >> 16)) * 0x7FEB352D
+    mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B
+    mixed = mixed ^ (mixed >> 16)
+    return mixed >= THRESHOLD
+
+
+@triton.jit
+def tanh(x, INTERPRETED: tl.constexpr):
+    """One instruction, exact to 2^-11: better than the bf16 around it."""
+    if INTERPRETED:
+        result = 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
+    else:
+        result = tl.inline_asm_elementwise(
+            "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return result
+
+
+@triton.jit
+def sigmoid(x, INTERPRETED: tl.constexpr):
+    return 0.5 * tanh(0.5 * x, INTERPRETED) + 0.5
+
+
+# Sums of rows that belong to the same id: the gradient of an embedding lookup, without atomics.
+#
+# Ids are sorted once a step; each id then owns a run of places and one program adds up its rows in a fixed
+# order, so a step is deterministic. Words follow Zipf, and the longest runs would keep one program busy long
+# after all others: chunks of places that lie wholly inside one run are summed beforehand, in parallel.
+
 
 CHUNK = 256  # places; a run never costs its program more than 2 chunks and one row a whole chunk
 PADDED = 128  # columns a program handles; rows are at most this wide
@@ -179,3 +227,70 @@ def _sum_runs(
     if HAS_MINUS:
         total -= tl.load(minus + at, mask=column < width, other=0.0)
     tl.store(out + at, total, mask=column < width)
+
+
+# Embedding lookup with dropout and absent rows, and its gradient by sorted sums.
+
+
+def look_up(
+    table: Tensor,
+    ids: Tensor,
+    grouping: Grouping,
+    *,
+    dtype: torch.dtype,
+    present: Tensor | None = None,
+    dropout: Dropout | None = None,
+) -> Tensor:
+    """Rows of `table` padded with zeros to 128 columns, zero where absent: (V, E), (...) -> (..., 128).
+
+    `grouping` is that of `ids` and `present`.
+    """
+    rows: Tensor = _Lookup.apply(table, ids, grouping, dtype, present, dropout)
+    return rows
+
+
+class _Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, ids, grouping, dtype, present, dropout):
+        rows = table.new_empty(*ids.shape, PADDED, dtype=dtype)
+        n_rows, block = ids.numel(), 32
+        _look_up[(triton.cdiv(n_rows, block),)](
+            rows, table, ids, present if present is not None else ids,
+            dropout.seed if dropout is not None else ids, n_rows, table.shape[1],
+            HAS_ABSENT=present is not None, THRESHOLD=dropout.threshold if dropout is not None else 0,
+            SCALE=dropout.scale if dropout is not None else 1.0, PADDED=PADDED, BLOCK=block, num_warps=4,
+        )  # fmt: skip
+        ctx.grouping, ctx.dropout, ctx.width = grouping, dropout, table.shape[1]
+        return rows
+
+    @staticmethod
+    def backward(ctx, gradient):
+        flat = gradient.contiguous().view(-1, PADDED)
+        return (
+            sum_rows(flat, ctx.grouping, width=ctx.width, dropout=ctx.dropout),
+            None,
+            None,
+            None,
+            None,
+            None,
+        )
+
+
+@triton.jit
+def _look_up(
+    out, table, ids, present, seed_of_step, n_rows, width, HAS_ABSENT: tl.constexpr, THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr, PADDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    column = tl.arange(0, PADDED)
+    inside = place < n_rows
+    there = inside
+    if HAS_ABSENT:
+        there = there & (tl.load(present + place, mask=inside, other=0) != 0)
+    row = tl.load(ids + place, mask=there, other=0).to(tl.int64)
+    mask = there[:, None] & (column < width)[None, :]
+    at = place[:, None] * PADDED + column[None, :]
+    if THRESHOLD > 0:
+        mask = mask & kept(at, tl.load(seed_of_step), THRESHOLD)
+    values = tl.load(table + row[:, None] * width + column[None, :], mask=mask, other=0.0) * SCALE
+    tl.store(out + at, values.to(out.dtype.element_ty), mask=inside[:, None])

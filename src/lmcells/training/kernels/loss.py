@@ -9,17 +9,13 @@ from torch.nn import functional
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
-from lmcells.model.gap_reader import GapReader, neighbour_places
-from lmcells.model.heads import GaussianHeads
-from lmcells.training.kernels.attention import attend_and_mix
-from lmcells.training.kernels.divergence import divergence_and_query
-from lmcells.training.kernels.grouping import PADDED, Dropout, group_places
-from lmcells.training.kernels.hinge import hinge
-from lmcells.training.kernels.lookup import look_up
-from lmcells.training.kernels.lstm import HIDDEN, MAX_INPUT, run_lstm
+from lmcells.model.gaussian import GaussianHeads
+from lmcells.model.variational import GapReader, neighbour_places
+from lmcells.training.kernels.attention import TimeMajor, attend_and_mix
+from lmcells.training.kernels.grouping import PADDED, Dropout, group_places, look_up
+from lmcells.training.kernels.hinge import divergence_and_query, hinge
+from lmcells.training.kernels.lstm import HIDDEN, MAX_INPUT, project, run_lstm
 from lmcells.training.kernels.moment_table import moment_table
-from lmcells.training.kernels.projection import project
-from lmcells.training.kernels.time_major import TimeMajor
 
 
 class FusedLoss:

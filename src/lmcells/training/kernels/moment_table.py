@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels.grouping import Grouping, sum_rows
-from lmcells.training.kernels.projection import product_over_rows
+from lmcells.training.kernels.lstm import product_over_rows
 
 HIDDEN = 64
 WIDTH = 128  # of a row: d + 2, padded

@@ -1,1 +1,0 @@
-"""Words and sections as mixtures of cells, and as vectors."""

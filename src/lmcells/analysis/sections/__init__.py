@@ -1,1 +1,0 @@
-"""What sections are to a model."""

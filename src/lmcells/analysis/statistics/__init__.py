@@ -1,1 +1,0 @@
-"""The mathematics that the views share; it knows nothing of models."""

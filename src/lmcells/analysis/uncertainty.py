@@ -1,0 +1,193 @@
+"""How sure a model is of its words: their variance before any context is read, and what it goes with.
+
+A word's variance has two parts, each an average over the dimensions: `within` is the prior variance that the model
+gives its cells, averaged over the word's sections; `between` is how far its sections move the mean. They are set
+against the word's frequency and its number of senses, which nobody labelled: the long forms that an inventory knows for
+it (of short forms), and the effective number of sections it stands in, exp(entropy of beta(m | w)) (of all words).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.analysis.cells import expected_words
+from lmcells.analysis.names import word_id
+from lmcells.analysis.statistics import N_RESAMPLES, Floats, Numbers, RankCorrelations
+from lmcells.errors import InputError
+from lmcells.evaluation.intervals import Interval
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.pretrained import PretrainedModel
+
+Variance = Literal["within", "between", "total"]
+VARIANCES: tuple[Variance, ...] = ("within", "between", "total")
+MIN_COUNT = 100  # the sections of rarer words are hardly counted
+_QUESTIONS = (
+    ("frequency", None),
+    ("sections", None),
+    ("sections", "frequency"),
+    ("senses", None),
+    ("senses", "frequency"),
+)  # what a variance is set against, and what is held fixed
+_FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WordUncertainty:
+    """One word."""
+
+    word: str
+    count: int
+    within: float
+    between: float
+    total: float
+    n_sections: float  # effective number
+    n_senses: int  # in the inventory; 0 where it is not a short form of it
+    share_below: float  # of the words looked at, those with a smaller `within`
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """Spearman's correlation of a variance with a property of words; `given`: at equal values of that one."""
+
+    variance: Variance
+    against: str
+    given: str | None
+    n_words: int
+    rho: Interval
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class WordVariances:
+    """The variances of all words that were looked at, a row each."""
+
+    ids: npt.NDArray[np.int64]
+    words: tuple[str, ...]
+    count: npt.NDArray[np.int64]
+    within: Floats
+    between: Floats
+    n_sections: Floats
+    n_senses: npt.NDArray[np.int64]
+
+    @property
+    def total(self) -> Floats:
+        """Within sections and between them."""
+        return self.within + self.between
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data, a list a column."""
+        arrays = {
+            name: getattr(self, name).tolist() for name in ("count", *VARIANCES, "n_sections", "n_senses")
+        }
+        return {"words": list(self.words), **arrays}
+
+    def of(self, row: int) -> WordUncertainty:
+        """One word, by its row."""
+        return WordUncertainty(
+            self.words[row],
+            int(self.count[row]),
+            float(self.within[row]),
+            float(self.between[row]),
+            float(self.total[row]),
+            float(self.n_sections[row]),
+            int(self.n_senses[row]),
+            float((self.within < self.within[row]).mean()),
+        )
+
+    def ranked(
+        self, by: Variance = "within", *, most: int | None = None, largest: bool = True
+    ) -> list[WordUncertainty]:
+        """The words in the order of a variance."""
+        values = getattr(self, by)
+        order = np.argsort(-values if largest else values, kind="stable")
+        return [self.of(row) for row in order[:most].tolist()]
+
+    def named(self, model: PretrainedModel, words: Sequence[str]) -> list[WordUncertainty]:
+        """Some words, as a person names them."""
+        rows = {id_: row for row, id_ in enumerate(self.ids.tolist())}
+        found = []
+        for word in words:
+            id_ = word_id(model, word)
+            if id_ not in rows:
+                raise InputError(
+                    f"{model.words[id_]!r} was seen {model.word_counts[id_]:,} times, fewer than are looked at, or "
+                    "its sections were not counted. Choose a commoner word, or lower the minimum count (--min-count)."
+                )
+            found.append(self.of(rows[id_]))
+        return found
+
+    def associations(
+        self, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
+    ) -> list[Association]:
+        """What each variance goes with; intervals by drawing words. What does not vary is left out."""
+        random = np.random.default_rng(seed)
+        columns: dict[str, Numbers] = {
+            "within": self.within,
+            "between": self.between,
+            "total": self.total,
+            "frequency": self.count,
+            "sections": self.n_sections,
+            "senses": self.n_senses,
+        }
+        of_all = RankCorrelations.of(columns, n_resamples=n_resamples, random=random)
+        # Of other words the inventory says nothing.
+        short_forms = {name: column[self.n_senses > 0] for name, column in columns.items()}
+        of_short_forms = RankCorrelations.of(short_forms, n_resamples=n_resamples, random=random)
+        found = []
+        for against, given in _QUESTIONS:
+            correlations = of_short_forms if against == "senses" else of_all
+            for variance in VARIANCES:
+                rho = correlations.interval(variance, against, given=given, level=level)
+                if rho is not None:
+                    found.append(Association(variance, against, given, correlations.n, rho))
+        return found
+
+
+def word_variances(
+    model: PretrainedModel, *, inventory: SenseInventory | None = None, min_count: int = MIN_COUNT
+) -> WordVariances:
+    """Measure every word seen `min_count` times or more, and in counted sections; placeholders are left out."""
+    expected = expected_words(model)
+    ids = np.array(
+        [
+            id_
+            for id_ in np.flatnonzero((model.word_counts >= min_count) & (expected.n_counted > 0)).tolist()
+            if not model.words[id_].startswith("<")
+        ],
+        np.int64,
+    )
+    if ids.size < _FEWEST:
+        raise InputError(
+            f"{ids.size} words of the model were seen {min_count:,} times or more; at least {_FEWEST} are needed. "
+            "Lower the minimum count (--min-count)."
+        )
+    words = tuple(model.words[id_] for id_ in ids.tolist())
+    n_senses = count_senses(inventory) if inventory is not None else Counter()
+    return WordVariances(
+        ids,
+        words,
+        model.word_counts[ids],
+        expected.within[ids],
+        expected.between[ids],
+        expected.n_effective[ids],
+        np.array([n_senses[word] for word in words], np.int64),
+    )
+
+
+def count_senses(inventory: SenseInventory) -> Counter[str]:
+    """How many long forms each short form has, as a word of the text: "PT" and "Pt" are both "pt"."""
+    long_forms: dict[str, set[str]] = {}
+    for sense in inventory:
+        long_forms.setdefault(sense.short_form.lower(), set()).add(sense.long_form.casefold())
+    return Counter({short_form: len(forms) for short_form, forms in long_forms.items()})

@@ -1,1 +1,0 @@
-"""What words mean to a model, and how their section moves them."""

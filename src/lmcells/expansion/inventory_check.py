@@ -1,0 +1,270 @@
+"""What a model knows of the senses of an inventory, before a note is read.
+
+    for known in inventory_knowledge(model, inventory):
+        known.how, known.count, known.unknown_words     # "frequent", 212, ()
+
+A sense is known by its *frequent* occurrences, by its *words* alone, or not at all: one that is *unknown* is ranked
+last wherever its short form stands.
+"""
+
+import difflib
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, Literal
+
+from lmcells.corpus import Corpus
+from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.long_forms import LongFormPlaces, long_form_words, remains, with_plurals, wordings
+from lmcells.expansion.ranking import GapRanker, ranks_by_gap
+from lmcells.notes.tokens import STOP_WORDS
+from lmcells.pretrained import PretrainedModel
+
+# What a reviewer should look at in a sense inventory: entries that may say the same thing twice.
+#
+#     for finding in review_inventory(load_inventory(Path("inventory.csv"))):
+#         print(f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}")
+#
+# The rules know no medicine. Two senses that one of them connects may still be different ("hypertension" and
+# "hypotension" are two letters apart); that is for a person to say.
+
+
+SHARED_FORM = "a form in common"
+SAME_WORDS = "the same words"
+GENERIC_WORD = "the same but for a generic word"
+SPELLING = "two letters apart or less"
+REPEATED_FORM = "one form twice"
+SAME_SHORT_FORM = "short forms that differ only in case or dots"
+
+MAX_EDITS = 2
+# Words that are added to a name without changing what it names.
+GENERIC = frozenset(
+    """
+    condition count disease disorder finding illness level measurement problem result syndrome test testing
+    """.split()
+)
+
+_WORD = re.compile(r"[^\W_]+")
+_MIN_STEM = 4  # shorter ones are words of their own: "testing" is "test", "sing" is not "s"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """Two entries of a short form (or two short forms) that may be one, and the rule that connects them."""
+
+    short_form: str
+    first: str
+    second: str
+    rule: str
+
+
+def review_inventory(inventory: SenseInventory) -> list[Finding]:
+    """Return everything to look at, in the inventory's order."""
+    return [
+        *find_same_short_forms(inventory.short_forms),
+        *(found for sense in inventory for found in find_repeated_forms(sense)),
+        *(
+            found
+            for short_form in inventory.short_forms
+            for found in find_near_duplicates(inventory.senses(short_form))
+        ),
+    ]
+
+
+def find_same_short_forms(short_forms: Iterable[str]) -> Iterator[Finding]:
+    """Yield short forms that a reader who ignores case and dots cannot tell apart."""
+    first_of: dict[str, str] = {}
+    for short_form in short_forms:
+        first = first_of.setdefault(short_form.casefold().replace(".", ""), short_form)
+        if first != short_form:
+            yield Finding(short_form, first, short_form, SAME_SHORT_FORM)
+
+
+def find_repeated_forms(sense: Sense) -> Iterator[Finding]:
+    """Yield forms of one sense that are the same but for case and white space."""
+    first_of: dict[str, str] = {}
+    for form in sense.forms:
+        first = first_of.setdefault(" ".join(form.casefold().split()), form)
+        if first != form:
+            yield Finding(sense.short_form, first, form, REPEATED_FORM)
+
+
+def find_near_duplicates(senses: Iterable[Sense]) -> Iterator[Finding]:
+    """Yield the pairs of senses of one short form that may mean the same, each with the first rule that says so."""
+    for first, second in combinations(senses, 2):
+        rule = connecting_rule(first, second)
+        if rule:
+            yield Finding(first.short_form, first.long_form, second.long_form, rule)
+
+
+def connecting_rule(first: Sense, second: Sense) -> str | None:
+    """Return the strictest rule by which any form of one sense is like any form of the other."""
+    pairs = list(product(_all_forms(first), _all_forms(second)))
+    if any(_normal(one) == _normal(other) for one, other in pairs):
+        return SHARED_FORM
+    stems = [(content_stems(one), content_stems(other)) for one, other in pairs]
+    if any(one == other for one, other in stems):
+        return SAME_WORDS
+    if any(_specific(one) == _specific(other) for one, other in stems):
+        return GENERIC_WORD
+    if any(within_edits(_normal(one), _normal(other), MAX_EDITS) for one, other in pairs):
+        return SPELLING
+    return None
+
+
+def content_stems(form: str) -> frozenset[str]:
+    """Return the stems of the words that carry the meaning of a form; all its words, if none does."""
+    words = _WORD.findall(form.casefold())
+    content = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
+    return frozenset(map(stem, content or words))
+
+
+def stem(word: str) -> str:
+    """Cut the ending of a plural, a participle or an adverb off a word; nothing that would leave a stump."""
+    for ending, replacement in (("ies", "y"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", "")):
+        if word.endswith(ending) and not word.endswith(("ss", "us", "is")):
+            cut = word.removesuffix(ending) + replacement
+            if len(cut) >= _MIN_STEM:
+                return cut.removesuffix("e")
+    return word.removesuffix("e") if len(word) > _MIN_STEM else word
+
+
+def within_edits(first: str, second: str, limit: int) -> bool:
+    """Whether so few letters inserted, removed or replaced turn one word into the other."""
+    if abs(len(first) - len(second)) > limit:
+        return False
+    row = list(range(len(second) + 1))
+    for at, letter in enumerate(first, start=1):
+        above, row = row, [at]
+        for column, other in enumerate(second, start=1):
+            row.append(min(above[column] + 1, row[-1] + 1, above[column - 1] + (letter != other)))
+        if min(row) > limit:
+            return False
+    return row[-1] <= limit
+
+
+def _all_forms(sense: Sense) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((sense.long_form, *sense.forms)))
+
+
+def _normal(form: str) -> str:
+    return " ".join(_WORD.findall(form.casefold()))
+
+
+def _specific(stems: frozenset[str]) -> frozenset[str]:
+    """Leave the generic words out, unless nothing else is there."""
+    return stems - _GENERIC_STEMS or stems
+
+
+_GENERIC_STEMS = frozenset(map(stem, GENERIC))
+
+
+# What a model knows of the senses of an inventory, before a note is read.
+#
+#     for known in inventory_knowledge(model, inventory):
+#         known.how, known.count, known.unknown_words     # "frequent", 212, ()
+#
+# A sense is known by its *frequent* occurrences, by its *words* alone, or not at all: one that is *unknown* is ranked
+# last wherever its short form stands.
+
+
+How = Literal["frequent", "words", "unknown"]
+WORST_FIRST: tuple[How, ...] = ("unknown", "words", "frequent")
+
+_MOST_SUGGESTIONS = 300  # each costs a few milliseconds
+_LENGTHS_APART = 2  # letters by which a spelling may be longer or shorter
+_LEAST_LIKENESS = 0.8  # by difflib's ratio
+
+
+@dataclass(frozen=True, slots=True)
+class SenseKnowledge:
+    """What a model knows of one sense."""
+
+    sense: Sense
+    how: How
+    count: int  # of its wordings in the phrase store; 0 where it is not frequent
+    unknown_words: tuple[str, ...]  # of all its forms
+    n_in_corpus: int | None = None  # of its wordings in the corpus that was given
+
+    @property
+    def badness(self) -> tuple[int, int, int]:
+        """What to sort by so that the worst come first."""
+        return WORST_FIRST.index(self.how), -len(self.unknown_words), self.count
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        fields = {
+            "short_form": self.sense.short_form,
+            "long_form": self.sense.long_form,
+            "known": self.how,
+            "count": self.count,
+            "unknown_words": list(self.unknown_words),
+        }
+        return fields if self.n_in_corpus is None else fields | {"n_in_corpus": self.n_in_corpus}
+
+
+def inventory_knowledge(
+    model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None = None
+) -> list[SenseKnowledge]:
+    """Look every sense up, in the inventory's order; with a corpus also how often each stands in it."""
+    count_in = None if corpus is None else _PhraseCounts(corpus)
+    return [
+        SenseKnowledge(
+            sense=sense,
+            how=how,
+            count=count,
+            unknown_words=_unknown_words(sense, model),
+            n_in_corpus=None if count_in is None else count_in.of_sense(sense),
+        )
+        for sense, how, count in _lookups(model, inventory)
+    ]
+
+
+def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[str, str]:
+    """Return the nearest known spelling of unknown words, of those that have one; of the first few hundred at most."""
+    by_start: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for word in vocabulary:
+        by_start[word[:1], len(word)].append(word)
+    suggestions: dict[str, str] = {}
+    for word in list(dict.fromkeys(words))[:_MOST_SUGGESTIONS]:
+        lengths = range(len(word) - _LENGTHS_APART, len(word) + _LENGTHS_APART + 1)
+        alike = [other for length in lengths for other in by_start.get((word[:1], length), ())]
+        nearest = difflib.get_close_matches(word, alike, n=1, cutoff=_LEAST_LIKENESS)
+        if nearest:
+            suggestions[word] = nearest[0]
+    return suggestions
+
+
+def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tuple[Sense, How, int]]:
+    """Ask what will rank the senses, so that the answer is what will happen."""
+    if not ranks_by_gap(model):  # then the paper's way: a long form is its words
+        for sense in inventory:
+            yield sense, "words" if long_form_words(sense, model) else "unknown", 0
+        return
+    ranker = GapRanker(model, inventory)
+    for short_form in inventory.short_forms:
+        for sense, known in zip(inventory.senses(short_form), ranker.directions(short_form), strict=True):
+            how: How = "frequent" if known.count else "words"
+            yield sense, how if known.is_known else "unknown", known.count
+
+
+def _unknown_words(sense: Sense, model: PretrainedModel) -> tuple[str, ...]:
+    stop_words = model.reads_stop_words
+    written = wordings(sense.forms, stop_words=stop_words) or remains(sense.forms, stop_words=stop_words)
+    words = dict.fromkeys(word for wording in written for word in wording)
+    return tuple(word for word in words if word not in model.word_ids)
+
+
+class _PhraseCounts:
+    """Counts the wordings of senses in a corpus, as the phrase store of a model that is trained on it would."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._places = LongFormPlaces(corpus)
+        self._word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
+
+    def of_sense(self, sense: Sense) -> int:
+        written = wordings(sense.forms, stop_words=self._places.corpus.reads_stop_words)
+        phrases = ([self._word_ids.get(word, -1) for word in words] for words in with_plurals(written))
+        return sum(len(self._places.of_phrase(phrase)) for phrase in phrases if -1 not in phrase)

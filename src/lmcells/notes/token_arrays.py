@@ -1,0 +1,282 @@
+"""The tokens of `tokens.py`, found by array operations instead of one match at a time.
+
+Each rule of the pattern looks at most two characters to either side, so each becomes a comparison of shifted
+arrays. A word is known by a 64-bit hash of its spelling: that any two of ten million different words meet has a
+chance of about one in 400,000.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.notes.tokens import MARK, MAX_LENGTH, NUMBER, STOP_WORDS, spell
+
+Array = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Hashes = npt.NDArray[np.uint64]
+
+_LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
+_DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
+
+# One byte stands for each character: ASCII for itself, and one of these for all others.
+_NO_LETTER, _OTHER_LETTER, _LOWERCASE_LETTER = 128, 254, 255
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no two words of up to eight bytes have one hash
+_WORD_BYTES = 8  # a hash takes this many bytes at a time
+_STOP_WORD_BITS = 12  # the table stays in the processor's cache
+_MARK_OPENINGS = (b"[**", b"_%#", b"___")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenArrays:
+    """Tokens in order: `text[starts[i]:ends[i]]` is spelt as the word with `hashes[i]`."""
+
+    starts: Array
+    ends: Array
+    hashes: Hashes
+
+
+def hash_word(word: str) -> int:
+    """Return the hash under which a vocabulary spelling is found."""
+    encoded = word.encode("utf-8", "surrogatepass")
+    value = 0
+    for start in range(0, len(encoded), _WORD_BYTES):
+        value = (value ^ (value >> 32)) + int.from_bytes(encoded[start : start + _WORD_BYTES], "little")
+        value = value * _MULTIPLIER % (1 << 64)
+    return value
+
+
+def hash_words(words: Iterable[str]) -> Hashes:
+    """Return the hash of each word, as `hash_word` would, many times faster."""
+    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
+    lengths = np.array([len(word) for word in encoded], np.int64)
+    starts = np.cumsum(lengths) - lengths
+    content = b"\0" + b"".join(encoded) + b"\0" * (_WORD_BYTES + 1)
+    hashes = _hash(np.frombuffer(content, np.uint8), starts, lengths)
+    for long in np.flatnonzero(lengths > MAX_LENGTH).tolist():
+        hashes[long] = hash_word(encoded[long].decode("utf-8", "surrogatepass"))
+    return hashes
+
+
+def slots_of(hashes: Hashes, multiplier: int, bits: int) -> Array:
+    """Return a slot of a table of 2**bits for each hash, signed: numpy takes unsigned indices only by a copy."""
+    slots: Hashes = (hashes * np.uint64(multiplier)) >> np.uint64(64 - bits)
+    return slots.view(np.int64)
+
+
+def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
+    """Find the tokens of a text: the same ones, in the same order, as `iterate_tokens`."""
+    characters, not_ascii = _characters(text)
+    marks = _find_marks(text, characters)
+    for start, end in marks:
+        characters[1 + start : 1 + end] = 0
+    capital, digit = _within(characters, "A", 26), _within(characters, "0", 10)
+    lowered = characters | (capital.view(np.uint8) * np.uint8(32))
+    word = _within(lowered, "a", 26) | digit
+    if not_ascii.size:
+        word |= characters >= _OTHER_LETTER
+    joints = _find_joints(characters, word)
+    starts, ends = _find_spans(word, digit, joints, marks)
+    _trim_possessives(lowered, joints, starts, ends)
+    lengths = ends - starts
+    hashes = _hash(lowered, starts, lengths)
+    # What is not spelt as it stands, letter for letter: p.o. loses its dots, other alphabets need more bytes.
+    number = digit[1 + starts]
+    dots = joints[characters[1 + joints] == ord(".")]
+    odd = np.concatenate([dots, not_ascii[word[1 + not_ascii]]])
+    special = np.unique(np.searchsorted(starts, odd, "right") - 1)
+    for token in special[~number[special] & (lengths[special] <= MAX_LENGTH)].tolist():
+        hashes[token] = _hash_written(text[starts[token] : ends[token]])
+    hashes[np.flatnonzero(number)] = hash_word(NUMBER)
+    dropped = lengths > MAX_LENGTH
+    if not stop_words:
+        dropped |= _is_stop_word(capital, starts, lengths, hashes)
+    if marks:
+        is_mark = np.flatnonzero(characters[1 + starts] == 0)
+        hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
+        dropped[is_mark] = False
+    kept = np.flatnonzero(~dropped)
+    return TokenArrays(starts[kept], ends[kept], hashes[kept])
+
+
+@lru_cache(maxsize=1 << 14)
+def _hash_written(written: str) -> int:
+    return hash_word(spell(written))
+
+
+def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
+    """Return where de-identification marks begin and end."""
+    at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
+    marks: list[tuple[int, int]] = []
+    position = 0
+    for start in at[_opens_mark(characters, at)].tolist():
+        match = MARK.match(text, start) if start >= position else None
+        if match:
+            position = match.end()
+            marks.append((start, position))
+    return marks
+
+
+def _opens_mark(characters: Bytes, at: Array) -> npt.NDArray[np.bool_]:
+    opens = np.zeros(at.size, np.bool_)
+    for opening in _MARK_OPENINGS:
+        here = characters[1 + at] == opening[0]
+        for distance in (1, 2):
+            here &= characters[1 + distance + at] == opening[distance]
+        opens |= here
+    return opens
+
+
+def _character_class(character: str) -> int:
+    value = 0
+    if character in "0123456789":
+        value = _DIGIT
+    elif character.isalnum():
+        value = _LETTER | (_LOWERCASE if character.islower() else 0)
+    value |= _DOT_SLASH if character in "./" else 0
+    value |= _AMPERSAND_APOSTROPHE if character in "&'’" else 0
+    value |= _HYPHEN if character == "-" else 0
+    value |= _NUMERIC if character in ".,:/-" else 0
+    return value
+
+
+@cache
+def _class_table() -> Bytes:
+    return np.array([_character_class(chr(code)) for code in range(0x10000)], np.uint8)
+
+
+@cache
+def _class_of_byte() -> Bytes:
+    classes = np.zeros(256, np.uint8)
+    # Not from the table of all characters, which takes a tenth of a second to make.
+    classes[:_NO_LETTER] = [_character_class(chr(code)) for code in range(_NO_LETTER)]
+    classes[_OTHER_LETTER], classes[_LOWERCASE_LETTER] = _LETTER, _LETTER | _LOWERCASE
+    return classes
+
+
+def _code_points(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
+    """Return the characters as numbers, in two bytes each where that is enough: half the work."""
+    narrow = text.encode("utf-16-le", "surrogatepass")
+    if len(narrow) == 2 * len(text):
+        return np.frombuffer(narrow, np.uint16)
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+def _characters(text: str) -> tuple[Bytes, Array]:
+    """Return a byte for each character, an empty one before them and eight behind; and where ASCII ends."""
+    characters = np.zeros(1 + len(text) + _WORD_BYTES, np.uint8)
+    if text.isascii():
+        characters[1 : 1 + len(text)] = np.frombuffer(text.encode("ascii"), np.uint8)
+        return characters, np.zeros(0, np.int64)
+    codes = _code_points(text)
+    characters[1 : 1 + len(text)] = np.minimum(codes, _NO_LETTER)
+    not_ascii = np.flatnonzero(characters[1:] == _NO_LETTER)
+    others = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
+    classes = _class_table()[others]
+    stand_in = np.where(classes & _LOWERCASE, _LOWERCASE_LETTER, _OTHER_LETTER)
+    stand_in[(classes & _LETTER) == 0] = _NO_LETTER
+    stand_in[others == ord("’")] = ord("'")
+    characters[1 + not_ascii] = stand_in
+    return characters, not_ascii
+
+
+def _within(characters: Bytes, first: str, size: int) -> npt.NDArray[np.bool_]:
+    """Tell which characters are among the `size` ones from `first` on; those before it wrap around to above."""
+    return characters - np.uint8(ord(first)) < size
+
+
+def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
+    """Return where a single connector joins what stands on its two sides."""
+    connector = _within(characters, "&", 10) | (characters == ord(":"))  # and a few more: &'()*+,-./
+    at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules look only here
+    classes = _class_of_byte()
+    here, left, right = classes[characters[at]], classes[characters[at - 1]], classes[characters[at + 1]]
+    left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
+    left_single = left_letter & ~word[at - 2]
+    right_single = right_letter & ~word[at + 2]
+    connectors = _DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN
+    bare_single = left_single & ((classes[characters[at - 2]] & connectors) == 0)
+    joins = (
+        (((here & _DOT_SLASH) != 0) & left_single & right_single)
+        | (((here & _AMPERSAND_APOSTROPHE) != 0) & left_letter & right_letter)
+        | (((here & _HYPHEN) != 0) & bare_single & right_letter)
+        | (((here & _NUMERIC) != 0) & ((left & _DIGIT) != 0) & ((right & _DIGIT) != 0))
+    )
+    joints: Array = at[joins] - 1
+    return joints
+
+
+def _find_spans(
+    word: npt.NDArray[np.bool_], digit: npt.NDArray[np.bool_], joints: Array, marks: list[tuple[int, int]]
+) -> tuple[Array, Array]:
+    """Return where tokens begin and end: runs of joined letters and digits, cut behind a leading number, and marks."""
+    after_digit = np.flatnonzero(digit[:-1] & word[1:] & ~digit[1:])
+    joined = word.copy()
+    joined[1 + joints] = True
+    edges = np.flatnonzero(joined[1:] != joined[:-1])
+    run = np.searchsorted(edges, after_digit)
+    first_in_run = np.diff(run, prepend=-1) > 0
+    cuts = after_digit[first_in_run & digit[1 + edges[run - 1]]]  # at the `m` of `500mg`, not in `b12a`
+    # A cut ends one token and begins the next; a mark lies between runs.
+    more = np.concatenate([np.repeat(cuts, 2).reshape(-1, 2), np.array(marks, np.int64).reshape(-1, 2)])
+    edges = np.insert(edges, np.repeat(np.searchsorted(edges, more[:, 0], "right"), 2), more.ravel())
+    return edges[::2].copy(), edges[1::2].copy()
+
+
+def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
+    """Leave out the 's of a possessive, in place."""
+    possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
+    tokens = np.searchsorted(starts, possessive, "right") - 1
+    ends[tokens[ends[tokens] == possessive + 2]] -= 2
+
+
+@cache
+def _byte_masks() -> Hashes:
+    """Masks that keep the first n bytes of eight, by n."""
+    return np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
+
+
+def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
+    """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
+    eight_at = np.ndarray(lowered.size - _WORD_BYTES, np.dtype("<u8"), lowered, offset=1, strides=(1,))
+    lengths = np.minimum(lengths, MAX_LENGTH)  # longer ones are dropped
+    values: Hashes = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
+    values *= np.uint64(_MULTIPLIER)
+    longer = np.flatnonzero(lengths > _WORD_BYTES)
+    start = _WORD_BYTES
+    while longer.size:
+        left = lengths[longer] - start
+        part = eight_at[starts[longer] + start] & _byte_masks()[np.minimum(left, _WORD_BYTES)]
+        value = values[longer]
+        values[longer] = ((value ^ (value >> np.uint64(32))) + part) * np.uint64(_MULTIPLIER)
+        start += _WORD_BYTES
+        longer = longer[left > _WORD_BYTES]
+    return values
+
+
+@cache
+def _stop_word_slots() -> tuple[int, Hashes]:
+    """Find a multiplier whose top 12 bits give every stop word a slot of its own, and fill the slots."""
+    hashes = np.array(sorted(hash_word(word) for word in STOP_WORDS), np.uint64)
+    multiplier = _MULTIPLIER
+    while np.unique(slots_of(hashes, multiplier, _STOP_WORD_BITS)).size < hashes.size:
+        multiplier = (multiplier * _MULTIPLIER) % (1 << 64)
+    slots = np.zeros(1 << _STOP_WORD_BITS, np.uint64)
+    slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] = hashes
+    return multiplier, slots
+
+
+def _is_stop_word(
+    capital: npt.NDArray[np.bool_], starts: Array, lengths: Array, hashes: Hashes
+) -> npt.NDArray[np.bool_]:
+    """Tell which tokens are stop words not written in capitals."""
+    multiplier, slots = _stop_word_slots()
+    dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
+    stop_words = np.flatnonzero(dropped)
+    first, length = starts[stop_words], lengths[stop_words]
+    # Only "k" can be written with a letter that is not ASCII, the Kelvin sign, and it is in no stop word.
+    in_capitals = capital[1 + first] & capital[first + length]
+    dropped[stop_words] = ~in_capitals | (length == 1)
+    return dropped
