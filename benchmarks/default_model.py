@@ -126,8 +126,8 @@ def train(shop: Workshop) -> None:
     store = (
         "--dtype",
         "int8",
-        "--directions",
-        settings["directions"],
+        "--prototypes",
+        settings["prototypes"],
         "--long-forms",
         shop.at("long_forms.csv"),
     )

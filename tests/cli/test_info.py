@@ -56,7 +56,7 @@ def language_model(tmp_path: Path) -> Path:
 
 def test_the_shipped_model_is_described_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "default"]) == 0
-    assert "gap_reach" in capsys.readouterr().out
+    assert "masked_span_reach" in capsys.readouterr().out
 
 
 def test_a_language_model_is_described(language_model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("inventory")
     clinic = clinic_corpus(folder / "clinic")
-    network = random_network(clinic, "lmc", phrase_dim=4, marks_gap=True)
+    network = random_network(clinic, "lmc", phrase_dim=4, masks_span=True)
     prototypes = build_prototypes(network, clinic, settings=SETTINGS)
     save_pretrained(network, folder / "model", corpus=clinic, prototypes=prototypes)
     random_model(folder / "plain", clinic, "lmc")

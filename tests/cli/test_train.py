@@ -49,7 +49,7 @@ def test_a_model_of_each_kind_is_trained_and_saved(
     printed = json.loads(capsys.readouterr().out)
     assert printed["kind"] == kind
     assert printed["centers"] > 0
-    assert {"reconstruction", "prior_divergence", "agreement"} < set(printed)
+    assert {"reconstruction", "prior_divergence", "contrastive"} < set(printed)
     config = json.loads((output / "config.json").read_text())
     assert config["seed"] == 5
     assert config["training"]["settings"]["epochs"] == 1
@@ -136,7 +136,7 @@ def test_a_damaged_checkpoint_is_one_line_of_warning(
 def test_the_progress_line_says_what_is_what() -> None:
     progress = Progress(
         step=1200, n_steps=3000, epoch=2, n_epochs=5, centers=10, centers_per_second=12345.6,
-        reconstruction=7.25, prior_divergence=1.5, agreement=None, gradient_norm=1.0, seconds=1.0,
+        reconstruction=7.25, prior_divergence=1.5, contrastive=None, gradient_norm=1.0, seconds=1.0,
         seconds_left=3725.2, peak_memory=2_500_000_000,
     )  # fmt: skip
     assert progress_message(progress) == (

@@ -19,7 +19,7 @@ from lmcells.evaluation.baselines import (
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
-from lmcells.expansion.long_forms import LongFormPlaces
+from lmcells.expansion.long_forms import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker
 
 
@@ -102,7 +102,7 @@ def test_sections_are_counted_where_a_corpus_writes_long_forms_out(tmp_path: Pat
         tmp_path,
         ["PLAN: physical therapy\n\nLABS: prothrombin time", "PLAN: physiotherapy, prothrombin time"],
     )
-    counts = count_sections_in_corpus(INVENTORY, LongFormPlaces(corpus))
+    counts = count_sections_in_corpus(INVENTORY, LongFormOccurrences(corpus))
     assert counts["PT", "physical therapy"] == {"PLAN": 2}
     assert counts["PT", "prothrombin time"] == {"LABS": 1, "PLAN": 1}
     assert counts["MS", "multiple sclerosis"] == {}

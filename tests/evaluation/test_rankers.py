@@ -112,6 +112,6 @@ def test_all_models_share_the_words_of_a_window(models: dict[str, PretrainedMode
 
 
 def test_rankers_are_imported_without_torch() -> None:
-    code = "import sys, lmcells.evaluation.run_model; print('torch' in sys.modules, 'transformers' in sys.modules)"
+    code = "import sys, lmcells.evaluation.evaluate; print('torch' in sys.modules, 'transformers' in sys.modules)"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed.split() == ["False", "False"]

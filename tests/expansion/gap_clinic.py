@@ -18,10 +18,10 @@ SETTINGS = TrainingSettings(
     learning_rate=0.01,
     subsampling=0.0,
     smoothing=0.0,
-    agreement_weight=2.0,
+    contrastive_weight=2.0,
     phrase_weight=2.0,
-    agreement_units=24,
-    agreement_max_words=2,
+    contrastive_spans=24,
+    contrastive_max_words=2,
 )
 # To a model that knows neither "rehearsal" nor "titration" they are the same.
 REHEARSAL = Sense("PT", "multiple rehearsal", ("multiple rehearsal",))
@@ -41,7 +41,7 @@ def gap_model(folder: Path, corpus: Corpus) -> PretrainedModel:
         hidden_dim=12,
         window=4,
         phrase_dim=16,
-        marks_gap=True,
+        masks_span=True,
     )
     result = train(corpus, model_config=config, settings=SETTINGS, output=folder / "run", device="cpu")
     prototypes = build_prototypes(result.model, corpus, settings=SETTINGS)

@@ -68,7 +68,7 @@ def test_a_marked_gap_is_named_by_the_short_form(model: PretrainedModel) -> None
         """Reads as a ranker of gaps does."""
 
         def read(self, mentions: Any) -> Any:
-            read = WindowReader(model.word_ids, radius=model.sizes.window, gap_id=0, hides_center=True)
+            read = WindowReader(model.word_ids, radius=model.sizes.window, mask_id=0, hides_center=True)
             return read(mentions)
 
     occurrences = NoteReader(INVENTORY)("warfarin PT bruise")

@@ -22,7 +22,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ModelError
 from lmcells.expansion import Sense
 from lmcells.expansion.explain import explain
-from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.reader import NoteReader
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained import folder as layout
@@ -53,7 +53,7 @@ def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_the_long_form_that_fits_the_gap_comes_first(model: PretrainedModel) -> None:
-    ranker = GapRanker(model, INVENTORY)
+    ranker = MaskedSpanRanker(model, INVENTORY)
     n_right = 0
     for header, sense in (("PLAN", THERAPY), ("LABS", CLOTTING)):
         for scores in ranker.scores([mention(text, section=header) for text in gap_texts(header)]):
@@ -64,23 +64,23 @@ def test_the_long_form_that_fits_the_gap_comes_first(model: PretrainedModel) -> 
 def test_senses_looked_up_together_are_as_each_alone_is(reader_of_all: PretrainedModel) -> None:
     others = (Sense("GT", "walkings", ("walkings",)), Sense("GT", "!!", ("!!",)))
     inventory = INVENTORY.add(UNHEARD).add(others[0]).add(others[1])
-    together = GapRanker(reader_of_all, inventory)
+    together = MaskedSpanRanker(reader_of_all, inventory)
     together.scores([mention("gait with PT on stairs"), mention("gait with GT", "GT")])
     for short_form in ("PT", "GT"):
-        alone = GapRanker(reader_of_all, inventory).directions(short_form)
-        for one, other in zip(together.directions(short_form), alone, strict=True):
+        alone = MaskedSpanRanker(reader_of_all, inventory).prototypes(short_form)
+        for one, other in zip(together.prototypes(short_form), alone, strict=True):
             assert one.is_known == other.is_known
             assert one.count == other.count
-            np.testing.assert_array_equal(one.by_places, other.by_places)
+            np.testing.assert_array_equal(one.by_occurrences, other.by_occurrences)
             np.testing.assert_array_equal(one.shares, other.shares)
             if other.by_words is not None:
                 assert one.by_words is not None
                 np.testing.assert_array_equal(one.by_words, other.by_words)
-    assert not together.directions("GT")[1].is_known
+    assert not together.prototypes("GT")[1].is_known
 
 
 def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
-    ranker = GapRanker(model, INVENTORY)
+    ranker = MaskedSpanRanker(model, INVENTORY)
     one = mention("gait with PT on stairs")
     other = replace(one, text=one.text.replace("PT", "XX"))
     np.testing.assert_allclose(ranker.scores([one])[0], ranker.scores([other])[0])
@@ -88,16 +88,16 @@ def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
 
 def test_a_long_form_that_never_occurred_is_known_by_its_words(model: PretrainedModel) -> None:
     never = Sense("PT", "gait balance", ("gait balance",))
-    known, unknown = GapRanker(model, INVENTORY.add(never).add(UNHEARD)).directions("PT")[2:]
+    known, unknown = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).prototypes("PT")[2:]
     assert known.by_words is not None
     assert known.count == 0
     assert unknown.by_words is None
-    scores = GapRanker(model, INVENTORY.add(never).add(UNHEARD)).scores([mention("gait PT stairs")])[0]
+    scores = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).scores([mention("gait PT stairs")])[0]
     assert np.isfinite(scores).tolist() == [True, True, True, False]
 
 
 def test_a_mention_scores_the_same_alone_and_among_others(model: PretrainedModel) -> None:
-    ranker = GapRanker(model, INVENTORY)
+    ranker = MaskedSpanRanker(model, INVENTORY)
     mentions = [mention(text) for text in ("gait PT stairs", "PT", "warfarin PT seconds plasma")]
     for one, scores in zip(mentions, ranker.scores(mentions), strict=True):
         np.testing.assert_allclose(scores, ranker.scores([one])[0], rtol=1e-5)
@@ -106,11 +106,11 @@ def test_a_mention_scores_the_same_alone_and_among_others(model: PretrainedModel
 
 def test_a_model_without_a_phrase_store_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no phrase network"):
-        GapRanker(random_model(tmp_path / "plain", corpus, "lmc"), INVENTORY)
+        MaskedSpanRanker(random_model(tmp_path / "plain", corpus, "lmc"), INVENTORY)
 
 
 def test_a_misspelt_word_is_read_as_the_word_that_was_meant(reader_of_all: PretrainedModel) -> None:
-    ranker = GapRanker(reader_of_all, INVENTORY)
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY)
     right, wrong = (
         mention("walking strength PT exercise balance"),
         mention("wallking strenght PT exercse balnace"),
@@ -123,21 +123,25 @@ def test_without_subwords_an_unknown_word_is_left_out(
 ) -> None:
     assert model.subwords is None
     given, without = mention("gait qwertyish PT stairs"), mention("gait PT stairs")
-    ranker = GapRanker(model, INVENTORY)
+    ranker = MaskedSpanRanker(model, INVENTORY)
     np.testing.assert_array_equal(ranker.scores([given])[0], ranker.scores([without])[0])
     assert ranker.read([given]).unknown is None
-    window = GapRanker(reader_of_all, INVENTORY).read([given])
+    window = MaskedSpanRanker(reader_of_all, INVENTORY).read([given])
     assert window.context_mask.sum() == 4  # three words and the mark of the gap
     clotting = INVENTORY.senses("PT").index(CLOTTING)  # where all is known nothing changes
-    scores = GapRanker(reader_of_all, INVENTORY).scores([without])[0]
+    scores = MaskedSpanRanker(reader_of_all, INVENTORY).scores([without])[0]
     assert scores[clotting] == ranker.scores([without])[0][clotting]
 
 
 def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: PretrainedModel) -> None:
     walker = Sense("PT", "walkings", ("walkings",))
-    unheard, walking = GapRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker)).directions("PT")[2:]
+    unheard, walking = MaskedSpanRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker)).prototypes("PT")[
+        2:
+    ]
     assert unheard.by_words is not None
-    (known,) = GapRanker(reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",)))).directions("GT")
+    (known,) = MaskedSpanRanker(
+        reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",)))
+    ).prototypes("GT")
     assert walking.by_words is not None
     assert known.by_words is not None
     np.testing.assert_allclose(walking.by_words, known.by_words)
@@ -145,7 +149,7 @@ def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: Pr
 
 def test_an_explanation_names_unknown_words_too(reader_of_all: PretrainedModel) -> None:
     note = "PLAN: gait and wallking before PT, qwertyish ct on stairs."
-    (explanation,) = explain(GapRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
+    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
     assert explanation is not None
     assert [word.word for word in explanation.words] == ["gait", "wallking", "PT", "qwertyish", "stairs"]
     assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)

@@ -24,7 +24,7 @@ from lmcells.errors import InputError, ModelError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory_compilation import Compilation, compile_inventory, metadata_ids
-from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention, SectionIds
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training.prototypes import build_prototypes
@@ -63,7 +63,7 @@ def compiled(
 
 def n_right(model: PretrainedModel) -> int:
     """Of 12 gaps, half of a kind, for how many the long form that belongs there is ranked first."""
-    ranker = GapRanker(model, WARD_INVENTORY)
+    ranker = MaskedSpanRanker(model, WARD_INVENTORY)
     return sum(
         WARD_INVENTORY.senses("PT")[int(scores.argmax())] == sense
         for kind, sense in (("PLAN", REHEARSAL), ("LABS", TITRATION))
@@ -92,9 +92,9 @@ def test_other_phrases_weights_and_averages_stay_as_they_were(
         old, new = (store.find(tuple(phrase.split())) for store in (model.phrase_store, after.phrase_store))
         assert old is not None
         assert new is not None
-        np.testing.assert_array_equal(old.directions, new.directions)
+        np.testing.assert_array_equal(old.prototypes, new.prototypes)
         assert old.count == new.count
-    for name in ("gap_center", "phrase_center"):
+    for name in ("masked_span_center", "phrase_center"):
         np.testing.assert_array_equal(model.phrase_store.arrays[name], after.phrase_store.arrays[name])
     weights = "model.safetensors"
     assert (after.folder / weights).read_bytes() == (model.folder / weights).read_bytes()
@@ -127,17 +127,17 @@ def test_the_places_are_read_as_notes_are_read(model: PretrainedModel, tmp_path:
         for header, texts in bodies.items()
         for text in texts
     ]
-    windows = GapRanker(model, inventory).read(mentions)
+    windows = MaskedSpanRanker(model, inventory).read(mentions)
     sections = np.array([SectionIds(model)[each.section] for each in mentions])
     cells = model.variational.posterior(
         windows.center, sections, windows.context, windows.context_mask, center_mask=windows.center_mask
     )
-    each = cells.mean - store.gap_center
+    each = cells.mean - store.masked_span_center
     expected = (each / np.linalg.norm(each, axis=1, keepdims=True)).mean(axis=0)
     found = store.find(tuple(phrase.split()))
     assert found is not None
     assert found.count == 4
-    assert found.directions[0] @ expected / np.linalg.norm(expected) > 0.98  # four bits
+    assert found.prototypes[0] @ expected / np.linalg.norm(expected) > 0.98  # four bits
 
 
 def test_sections_go_by_name_then_alias_then_no_section(
@@ -169,7 +169,7 @@ def test_on_the_training_corpus_it_finds_what_training_found(
     assert old is not None
     assert new is not None
     assert old.count == new.count
-    np.testing.assert_allclose(old.directions, new.directions, atol=0.01)
+    np.testing.assert_allclose(old.prototypes, new.prototypes, atol=0.01)
 
 
 def test_what_the_model_has_seen_more_often_is_kept(model: PretrainedModel, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_calibration_and_card_travel_along(model: PretrainedModel, ward: Corpus,
 def test_models_of_other_kinds_are_compiled_too(
     kind: str, clinic: Corpus, ward: Corpus, tmp_path: Path
 ) -> None:
-    network = random_network(clinic, kind, phrase_dim=4, marks_gap=True)
+    network = random_network(clinic, kind, phrase_dim=4, masks_span=True)
     prototypes = build_prototypes(network, clinic, settings=SETTINGS)
     save_pretrained(network, tmp_path / "model", corpus=clinic, prototypes=prototypes)
     after, result = compiled(PretrainedModel.from_pretrained(tmp_path / "model"), ward, tmp_path / "new")
@@ -256,4 +256,4 @@ def test_a_gpu_finds_the_same_directions(model: PretrainedModel, ward: Corpus, t
         pair = [m.phrase_store.find(tuple(sense.long_form.split())) for m in (on_cpu, on_gpu)]  # type: ignore[union-attr]
         assert pair[0] is not None
         assert pair[1] is not None
-        np.testing.assert_allclose(pair[0].directions, pair[1].directions, atol=0.02)
+        np.testing.assert_allclose(pair[0].prototypes, pair[1].prototypes, atol=0.02)

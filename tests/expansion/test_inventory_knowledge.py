@@ -22,7 +22,7 @@ from expansion.gap_clinic import SETTINGS
 from lmcells.corpus import Corpus
 from lmcells.expansion import Sense
 from lmcells.expansion.inventory_check import inventory_knowledge, suggest_spellings
-from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training.prototypes import build_prototypes
 
@@ -39,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 @pytest.fixture(scope="module")
 def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     folder = tmp_path_factory.mktemp("model") / "model"
-    network = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    network = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     prototypes = build_prototypes(network, corpus, settings=SETTINGS)
     save_pretrained(network, folder, corpus=corpus, prototypes=prototypes)
     return PretrainedModel.from_pretrained(folder)
@@ -65,7 +65,7 @@ def test_they_come_in_the_inventory_s_order_and_sort_worst_first(model: Pretrain
 
 
 def test_unknown_is_what_is_ranked_last(model: PretrainedModel) -> None:
-    scores = GapRanker(model, SENSES).scores([mention("gait PT stairs")])[0]
+    scores = MaskedSpanRanker(model, SENSES).scores([mention("gait PT stairs")])[0]
     hows = [each.how for each in inventory_knowledge(model, SENSES) if each.sense.short_form == "PT"]
     assert np.isneginf(scores).tolist() == [how == "unknown" for how in hows]
 

@@ -13,7 +13,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.expansion import Sense
 from lmcells.expansion.long_forms import (
-    LongFormPlaces,
+    LongFormOccurrences,
     counted_section_weights,
     long_form_moments,
     long_form_words,
@@ -33,7 +33,7 @@ def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Pretraine
 
 
 def counts_of(corpus: Corpus, *forms: str) -> dict[str, int]:
-    found = LongFormPlaces(corpus).metadata_counts(Sense("X", forms[0], forms))
+    found = LongFormOccurrences(corpus).metadata_counts(Sense("X", forms[0], forms))
     names = corpus.metadata_names("section")
     return {names[index]: int(found[index]) for index in found.nonzero()[0]}
 
@@ -98,11 +98,11 @@ def test_places_are_those_a_loop_finds(
         words[at : at + len(wanted)] == wanted for _, words in segments(corpus) for at in range(len(words))
     )
     form = " ".join(spelt[letter] for letter in phrase)
-    assert LongFormPlaces(corpus).of_sense(Sense("X", form)).size == n
+    assert LongFormOccurrences(corpus).of_sense(Sense("X", form)).size == n
 
 
 def test_weights_are_smoothed_counts_of_the_long_form(corpus: Corpus, model: PretrainedModel) -> None:
-    places = LongFormPlaces(corpus)
+    places = LongFormOccurrences(corpus)
     weights = counted_section_weights(model, places, add=0.5)(CLOTTING, long_form_words(CLOTTING, model))
     n = places.metadata_counts(CLOTTING)
     assert n[model.section_ids["LABS"]] == n.sum() == 40
@@ -113,7 +113,7 @@ def test_a_long_form_that_does_not_occur_takes_its_words_mean(corpus: Corpus, mo
     sense = Sense("PE", "plasma exercise")
     words = long_form_words(sense, model)
     np.testing.assert_allclose(
-        counted_section_weights(model, LongFormPlaces(corpus))(sense, words),
+        counted_section_weights(model, LongFormOccurrences(corpus))(sense, words),
         words_section_weights(model)(sense, words),
     )
 
@@ -121,4 +121,4 @@ def test_a_long_form_that_does_not_occur_takes_its_words_mean(corpus: Corpus, mo
 def test_a_corpus_with_other_sections_is_refused(tmp_path: Path, model: PretrainedModel) -> None:
     other = corpus_of(tmp_path, ["SOMETHING ELSE: pain"])
     with pytest.raises(InputError, match="not the corpus that the model was trained on"):
-        counted_section_weights(model, LongFormPlaces(other))
+        counted_section_weights(model, LongFormOccurrences(other))

@@ -1,41 +1,43 @@
-"""Senses of a short form by their directions, scored together."""
+"""Senses of a short form by their prototypes, scored together."""
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from lmcells.errors import ConfigError
-from lmcells.expansion.sense_prototypes import AS_MEASURED, ScoreWeights, SenseDirections, SensesOfShortForm
+from lmcells.expansion.sense_prototypes import AS_MEASURED, ScoreWeights, SensePrototypes, SensesOfShortForm
 
 DIM = 6
 Floats = npt.NDArray[np.float64]
 
 
-def directions(n: int, seed: int) -> Floats:
+def prototypes(n: int, seed: int) -> Floats:
     rows = np.random.default_rng(seed).normal(size=(n, DIM))
     found: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return found
 
 
-def sense(*, words: bool = True, n_places: int = 0, count: int = 0, seed: int = 0) -> SenseDirections:
+def sense(*, words: bool = True, n_places: int = 0, count: int = 0, seed: int = 0) -> SensePrototypes:
     shares = np.arange(1, n_places + 1) / max(1, n_places * (n_places + 1) / 2)
-    by_words = directions(1, seed)[0] if words else None
-    return SenseDirections(by_words, directions(n_places, seed + 100), shares, count)
+    by_words = prototypes(1, seed)[0] if words else None
+    return SensePrototypes(by_words, prototypes(n_places, seed + 100), shares, count)
 
 
-def by_the_formula(gap: Floats, known: SenseDirections, weights: ScoreWeights) -> float:
+def by_the_formula(gap: Floats, known: SensePrototypes, weights: ScoreWeights) -> float:
     of_words = None if known.by_words is None else gap @ known.by_words / weights.temperature
-    of_places = None
+    of_occurrences = None
     if len(known.shares):
-        of_places = np.log((known.shares * np.exp(known.by_places @ gap / weights.temperature)).sum())
+        of_occurrences = np.log(
+            (known.shares * np.exp(known.by_occurrences @ gap / weights.temperature)).sum()
+        )
     prior = weights.prior * np.log(1 + known.count)
-    if of_words is None and of_places is None:
+    if of_words is None and of_occurrences is None:
         return -np.inf
     if of_words is None:
-        return float(of_places + prior)
-    if of_places is None:
+        return float(of_occurrences + prior)
+    if of_occurrences is None:
         return float(of_words + prior)
-    return float(weights.of_places * of_places + (1 - weights.of_places) * of_words + prior)
+    return float(weights.of_occurrences * of_occurrences + (1 - weights.of_occurrences) * of_words + prior)
 
 
 ALL_KINDS = [
@@ -52,20 +54,24 @@ ALL_KINDS = [
 )
 @pytest.mark.parametrize(
     "weights",
-    [AS_MEASURED, ScoreWeights(temperature=0.1, of_places=0.0, prior=0.0), ScoreWeights(of_places=1.0)],
+    [
+        AS_MEASURED,
+        ScoreWeights(temperature=0.1, of_occurrences=0.0, prior=0.0),
+        ScoreWeights(of_occurrences=1.0),
+    ],
 )
-def test_scores_are_those_of_the_formula(senses: list[SenseDirections], weights: ScoreWeights) -> None:
-    gaps = directions(7, seed=9)
+def test_scores_are_those_of_the_formula(senses: list[SensePrototypes], weights: ScoreWeights) -> None:
+    gaps = prototypes(7, seed=9)
     expected = [[by_the_formula(gap, each, weights) for each in senses] for gap in gaps]
     np.testing.assert_allclose(SensesOfShortForm(senses, weights).scores(gaps), expected, rtol=1e-12)
 
 
 def test_a_sense_of_which_nothing_is_known_comes_last() -> None:
     assert [each.is_known for each in ALL_KINDS] == [True, True, True, False, True]
-    assert (SensesOfShortForm(ALL_KINDS).scores(directions(3, seed=4)).argmin(axis=1) == 3).all()
+    assert (SensesOfShortForm(ALL_KINDS).scores(prototypes(3, seed=4)).argmin(axis=1) == 3).all()
 
 
-@pytest.mark.parametrize("weights", [{"temperature": 0.0}, {"of_places": 1.5}])
+@pytest.mark.parametrize("weights", [{"temperature": 0.0}, {"of_occurrences": 1.5}])
 def test_weights_that_make_no_score_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="allowed"):
         ScoreWeights(**weights)

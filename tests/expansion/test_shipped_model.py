@@ -12,7 +12,7 @@ from lmcells.analysis.mixtures import phrase_mixture
 from lmcells.expansion import Sense
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.long_forms import long_form_words
-from lmcells.expansion.ranking import GapRanker
+from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import shipped_model
 
@@ -98,9 +98,9 @@ def test_it_loads_in_half_a_second_without_torch() -> None:
 
 
 def test_it_can_know_nearly_every_long_form_of_the_shipped_inventory() -> None:
-    ranker = GapRanker(PretrainedModel.from_pretrained(shipped_model()), shipped_inventory())
+    ranker = MaskedSpanRanker(PretrainedModel.from_pretrained(shipped_model()), shipped_inventory())
     senses = [
-        sense for short_form in shipped_inventory().short_forms for sense in ranker.directions(short_form)
+        sense for short_form in shipped_inventory().short_forms for sense in ranker.prototypes(short_form)
     ]
     n_unknown = sum(sense.by_words is None for sense in senses)
     assert n_unknown / len(senses) < 0.02

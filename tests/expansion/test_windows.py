@@ -86,24 +86,24 @@ def test_stop_words_are_read_where_the_model_was_trained_with_them(
     assert found.context.tolist() == [[WORD_IDS[word] for word in expected]]
 
 
-@pytest.mark.parametrize("gap_id", [None, 99])
-def test_a_hidden_center_leaves_a_mark_where_it_is_wanted(gap_id: int | None) -> None:
-    read = WindowReader(WORD_IDS, radius=1, hides_center=True, gap_id=gap_id)
+@pytest.mark.parametrize("mask_id", [None, 99])
+def test_a_hidden_center_leaves_a_mark_where_it_is_wanted(mask_id: int | None) -> None:
+    read = WindowReader(WORD_IDS, radius=1, hides_center=True, mask_id=mask_id)
     found = read([Mention("pain PT gait", 5, 7, "PT", None)])
     assert not found.center_mask.any()
-    assert found.context.tolist() == [[0, 1]] if gap_id is None else [[0, 99, 1]]
+    assert found.context.tolist() == [[0, 1]] if mask_id is None else [[0, 99, 1]]
     assert found.context_mask.all()
 
 
-@pytest.mark.parametrize("gap_id", [None, 99])
-def test_texts_without_a_token_have_windows_without_words(gap_id: int | None) -> None:
-    read = WindowReader(WORD_IDS, radius=2, gap_id=gap_id)
+@pytest.mark.parametrize("mask_id", [None, 99])
+def test_texts_without_a_token_have_windows_without_words(mask_id: int | None) -> None:
+    read = WindowReader(WORD_IDS, radius=2, mask_id=mask_id)
     empty = [Mention("&", 0, 1, "&", None), Mention("", 0, 0, "PT", None)]
     for found in (read(empty[:1]), read(empty)):
         assert not np.delete(found.context_mask, 2, axis=1).any()
         assert (np.where(found.context_mask, found.context, 99) == 99).all()
     beside = read([*empty, Mention("pain PT gait", 5, 7, "PT", None)])
-    assert beside.context_mask.sum(axis=1).tolist() == ([0, 0, 2] if gap_id is None else [1, 1, 3])
+    assert beside.context_mask.sum(axis=1).tolist() == ([0, 0, 2] if mask_id is None else [1, 1, 3])
 
 
 def test_an_empty_vocabulary_reads_nothing() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.model import ModelConfig, Windows, count_parameters, create_model
-from lmcells.model.variational import around_gap
+from lmcells.model.variational import around_span
 from model.tiny import tiny_model
 
 GAP, WIDTH = 99, 3
@@ -27,7 +27,7 @@ def test_the_words_seen_are_the_nearest_present_ones_on_either_side(
     context[0, mark] = GAP
     vectors = torch.arange(1.0, 1 + len(slots) * WIDTH).view(1, len(slots), WIDTH)
     windows = Windows(center=torch.tensor([0]), context=context, context_mask=mask)
-    state, neighbours, marked = around_gap(windows, -vectors, vectors, gap_id=GAP, reach=reach)
+    state, neighbours, marked = around_span(windows, -vectors, vectors, mask_id=GAP, reach=reach)
 
     before = [vectors[0, place] for place in range(mark) if mask[0, place]][-reach:]
     after = [vectors[0, place] for place in range(mark + 1, len(slots)) if mask[0, place]][:reach]
@@ -41,18 +41,18 @@ def test_the_words_seen_are_the_nearest_present_ones_on_either_side(
 @pytest.mark.parametrize("reach", [1, 2, 4])
 def test_a_word_within_reach_is_told_from_others_and_one_beyond_is_not_seen(reach: int) -> None:
     """The LSTM reads every word, so its state at the mark is left out of what is compared."""
-    model = tiny_model(window=6, marks_gap=True, gap_dim=6, gap_reach=reach)
+    model = tiny_model(window=6, masks_span=True, masked_span_dim=6, masked_span_reach=reach)
     context = torch.arange(12).unsqueeze(0)
-    context[0, 6] = model.config.gap_id
+    context[0, 6] = model.config.mask_id
     windows = Windows(center=torch.tensor([0]), context=context, context_mask=context >= 0)
-    gap_id, seen = model.config.gap_id, set()
+    mask_id, seen = model.config.mask_id, set()
     vectors = model.variational.context.words.weight
     states = torch.zeros(1, 12, model.config.metadata_dim, dtype=vectors.dtype)
     joint = torch.zeros(1, model.config.metadata_dim, dtype=vectors.dtype)
 
     def read(of_words: torch.Tensor) -> torch.Tensor:
-        state, neighbours, _ = around_gap(windows, states, of_words, gap_id=gap_id, reach=reach)
-        added: torch.Tensor = model.variational.gap_reader(joint, state, neighbours)
+        state, neighbours, _ = around_span(windows, states, of_words, mask_id=mask_id, reach=reach)
+        added: torch.Tensor = model.variational.masked_span_reader(joint, state, neighbours)
         return added
 
     as_they_are = read(vectors[context])
@@ -65,20 +65,29 @@ def test_a_word_within_reach_is_told_from_others_and_one_beyond_is_not_seen(reac
 
 
 @pytest.mark.parametrize(
-    ("gap_dim", "gap_reach", "of_the_reader"), [(256, 1, 149_760), (256, 2, 200_960), (512, 4, 606_720)]
+    ("masked_span_dim", "masked_span_reach", "of_the_reader"),
+    [(256, 1, 149_760), (256, 2, 200_960), (512, 4, 606_720)],
 )
-def test_each_place_in_reach_costs_a_vector_a_unit(gap_dim: int, gap_reach: int, of_the_reader: int) -> None:
-    sizes = {"n_words": 30, "n_metadata": 7, "marks_gap": True}
+def test_each_place_in_reach_costs_a_vector_a_unit(
+    masked_span_dim: int, masked_span_reach: int, of_the_reader: int
+) -> None:
+    sizes = {"n_words": 30, "n_metadata": 7, "masks_span": True}
     without = create_model(ModelConfig(**sizes))
-    model = create_model(ModelConfig(**sizes, gap_dim=gap_dim, gap_reach=gap_reach))
+    model = create_model(
+        ModelConfig(**sizes, masked_span_dim=masked_span_dim, masked_span_reach=masked_span_reach)
+    )
     assert count_parameters(model) - count_parameters(without) == of_the_reader
-    assert of_the_reader == (2 * 128 + 2 * gap_reach * 100 + 1) * gap_dim + gap_dim * 128
+    assert (
+        of_the_reader == (2 * 128 + 2 * masked_span_reach * 100 + 1) * masked_span_dim + masked_span_dim * 128
+    )
 
 
 def test_a_model_reads_as_far_as_two_words_unless_it_says_otherwise() -> None:
-    assert ModelConfig(n_words=30, n_metadata=7).gap_reach == 2
+    assert ModelConfig(n_words=30, n_metadata=7).masked_span_reach == 2
     same, other = (
-        tiny_model(marks_gap=True, gap_dim=6, **settings).variational.gap_reader.hidden.in_features
-        for settings in ({}, {"gap_reach": 3})
+        tiny_model(
+            masks_span=True, masked_span_dim=6, **settings
+        ).variational.masked_span_reader.hidden.in_features
+        for settings in ({}, {"masked_span_reach": 3})
     )
     assert (same, other) == (2 * 6 + 4 * 4, 2 * 6 + 6 * 4)

@@ -83,14 +83,16 @@ def with_marks(windows: Windows, config: ModelConfig) -> Windows:
     n_rows, width = windows.context.shape
     context = windows.context.clone()
     rows = torch.arange(n_rows)
-    context[rows, torch.randint(width, (n_rows,), generator=generator)] = config.gap_id
+    context[rows, torch.randint(width, (n_rows,), generator=generator)] = config.mask_id
     return replace(windows, context=context)
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]), reach=st.sampled_from([1, 2, 4]))
 def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: int) -> None:
-    model = tiny_model(seed=seed, dtype=torch.float32, marks_gap=True, gap_dim=6, gap_reach=reach).eval()
+    model = tiny_model(
+        seed=seed, dtype=torch.float32, masks_span=True, masked_span_dim=6, masked_span_reach=reach
+    ).eval()
     config = model.config
     windows = with_marks(some_windows(config, seed=seed, n_rows=n_rows), config)
     assert_same_posterior(in_numpy(numpy_network(model), windows), model.posterior(windows))
@@ -98,7 +100,7 @@ def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: 
 
 @pytest.mark.parametrize("reach", [1, 2, 4])
 def test_a_gap_reader_of_the_defaults_sizes_reads_the_same_as_in_torch(reach: int) -> None:
-    sizes = {**PAPER_SIZES, "marks_gap": True, "gap_dim": 512, "gap_reach": reach}
+    sizes = {**PAPER_SIZES, "masks_span": True, "masked_span_dim": 512, "masked_span_reach": reach}
     model = tiny_model(dtype=torch.float32, embedding_std=0.1, **sizes).eval()
     windows = with_marks(some_windows(model.config, seed=1, n_rows=300), model.config)
     with torch.no_grad():
@@ -107,16 +109,18 @@ def test_a_gap_reader_of_the_defaults_sizes_reads_the_same_as_in_torch(reach: in
 
 
 def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
-    model = tiny_model(seed=1, dtype=torch.float32, marks_gap=True, gap_dim=6).eval()
+    model = tiny_model(seed=1, dtype=torch.float32, masks_span=True, masked_span_dim=6).eval()
     config = model.config
     arrays = arrays_of(model)
-    arrays["variational.gap_reader.out.weight"] = np.zeros_like(arrays["variational.gap_reader.out.weight"])
+    arrays["variational.masked_span_reader.out.weight"] = np.zeros_like(
+        arrays["variational.masked_span_reader.out.weight"]
+    )
     network = numpy_network(model)
     without = NumpyVariationalNetwork.from_arrays(arrays, sizes_of(config))
     windows = some_windows(config, seed=1, n_rows=40)
     marked = with_marks(windows, config)
     np.testing.assert_array_equal(in_numpy(network, windows).mean, in_numpy(without, windows).mean)
-    has_mark = ((marked.context == config.gap_id) & marked.context_mask).any(dim=1).numpy()
+    has_mark = ((marked.context == config.mask_id) & marked.context_mask).any(dim=1).numpy()
     differs = (in_numpy(network, marked).mean != in_numpy(without, marked).mean).any(axis=1)
     assert 5 < has_mark.sum() < 40
     np.testing.assert_array_equal(differs, has_mark)
@@ -279,9 +283,9 @@ def test_a_phrase_without_a_known_word_is_refused(kind: str) -> None:
     [
         {},
         PAPER_SIZES,
-        {"marks_gap": True, "gap_dim": 7},
-        {**PAPER_SIZES, "marks_gap": True, "gap_dim": 512, "gap_reach": 4},
-        {"marks_gap": True, "gap_dim": 7, "gap_reach": 1, "context_dim": 5},
+        {"masks_span": True, "masked_span_dim": 7},
+        {**PAPER_SIZES, "masks_span": True, "masked_span_dim": 512, "masked_span_reach": 4},
+        {"masks_span": True, "masked_span_dim": 7, "masked_span_reach": 1, "context_dim": 5},
     ],
 )
 def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes: dict[str, int]) -> None:
@@ -300,7 +304,7 @@ def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes:
         ({"n_words": 0}, "n_words is 0; allowed: an integer of at least 1"),
         ({"hidden_dim": True}, "hidden_dim is True"),
         ({"n_metadata": 0}, "n_metadata is 0; allowed: an integer of at least 1"),
-        ({"gap_reach": 0}, "gap_reach is 0; allowed: an integer of at least 1"),
+        ({"masked_span_reach": 0}, "masked_span_reach is 0; allowed: an integer of at least 1"),
     ],
 )
 def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:

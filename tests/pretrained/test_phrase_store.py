@@ -13,19 +13,19 @@ COUNTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 5), max_size=
 
 
 def store_of(counts: dict[str, int], *, seed: int) -> PhraseStore:
-    """A phrase that was seen n times has min(n, 3) directions."""
+    """A phrase that was seen n times has min(n, 3) prototypes."""
     draw = np.random.default_rng(seed)
     sizes = np.minimum(list(counts.values()), 3).astype(np.int64) if counts else np.zeros(0, np.int64)
-    directions: npt.NDArray[np.float32] = draw.normal(size=(int(sizes.sum()), DIM)).astype(np.float32)
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    prototypes: npt.NDArray[np.float32] = draw.normal(size=(int(sizes.sum()), DIM)).astype(np.float32)
+    prototypes /= np.linalg.norm(prototypes, axis=1, keepdims=True)
     return PhraseStore.of_prototypes(
         Prototypes(
             phrases=list(counts),
             counts=np.array(list(counts.values()), np.int64),
             offsets=np.concatenate([[0], np.cumsum(sizes)]),
-            directions=directions,
+            prototypes=prototypes,
             shares=np.repeat(1 / np.maximum(sizes, 1), sizes).astype(np.float32),
-            gap_center=np.full(DIM, seed, np.float32),
+            masked_span_center=np.full(DIM, seed, np.float32),
             phrase_center=np.full(DIM, -seed, np.float32),
         )
     )
@@ -44,9 +44,9 @@ def test_each_phrase_comes_whole_from_where_it_was_seen_more_often(
         assert expected is not None
         assert found is not None
         assert found.count == expected.count
-        np.testing.assert_array_equal(found.directions, expected.directions)
+        np.testing.assert_array_equal(found.prototypes, expected.prototypes)
         np.testing.assert_array_equal(found.shares, expected.shares)
-    assert updated.gap_center[0] == 1
+    assert updated.masked_span_center[0] == 1
 
 
 @given(COUNTS, COUNTS)
@@ -69,5 +69,5 @@ def test_many_phrases_are_found_as_each_alone_is(own: dict[str, int], wanted: li
         alone = store.find((phrase,))
         if one is not None and alone is not None:
             assert one.count == alone.count == own[phrase]
-            np.testing.assert_array_equal(one.directions, alone.directions)
+            np.testing.assert_array_equal(one.prototypes, alone.prototypes)
             np.testing.assert_array_equal(one.shares, alone.shares)

@@ -10,7 +10,7 @@ from torch.nn import functional
 from lmcells.training.contrastive import contrast
 
 
-def directions(n: int, seed: int) -> Tensor:
+def prototypes(n: int, seed: int) -> Tensor:
     drawn = torch.randn(n, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return functional.normalize(drawn, dim=-1)
 
@@ -30,7 +30,7 @@ def by_cross_entropy(one: Tensor, other: Tensor, *, temperature: float) -> Tenso
 def test_value_and_gradients_are_those_of_cross_entropy(n: int, temperature: float) -> None:
     results = []
     for loss in (contrast, by_cross_entropy):
-        one, other = (directions(n, seed).requires_grad_() for seed in (0, 1))
+        one, other = (prototypes(n, seed).requires_grad_() for seed in (0, 1))
         value = loss(one, other, temperature=temperature)
         results.append((value, *torch.autograd.grad(3 * value, (one, other))))
     for found, expected in zip(*results, strict=True):
@@ -43,7 +43,7 @@ def test_guessing_is_worth_the_logarithm_of_the_number() -> None:
 
 
 def test_nothing_overflows_at_the_lowest_temperatures() -> None:
-    one, other = (directions(64, seed).float().requires_grad_() for seed in (0, 1))
+    one, other = (prototypes(64, seed).float().requires_grad_() for seed in (0, 1))
     value = contrast(one, other, temperature=0.02)
     value.backward()
     assert torch.isfinite(value)
@@ -54,5 +54,5 @@ def test_nothing_overflows_at_the_lowest_temperatures() -> None:
 
 def test_the_precision_of_products_elsewhere_is_left_as_it_was() -> None:
     before = torch.get_float32_matmul_precision()
-    contrast(directions(4, 0), directions(4, 1), temperature=0.1)
+    contrast(prototypes(4, 0), prototypes(4, 1), temperature=0.1)
     assert torch.get_float32_matmul_precision() == before

@@ -17,7 +17,7 @@ from lmcells.training.checkpoint import load_newest
 from lmcells.training.distributed import choose_device
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
-SETTINGS: dict[str, Any] = {"epochs": 2, "shards": 2, "agreement_weight": 1.0, "agreement_units": 16}
+SETTINGS: dict[str, Any] = {"epochs": 2, "shards": 2, "contrastive_weight": 1.0, "contrastive_spans": 16}
 
 SCRIPT = """
 import sys, torch
@@ -76,7 +76,7 @@ def test_two_processes_have_the_loss_curve_of_one_with_the_joint_batch(tmp_path:
     one, two = curve(tmp_path / "one"), curve(tmp_path / "two")
     assert [line["step"] for line in one] == [line["step"] for line in two]
     assert one[-1]["centers"] == two[-1]["centers"] == 2 * corpus.tokens.size
-    for name in ("reconstruction", "prior_divergence", "agreement", "gradient_norm"):
+    for name in ("reconstruction", "prior_divergence", "contrastive", "gradient_norm"):
         assert [line[name] for line in two] == pytest.approx([line[name] for line in one], rel=1e-4)
     checkpoints = [load_newest(tmp_path / name) for name in ("one", "two")]
     assert checkpoints[0] is not None

@@ -92,9 +92,9 @@ def test_planted_senses_separate(corpus: Corpus, trained: tuple[TrainingResult, 
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
 def test_the_relatives_can_agree_too(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     reports: list[Progress] = []
-    settings = tiny_settings(epochs=4, learning_rate=0.01, agreement_weight=5.0, agreement_units=16)
+    settings = tiny_settings(epochs=4, learning_rate=0.01, contrastive_weight=5.0, contrastive_spans=16)
     run(corpus, tmp_path, settings, kind=kind, on_progress=reports.append)
-    agreements = [report.agreement for report in reports if report.agreement is not None]
+    agreements = [report.contrastive for report in reports if report.contrastive is not None]
     early, late = agreements[: len(agreements) // 3], agreements[-len(agreements) // 3 :]
     assert mean(late) < mean(early)
 
@@ -172,7 +172,7 @@ def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
     assert [line["hours"] for line in evaluations] == hours_seen
     reports = [line for line in lines if "evaluation" not in line]
     expected = {"step", "epoch", "centers", "centers_per_second", "reconstruction", "prior_divergence"}
-    assert expected | {"agreement", "seconds", "peak_memory", "gradient_norm"} == set(reports[0])
+    assert expected | {"contrastive", "seconds", "peak_memory", "gradient_norm"} == set(reports[0])
     assert reports[-1]["centers"] == 2 * corpus.tokens.size == with_hook.n_centers
     assert reports[-1]["epoch"] == 2
     # An untrained posterior is near its prior, and its hinge is near the margin times the context words.
@@ -190,7 +190,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus
 
 
 def test_a_corpus_in_chunks_trains_on_every_token(corpus: Corpus, tmp_path: Path) -> None:
-    settings = tiny_settings(chunk_tokens=1500, batch_size=200, agreement_weight=1.0)
+    settings = tiny_settings(chunk_tokens=1500, batch_size=200, contrastive_weight=1.0)
     assert run(corpus, tmp_path, settings).n_centers == corpus.tokens.size
 
 

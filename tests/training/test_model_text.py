@@ -51,15 +51,15 @@ def test_words_go_by_their_spelling_and_unknown_ones_are_left_out(corpus: Corpus
 
 
 def test_a_kept_word_can_be_found_and_is_never_read(corpus: Corpus) -> None:
-    config = tiny_config(corpus, n_words=2, n_metadata=8, marks_gap=True)
+    config = tiny_config(corpus, n_words=2, n_metadata=8, masks_span=True)
     ids = ModelIds(["stairs", "gait"], [0] * corpus.n_metadata("section"), kept={"zinc", "gait", "absent"})
     text = ModelText.of_corpus(corpus, config=config, settings=tiny_settings(), device=CPU, ids=ids)
     assert words_of(text) == ["gait", "zinc", "stairs", "gait", "zinc", "stairs"]
     zinc = text.words.index("zinc")
-    assert zinc > config.gap_id
+    assert zinc > config.mask_id
     given = Windows(
         center=torch.tensor([zinc]),
-        context=torch.tensor([[0, zinc, config.gap_id]]),
+        context=torch.tensor([[0, zinc, config.mask_id]]),
         context_mask=torch.tensor([[True, True, True]]),
     )
     windows = text.readable(given)

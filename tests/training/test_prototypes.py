@@ -1,4 +1,4 @@
-"""What occurrences teach: directions of frequent words and phrases, and their way into a model folder and back."""
+"""What occurrences teach: prototypes of frequent words and phrases, and their way into a model folder and back."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from lmcells.training.prototypes import (
     read_long_forms,
 )
 
-SETTINGS = TrainingSettings(agreement_max_words=3, agreement_min_count=4, smoothing=0.0)
+SETTINGS = TrainingSettings(contrastive_max_words=3, contrastive_min_count=4, smoothing=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def prototypes(corpus: Corpus) -> Prototypes:
-    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     return build_prototypes(model, corpus, settings=SETTINGS)
 
 
@@ -42,30 +42,30 @@ def test_frequent_words_and_phrases_have_directions(prototypes: Prototypes, corp
     assert not any("<" in phrase for phrase in prototypes.phrases)
     counts = dict(zip(prototypes.phrases, prototypes.counts.tolist(), strict=True))
     assert counts["pt"] == int(corpus.word_counts[corpus.words.index("pt")])
-    np.testing.assert_allclose(np.linalg.norm(prototypes.directions, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(prototypes.prototypes, axis=1), 1, rtol=1e-5)
     for begin, end in zip(prototypes.offsets[:-1], prototypes.offsets[1:], strict=True):
         assert prototypes.shares[begin:end].sum() == pytest.approx(1)
 
 
 def test_a_rare_phrase_has_one_direction_the_average_of_its_gaps(corpus: Corpus) -> None:
-    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     built = build_prototypes(model, corpus, settings=SETTINGS)
-    n_directions = np.diff(built.offsets)
-    assert (n_directions[built.counts < SEVERAL[0]] == 1).all()
-    assert (n_directions[built.counts >= SEVERAL[0]] > 1).all()
-    assert (n_directions <= 1 + len(SEVERAL)).all()
+    n_prototypes = np.diff(built.offsets)
+    assert (n_prototypes[built.counts < SEVERAL[0]] == 1).all()
+    assert (n_prototypes[built.counts >= SEVERAL[0]] > 1).all()
+    assert (n_prototypes <= 1 + len(SEVERAL)).all()
 
 
 def test_there_are_never_more_directions_than_there_is_room_for(corpus: Corpus) -> None:
-    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
-    built = build_prototypes(model, corpus, settings=SETTINGS, max_directions=7)
-    assert 0 < len(built.directions) <= 7
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
+    built = build_prototypes(model, corpus, settings=SETTINGS, max_prototypes=7)
+    assert 0 < len(built.prototypes) <= 7
     assert built.counts.min() >= np.sort(np.asarray(corpus.word_counts))[-7]
 
 
 def test_long_forms_alone_are_read_as_among_all_units(tmp_path: Path) -> None:
     corpus = clinic_corpus(tmp_path, n_notes=70)  # enough for a second direction
-    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     long_forms = [
         ("physical", "therapy"),
         ("gait",),
@@ -78,7 +78,7 @@ def test_long_forms_alone_are_read_as_among_all_units(tmp_path: Path) -> None:
         model,
         ModelText.of_corpus(corpus, config=model.config, settings=SETTINGS, device=torch.device("cpu")),
         long_forms=long_forms,
-        gap_center=among_all.gap_center,
+        masked_span_center=among_all.masked_span_center,
         phrase_center=among_all.phrase_center,
     )
     assert set(alone.phrases) == {"physical therapy", "gait", "prothrombin time"}
@@ -86,7 +86,7 @@ def test_long_forms_alone_are_read_as_among_all_units(tmp_path: Path) -> None:
         same = among_all.phrases.index(phrase)
         assert alone.counts[row] == among_all.counts[same]
         assert alone.offsets[row + 1] - alone.offsets[row] >= 2
-        for name in ("directions", "shares"):
+        for name in ("prototypes", "shares"):
             mine, theirs = (
                 getattr(built, name)[built.offsets[at] : built.offsets[at + 1]]
                 for built, at in ((alone, row), (among_all, same))
@@ -95,16 +95,16 @@ def test_long_forms_alone_are_read_as_among_all_units(tmp_path: Path) -> None:
 
 
 def test_a_text_without_any_of_the_long_forms_has_no_prototypes(corpus: Corpus) -> None:
-    model = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     text = ModelText.of_corpus(corpus, config=model.config, settings=SETTINGS, device=torch.device("cpu"))
     zeros = np.zeros(model.config.cell_dim, np.float32)
     for long_forms in ([("never", "seen")], []):
         built = read_long_forms(
-            model, text, long_forms=long_forms, gap_center=zeros, phrase_center=zeros, min_count=1
+            model, text, long_forms=long_forms, masked_span_center=zeros, phrase_center=zeros, min_count=1
         )
         assert built.phrases == []
         assert built.offsets.tolist() == [0]
-        assert built.directions.shape == (0, model.config.cell_dim)
+        assert built.prototypes.shape == (0, model.config.cell_dim)
 
 
 def test_k_means_finds_two_bundles_of_directions() -> None:
@@ -120,7 +120,7 @@ def test_k_means_finds_two_bundles_of_directions() -> None:
 def test_a_store_survives_the_way_through_a_folder(
     prototypes: Prototypes, corpus: Corpus, tmp_path: Path
 ) -> None:
-    network = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    network = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     save_pretrained(network, tmp_path / "model", corpus=corpus, prototypes=prototypes)
     store = PretrainedModel.from_pretrained(tmp_path / "model").phrase_store
     assert store is not None
@@ -129,14 +129,14 @@ def test_a_store_survives_the_way_through_a_folder(
     assert found is not None
     assert found.count == prototypes.counts[row]
     begin, end = prototypes.offsets[row : row + 2]
-    assert ((found.directions * prototypes.directions[begin:end]).sum(axis=1) > 0.97).all()  # four bits
+    assert ((found.prototypes * prototypes.prototypes[begin:end]).sum(axis=1) > 0.97).all()  # four bits
     np.testing.assert_allclose(found.shares, prototypes.shares[begin:end], atol=0.01)
-    np.testing.assert_array_equal(store.gap_center, prototypes.gap_center)
+    np.testing.assert_array_equal(store.masked_span_center, prototypes.masked_span_center)
     assert store.find(("never", "seen")) is None
 
 
 def test_a_damaged_store_is_refused_by_name(prototypes: Prototypes, corpus: Corpus, tmp_path: Path) -> None:
-    network = random_network(corpus, "lmc", phrase_dim=4, marks_gap=True)
+    network = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
     save_pretrained(network, tmp_path / "model", corpus=corpus, prototypes=prototypes)
     phrases = tmp_path / "model" / layout.PHRASES
     phrases.write_text(phrases.read_text().replace('"pt",', "", 1))

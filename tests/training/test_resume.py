@@ -19,7 +19,12 @@ from lmcells.training import TrainingResult, train
 from lmcells.training.checkpoint import Checkpoint, DamagedCheckpoint, load_newest
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
-SETTINGS: dict[str, Any] = {"epochs": 2, "agreement_weight": 1.0, "agreement_units": 8, "chunk_tokens": 1500}
+SETTINGS: dict[str, Any] = {
+    "epochs": 2,
+    "contrastive_weight": 1.0,
+    "contrastive_spans": 8,
+    "chunk_tokens": 1500,
+}
 
 # Trains as the tests do, and slowly, so that there is time to kill it.
 SCRIPT = """

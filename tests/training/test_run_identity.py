@@ -19,17 +19,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def run(corpus: Corpus, output: Path, *, epochs: int, **model: Any) -> dict[str, torch.Tensor]:
-    config = tiny_config(corpus, marks_gap=True, gap_dim=5, **model)
-    settings = tiny_settings(epochs=epochs, agreement_weight=1.0, agreement_units=8)
+    config = tiny_config(corpus, masks_span=True, masked_span_dim=5, **model)
+    settings = tiny_settings(epochs=epochs, contrastive_weight=1.0, contrastive_spans=8)
     result = train(corpus, model_config=config, settings=settings, output=output, device="cpu", resume=True)
     return result.model.state_dict()
 
 
 def forget_reach(output: Path) -> None:
-    """Make the newest checkpoint one of before `gap_reach`."""
+    """Make the newest checkpoint one of before `masked_span_reach`."""
     checkpoint = load_newest(output)
     assert checkpoint is not None
-    del checkpoint.made_with["model"]["gap_reach"]
+    del checkpoint.made_with["model"]["masked_span_reach"]
     checkpoint.save(output)
 
 
@@ -45,5 +45,5 @@ def test_a_run_of_before_the_reach_could_be_set_goes_on_as_one_of_two_words(
 def test_a_run_of_before_does_not_go_on_with_another_reach(corpus: Corpus, tmp_path: Path) -> None:
     run(corpus, tmp_path, epochs=1)
     forget_reach(tmp_path)
-    with pytest.raises(ConfigError, match=r"model\.gap_reach = 2, now it is 4\. Resume with"):
-        run(corpus, tmp_path, epochs=2, gap_reach=4)
+    with pytest.raises(ConfigError, match=r"model\.masked_span_reach = 2, now it is 4\. Resume with"):
+        run(corpus, tmp_path, epochs=2, masked_span_reach=4)

@@ -1,6 +1,5 @@
 """Settings: presets, files and flags, and what is refused."""
 
-import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from lmcells.training.configuration import KEYS
         {"precision": "fp8"},
         {"compile": "yes"},
         {"metadata": ""},
-        {"agreement_min_count": 1},
+        {"contrastive_min_count": 1},
     ],
 )
 def test_a_bad_setting_is_refused_where_it_is_written(setting: dict[str, Any]) -> None:
@@ -52,10 +51,10 @@ def test_the_default_preset_is_the_best_measured() -> None:
     configuration = load_configuration()
     training = configuration.training
     assert configuration.model["embedding_std"] == 0.1
-    assert (configuration.model["gap_dim"], configuration.model["gap_reach"]) == (512, 4)
+    assert (configuration.model["masked_span_dim"], configuration.model["masked_span_reach"]) == (512, 4)
     assert (training.batch_size, training.learning_rate, training.smoothing) == (4096, 3e-3, 0.0)
-    assert training.agreement_weight == 5.0
-    assert training.agreement_reads_all
+    assert training.contrastive_weight == 5.0
+    assert training.contrastive_reads_all
 
 
 def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None:
@@ -68,7 +67,7 @@ def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None
     assert configuration.model["embedding_std"] == 0.5
     training = configuration.training
     assert (training.epochs, training.seed, training.batch_size) == (9, 3, 1000)
-    assert training.agreement_weight == 0.0
+    assert training.contrastive_weight == 0.0
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_a_file_goes_over_the_preset_and_flags_over_both(tmp_path: Path) -> None
         ("[trainin]\nepochs = 4", r"'trainin' .*'training'"),
         ("[model]\nn_words = 4", r"model.n_words comes from the corpus"),
         ("[model]\ndropout = 2", r"mine.toml: dropout is 2"),
-        ("[model]\ngap_reach = 0", r"mine.toml: gap_reach is 0"),
+        ("[model]\nmasked_span_reach = 0", r"mine.toml: masked_span_reach is 0"),
         ("[training]\nepochs = 'many'", r"mine.toml: epochs is 'many'"),
         ("training = 3", r"must be a table"),
         ("preset = 'papr'", r"mine.toml: preset is 'papr'.*Nearest: 'paper'"),
@@ -110,17 +109,3 @@ def test_a_bad_override_is_refused(override: str, message: str) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_configuration(file=tmp_path / "none.toml")
-
-
-EXPERIMENTS = Path(__file__).parents[2] / "configs" / "experiments"
-
-
-@pytest.mark.parametrize("file", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda file: file.stem)
-def test_each_experiment_has_a_config_that_loads_or_names_its_patch(file: Path) -> None:
-    patch = re.search(r"git apply (\S+)", file.read_text("utf-8"))
-    if patch is None:
-        load_configuration(file=file)
-    else:
-        assert (EXPERIMENTS.parents[1] / patch[1]).is_file()
-        with pytest.raises(ConfigError, match="is not known"):
-            load_configuration(file=file)

@@ -20,7 +20,13 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import Floats, LongFormMoments, long_form_moments
-from lmcells.expansion.ranking import CellRanker, GapRanker, PosteriorRanker, Ranking, ranks_by_gap
+from lmcells.expansion.ranking import (
+    CellRanker,
+    MaskedSpanRanker,
+    PosteriorRanker,
+    Ranking,
+    ranks_by_masked_span,
+)
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
@@ -56,20 +62,20 @@ def section_ranker(
     With `null_metadata` a long form is seen under no section, as in the paper's figure, not under all of its own.
     """
     require_sections(model)
-    by_gap = ranks_by_gap(model, ranking)
+    by_masked_span = ranks_by_masked_span(model, ranking)
     if null_metadata:
-        if by_gap:
+        if by_masked_span:
             raise InputError(
                 "long forms under null metadata are of the ranking by divergence; this model ranks by gaps. "
                 "Add: --ranking divergence"
             )
         return NullMetadataRanker(model, inventory)
-    return GapRanker(model, inventory) if by_gap else CellRanker(model, inventory)
+    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
 
 
 def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
     """The model's own calibration for its own ranking; plain softmax for another, whose scores are others."""
-    is_own = ranks_by_gap(model, ranking) == ranks_by_gap(model)
+    is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
     return Calibration.load(model.folder) if is_own else Calibration()
 
 

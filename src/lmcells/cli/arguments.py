@@ -81,9 +81,12 @@ def add_overwrite(parser: argparse._ActionsContainer, *, replaces: str) -> None:
 
 
 def refuse_existing_files(options: argparse.Namespace) -> None:
-    """Refuse to replace what the options name as output, unless they say so. Folders are checked by their commands."""
+    """Refuse to replace files that the options name as output, unless they say so.
+
+    `annotate` and `prepare` know when a job is done and check for themselves, and so do commands that write folders.
+    """
     given = vars(options)
-    if given.get("overwrite") or given.get("resume"):
+    if given.get("overwrite") or given.get("resume") or given.get("command") in ("annotate", "prepare"):
         return
     for name in ("output", "inventory_output"):
         path = given.get(name)

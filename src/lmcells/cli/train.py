@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)",
     )
     saving.add_argument(
-        "--directions",
+        "--prototypes",
         type=int,
         metavar="N",
         help="at most so many in the store of phrases, 50 bytes each (128000)",

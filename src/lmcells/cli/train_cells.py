@@ -16,7 +16,7 @@ from lmcells.expansion.long_forms import Wording, with_plurals, wordings
 from lmcells.pretrained import save_pretrained
 from lmcells.training import Progress, load_configuration, train
 from lmcells.training.loop import printed_record, training_record
-from lmcells.training.prototypes import MAX_DIRECTIONS, build_prototypes
+from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
 
 
 def train_cells(
@@ -53,14 +53,14 @@ def train_cells(
         return None
     record = training_record(result, settings=settings)
     prototypes = None
-    if result.model.phrases is not None and settings.n_agreement_units:
+    if result.model.phrases is not None and settings.n_contrastive_spans:
         line.update("reading the places of frequent words and phrases")
         prototypes = build_prototypes(
             result.model,
             corpus,
             settings=settings,
             long_forms=_long_forms([shipped_inventory(), *inventories], stop_words=corpus.reads_stop_words),
-            max_directions=MAX_DIRECTIONS if options.directions is None else options.directions,
+            max_prototypes=MAX_PROTOTYPES if options.prototypes is None else options.prototypes,
         )
     save_pretrained(
         result.model,
@@ -96,8 +96,8 @@ def progress_message(progress: Progress) -> str:
         f"reconstruction {progress.reconstruction:.3f}",
         f"prior divergence {progress.prior_divergence:.3f}",
     ]
-    if progress.agreement is not None:
-        parts.append(f"agreement {progress.agreement:.3f}")
+    if progress.contrastive is not None:
+        parts.append(f"contrastive {progress.contrastive:.3f}")
     left = round(progress.seconds_left)
     parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
     parts.append(f"{progress.peak_memory / 1e9:.1f} GB")

@@ -13,7 +13,7 @@ from lmcells.corpus.sections import NO_SECTION
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_forms import LongFormPlaces
+from lmcells.expansion.long_forms import LongFormOccurrences
 from lmcells.expansion.windows import Mention
 
 TIE_BREAK = 1e-9
@@ -106,7 +106,7 @@ def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
     return counts
 
 
-def count_sections_in_corpus(inventory: SenseInventory, places: LongFormPlaces) -> SectionCounts:
+def count_sections_in_corpus(inventory: SenseInventory, places: LongFormOccurrences) -> SectionCounts:
     """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
     names = places.corpus.metadata_names("section")
     counts: dict[SenseKey, Counter[str]] = {}

@@ -22,8 +22,8 @@ from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_forms import LongFormPlaces, counted_section_weights, smoothing_in_training
-from lmcells.expansion.ranking import CellRanker, GapRanker, Ranker, Ranking, ranks_by_gap
+from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
+from lmcells.expansion.ranking import CellRanker, MaskedSpanRanker, Ranker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import Mention
 from lmcells.language_model.folder import is_language_model
 from lmcells.notes.readers import ReadReport
@@ -129,7 +129,7 @@ def make_ranker(
         return _elmo_ranker(name, inventory)
     if folder.is_dir():
         model = PretrainedModel.from_pretrained(folder)
-        ranker = _gap_ranker if ranks_by_gap(model, ranking) else _divergence_ranker
+        ranker = _masked_span_ranker if ranks_by_masked_span(model, ranking) else _divergence_ranker
         return _of_cell_model(name, model, ranker(model, inventory, corpus=corpus), section_map=section_map)
     raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
 
@@ -158,15 +158,20 @@ def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
     )
 
 
-def _gap_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:  # noqa: ARG001
+def _masked_span_ranker(
+    model: PretrainedModel,
+    inventory: SenseInventory,
+    *,
+    corpus: Corpus | None,  # noqa: ARG001
+) -> Ranker:
     """The model alone: what a corpus could tell about long forms, its phrase store knows."""
-    return CalibratedRanker(GapRanker(model, inventory), Calibration.load(model.folder))
+    return CalibratedRanker(MaskedSpanRanker(model, inventory), Calibration.load(model.folder))
 
 
 def _divergence_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:
     weights = None
     if corpus is not None and model.sizes.kind == "lmc":
-        places = LongFormPlaces(corpus, metadata_kind=model.config.metadata_kind)
+        places = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
         weights = counted_section_weights(model, places, add=smoothing_in_training(model))
     return CellRanker(model, inventory, section_weights=weights)
 
@@ -201,4 +206,4 @@ def _section_counts(dataset: str, inventory: SenseInventory, *, corpus: Corpus |
             "section-mle counts where long forms stand in training notes. Give them: --corpus CORPUS, or "
             "section-mle:DATASET with reverse substitutions in training notes."
         )
-    return count_sections_in_corpus(inventory, LongFormPlaces(corpus))
+    return count_sections_in_corpus(inventory, LongFormOccurrences(corpus))

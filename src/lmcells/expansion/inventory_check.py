@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_forms import LongFormPlaces, long_form_words, remains, with_plurals, wordings
-from lmcells.expansion.ranking import GapRanker, ranks_by_gap
+from lmcells.expansion.long_forms import LongFormOccurrences, long_form_words, remains, with_plurals, wordings
+from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
 
@@ -239,13 +239,13 @@ def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[s
 
 def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tuple[Sense, How, int]]:
     """Ask what will rank the senses, so that the answer is what will happen."""
-    if not ranks_by_gap(model):  # then the paper's way: a long form is its words
+    if not ranks_by_masked_span(model):  # then the paper's way: a long form is its words
         for sense in inventory:
             yield sense, "words" if long_form_words(sense, model) else "unknown", 0
         return
-    ranker = GapRanker(model, inventory)
+    ranker = MaskedSpanRanker(model, inventory)
     for short_form in inventory.short_forms:
-        for sense, known in zip(inventory.senses(short_form), ranker.directions(short_form), strict=True):
+        for sense, known in zip(inventory.senses(short_form), ranker.prototypes(short_form), strict=True):
             how: How = "frequent" if known.count else "words"
             yield sense, how if known.is_known else "unknown", known.count
 
@@ -261,7 +261,7 @@ class _PhraseCounts:
     """Counts the wordings of senses in a corpus, as the phrase store of a model that is trained on it would."""
 
     def __init__(self, corpus: Corpus) -> None:
-        self._places = LongFormPlaces(corpus)
+        self._places = LongFormOccurrences(corpus)
         self._word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
 
     def of_sense(self, sense: Sense) -> int:

@@ -72,7 +72,7 @@ def compile_inventory(
         network,
         text,
         long_forms=phrases,
-        gap_center=store.gap_center,
+        masked_span_center=store.masked_span_center,
         phrase_center=store.phrase_center,
         min_count=min_count,
     )

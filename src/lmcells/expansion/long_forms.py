@@ -194,10 +194,10 @@ def long_form_moments(
 Places = npt.NDArray[np.int64]
 
 
-class LongFormPlaces:
+class LongFormOccurrences:
     """Finds the phrases of an inventory in a corpus.
 
-    places = LongFormPlaces(corpus)
+    places = LongFormOccurrences(corpus)
     places.of_sense(sense)                  # the first token of each occurrence, sorted
     places.metadata_counts(sense)           # how many under each section
     """
@@ -256,7 +256,7 @@ class LongFormPlaces:
 
 
 def counted_section_weights(
-    model: PretrainedModel, places: LongFormPlaces, *, add: float = 1.0
+    model: PretrainedModel, places: LongFormOccurrences, *, add: float = 1.0
 ) -> SectionWeights:
     """beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean where it has none.
 

@@ -23,7 +23,7 @@ from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.sense_prototypes import (
     AS_MEASURED,
     ScoreWeights,
-    SenseDirections,
+    SensePrototypes,
     SenseReader,
     SensesOfShortForm,
     unit_length,
@@ -149,13 +149,13 @@ class CellRanker(PosteriorRanker):
 # Ranking by the gap that a short form leaves: which long form would fit where it stands?
 #
 # The short form is taken out of the text, and the posterior of the gap is a direction among the cells. What would fit is
-# known in two ways: by the gaps that a long form left in the training text, and by its words (see `sense_directions`).
+# known in two ways: by the masked_spans that a long form left in the training text, and by its words (see `sense_directions`).
 
 
-class GapRanker(PosteriorRanker):
+class MaskedSpanRanker(PosteriorRanker):
     """Ranks with the phrase network and the phrase store of a model that has them.
 
-    ranker = GapRanker(model, inventory)
+    ranker = MaskedSpanRanker(model, inventory)
     ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
     """
 
@@ -164,7 +164,7 @@ class GapRanker(PosteriorRanker):
     ) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
-                f"{model.folder} has no phrase network and store, which ranking by gaps needs. "
+                f"{model.folder} has no phrase network and store, which ranking by masked_spans needs. "
                 "Train with the preset default, or rank by divergence."
             )
         sizes = model.sizes
@@ -172,17 +172,17 @@ class GapRanker(PosteriorRanker):
             model.word_ids,
             radius=sizes.window,
             hides_center=True,
-            gap_id=sizes.gap_id if sizes.marks_gap else None,
+            mask_id=sizes.mask_id if sizes.masks_span else None,
             subwords=model.subwords,
             stop_words=model.reads_stop_words,
         )
         super().__init__(model, inventory, reader=reader)
-        self._center = model.phrase_store.gap_center
+        self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
         self._weights = weights
         self._senses: dict[str, SensesOfShortForm] = {}
 
-    def directions(self, short_form: str) -> Sequence[SenseDirections]:
+    def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
         """Return what is known of a short form's candidates."""
         return self._of_short_form(short_form).senses
 
@@ -191,8 +191,8 @@ class GapRanker(PosteriorRanker):
         return super().window_scores(windows, mentions)
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        gaps = unit_length(posterior.mean - self._center)
-        return lambda short_form, rows: self._of_short_form(short_form).scores(gaps[rows])
+        masked_spans = unit_length(posterior.mean - self._center)
+        return lambda short_form, rows: self._of_short_form(short_form).scores(masked_spans[rows])
 
     def _of_short_form(self, short_form: str) -> SensesOfShortForm:
         if short_form not in self._senses:
@@ -211,7 +211,7 @@ class GapRanker(PosteriorRanker):
 # The rankings there are, and which one a model is best at.
 
 
-Ranking = Literal["auto", "gap", "divergence"]
+Ranking = Literal["auto", "masked-span", "divergence"]
 
 
 class Ranker(Protocol):
@@ -222,14 +222,14 @@ class Ranker(Protocol):
         ...
 
 
-def ranks_by_gap(model: PretrainedModel, ranking: Ranking = "auto") -> bool:
-    """Whether a model is to rank by gaps: what `auto` means for a model that has a phrase store."""
-    return ranking == "gap" or (ranking == "auto" and model.phrase_store is not None)
+def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:
+    """Whether a model is to rank by masked_spans: what `auto` means for a model that has a phrase store."""
+    return ranking == "masked-span" or (ranking == "auto" and model.phrase_store is not None)
 
 
 def best_ranker(model: PretrainedModel, inventory: SenseInventory) -> Ranker:
     """Rank by the gap that a short form leaves where the model can, else by divergence, as the paper does."""
-    return GapRanker(model, inventory) if ranks_by_gap(model) else CellRanker(model, inventory)
+    return MaskedSpanRanker(model, inventory) if ranks_by_masked_span(model) else CellRanker(model, inventory)
 
 
 # Mentions of one short form in one note share what they know: it nearly always means the same there.

@@ -126,7 +126,7 @@ _UNKNOWN = -1
 class WindowReader:
     """Reads windows for one vocabulary.
 
-    read = WindowReader(model.word_ids, radius=10, gap_id=model.sizes.gap_id)
+    read = WindowReader(model.word_ids, radius=10, mask_id=model.sizes.mask_id)
     read(mentions)   # ReadWindows
     """
 
@@ -136,11 +136,11 @@ class WindowReader:
         *,
         radius: int,
         hides_center: bool = False,
-        gap_id: int | None = None,
+        mask_id: int | None = None,
         subwords: Subwords | None = None,
         stop_words: bool = False,
     ) -> None:
-        """With `hides_center` a short form is not read itself; with `gap_id` that id stands in its place.
+        """With `hides_center` a short form is not read itself; with `mask_id` that id stands in its place.
 
         Words that are not in the vocabulary are left out, or read by their `subwords`; so are stop words, or all left
         out.
@@ -148,7 +148,7 @@ class WindowReader:
         self._word_ids = word_ids
         self._radius = radius
         self._hides_center = hides_center
-        self._gap_id = gap_id
+        self._mask_id = mask_id
         self._subwords = subwords
         self._stop_words = stop_words
         hashes = hash_words(word_ids)
@@ -163,7 +163,7 @@ class WindowReader:
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Gather, for each mention, up to `radius` words on either side, as the corpus would."""
-        n_marks = 0 if self._gap_id is None else 1
+        n_marks = 0 if self._mask_id is None else 1
         context = np.zeros((len(mentions), 2 * self._radius + n_marks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
         center, center_mask, center_hashes = self._centers(mentions)
@@ -178,8 +178,8 @@ class WindowReader:
                 context[:, columns] = ids[found]
             if self._subwords is not None:
                 unknown = _look_up(self._subwords, spellings, context, mask)
-        if self._gap_id is not None:
-            context[:, self._radius], mask[:, self._radius] = self._gap_id, True
+        if self._mask_id is not None:
+            context[:, self._radius], mask[:, self._radius] = self._mask_id, True
         return ReadWindows(center, center_mask, context, mask, unknown)
 
     def _centers(

@@ -24,9 +24,13 @@ class ModelConfig:
     embedding_dim: int = 100  # of E and R for words, and of R for metadata
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
     context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
-    marks_gap: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
-    gap_dim: int = 0  # lmc: hidden units of the gap reader; 0 is none, as in the paper; others have none
-    gap_reach: int = 2  # present words it reads on either side of the mark; saved models that lack it have 2
+    masks_span: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
+    masked_span_dim: int = (
+        0  # lmc: hidden units of the gap reader; 0 is none, as in the paper; others have none
+    )
+    masked_span_reach: int = (
+        2  # present words it reads on either side of the mark; saved models that lack it have 2
+    )
     phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
@@ -52,8 +56,8 @@ class ModelConfig:
         self._require_integer("n_categories", at_least=0)
         self._require_integer("phrase_dim", at_least=0)
         self._require_integer("context_dim", at_least=0)
-        self._require_integer("gap_dim", at_least=0)
-        self._require_integer("gap_reach", at_least=1)
+        self._require_integer("masked_span_dim", at_least=0)
+        self._require_integer("masked_span_reach", at_least=1)
         for name in ("margin", "variance_floor"):
             self._require_number(name, at_least=0.0)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
@@ -62,8 +66,10 @@ class ModelConfig:
             self._require_number("embedding_std", at_least=0.0)
         if self.kind == "mbsge":
             self._require_replacements()
-        if self.gap_dim and not self.marks_gap:
-            raise ConfigError(f"gap_dim is {self.gap_dim} but marks_gap is false; allowed then: 0.")
+        if self.masked_span_dim and not self.masks_span:
+            raise ConfigError(
+                f"masked_span_dim is {self.masked_span_dim} but masks_span is false; allowed then: 0."
+            )
 
     @property
     def metadata_dim(self) -> int:
@@ -76,14 +82,14 @@ class ModelConfig:
         return self.context_dim or self.hidden_dim
 
     @property
-    def gap_id(self) -> int:
+    def mask_id(self) -> int:
         """The id that marks a gap in a context, where the model marks them."""
         return self.n_centers
 
     @property
     def n_read(self) -> int:
         """How many ids the variational network has vectors for."""
-        return self.n_centers + self.marks_gap
+        return self.n_centers + self.masks_span
 
     @property
     def category_offset(self) -> int:

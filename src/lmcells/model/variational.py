@@ -61,8 +61,8 @@ class ContextEncoder(nn.Module):
 # Not in the paper, whose attention hardly tells the words next to the center from those ten words away.
 
 
-class GapReader(nn.Module):
-    """U ReLU(V [h_joint ; h_mark ; E_-R .. E_-1 ; E_1 .. E_R] + b), which is added to h_joint; R is `gap_reach`.
+class MaskedSpanReader(nn.Module):
+    """U ReLU(V [h_joint ; h_mark ; E_-R .. E_-1 ; E_1 .. E_R] + b), which is added to h_joint; R is `masked_span_reach`.
 
     h_mark is the state of the bi-LSTM at the mark of the gap, in which the words before and after it end; E are the
     vectors of the present words nearest to it, zero where there is none.
@@ -70,10 +70,10 @@ class GapReader(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.reach = config.gap_reach
+        self.reach = config.masked_span_reach
         width = 2 * config.metadata_dim + 2 * self.reach * config.embedding_dim
-        self.hidden = nn.Linear(width, config.gap_dim)
-        self.out = nn.Linear(config.gap_dim, config.metadata_dim, bias=False)
+        self.hidden = nn.Linear(width, config.masked_span_dim)
+        self.out = nn.Linear(config.masked_span_dim, config.metadata_dim, bias=False)
 
     def forward(self, joint: Tensor, state: Tensor, neighbours: Tensor) -> Tensor:
         """(B, 2H), (B, 2H), (B, 2RE) -> (B, 2H)."""
@@ -88,17 +88,17 @@ def neighbour_places(reach: int, *, device: torch.device) -> Tensor:
     return places - reach + (places >= reach)
 
 
-def around_gap(
-    windows: Windows, states: Tensor, vectors: Tensor, *, gap_id: int, reach: int
+def around_span(
+    windows: Windows, states: Tensor, vectors: Tensor, *, mask_id: int, reach: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """State at the mark, vectors of its neighbours, and which rows have a mark.
 
     (B, T, 2H), (B, T, E) -> (B, 2H), (B, 2RE), (B, 1) bool; zero where there is nothing.
     """
     mask = windows.context_mask
-    is_mark = (windows.context == gap_id) & mask  # (B, T)
-    marked = is_mark.any(dim=1, keepdim=True)  # (B, 1)
-    column = is_mark.int().argmax(dim=1, keepdim=True)  # (B, 1)
+    is_mask = (windows.context == mask_id) & mask  # (B, T)
+    marked = is_mask.any(dim=1, keepdim=True)  # (B, 1)
+    column = is_mask.int().argmax(dim=1, keepdim=True)  # (B, 1)
     in_order = torch.argsort(~mask, dim=1, stable=True)  # present words first, in the order of the text
     rank = (mask.cumsum(dim=1) - 1).gather(1, column)  # (B, 1)
     wanted = rank + neighbour_places(reach, device=rank.device)  # (B, 2R)
@@ -128,7 +128,7 @@ class VariationalNetwork(nn.Module):
     h_joint = p_m E_m + (1 - p_m) h_word, where (p_m, 1 - p_m) = softmax(tanh(two scores)), which keeps each
     weight above 1 / (1 + e^2) = 0.12.
 
-    With `gap_dim` what a gap reader finds next to the mark of a gap is added to h_joint.
+    With `masked_span_dim` what a gap reader finds next to the mark of a gap is added to h_joint.
 
     Null values: without metadata its weight is 0, override or not, and the attention is uniform over the
     present words (E_m is the zero vector). Without context h_word is the zero vector, and the gate
@@ -142,8 +142,8 @@ class VariationalNetwork(nn.Module):
         self.gate = nn.Linear(2 * config.metadata_dim, 2)  # scores of the metadata and of the context
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
         self.dropout = Dropout(config.dropout)
-        self.gap_id = config.gap_id
-        self.gap_reader = GapReader(config) if config.gap_dim else None
+        self.mask_id = config.mask_id
+        self.masked_span_reader = MaskedSpanReader(config) if config.masked_span_dim else None
 
     def forward(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
         """One posterior a row; `gate`, a number or (B,), takes the place of the metadata's learnt weight."""
@@ -156,11 +156,13 @@ class VariationalNetwork(nn.Module):
         weight = weight.masked_fill(metadata < 0, 0.0)
         joint = torch.lerp(at_least_float32(summary), at_least_float32(section), weight.unsqueeze(-1))
         joint = self.dropout(joint)
-        if self.gap_reader is not None and not isinstance(windows, Batch):  # the objective marks no gaps
-            state, neighbours, marked = around_gap(
-                windows, states, vectors, gap_id=self.gap_id, reach=self.gap_reader.reach
+        if self.masked_span_reader is not None and not isinstance(
+            windows, Batch
+        ):  # the objective marks no gaps
+            state, neighbours, marked = around_span(
+                windows, states, vectors, mask_id=self.mask_id, reach=self.masked_span_reader.reach
             )
-            added = self.gap_reader(joint, self.dropout(state), neighbours)
+            added = self.masked_span_reader(joint, self.dropout(state), neighbours)
             joint = joint + torch.where(marked, added, 0.0)
         return Posterior(self.heads(joint), weight, attention)
 

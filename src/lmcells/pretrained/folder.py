@@ -35,6 +35,13 @@ SUBWORDS = "subwords.json"  # of a model that reads words it does not know
 MODEL_CARD = "README.md"
 REQUIRED = (WEIGHTS, VOCABULARY, SECTIONS, STATISTICS)
 
+# Names of tensors as the first models have them, and what they are called now.
+_EARLIER_NAMES = {
+    "directions": "prototypes",
+    "gap_center": "masked_span_center",
+    "gap_reader": "masked_span_reader",
+}
+
 _AGAIN = "Train or download the model again."
 
 
@@ -97,6 +104,15 @@ def load_config(folder: Path, *, verify: bool = False) -> FolderConfig:
         if verify and sha256(path) != expected["sha256"]:
             raise ModelError(f"{path} is damaged: its checksum differs. {_AGAIN}")
     return config
+
+
+def load_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the named arrays of a model folder's file."""
+    arrays, _ = read_tensors(path)
+    return {
+        ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
+        for name, array in arrays.items()
+    }
 
 
 def load_names(path: Path, *, expected: int | None = None, distinct: bool = False) -> list[str]:

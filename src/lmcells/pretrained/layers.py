@@ -266,7 +266,7 @@ class NumpyHeads:
 
 
 @dataclass(frozen=True, slots=True)
-class GapSurroundings:
+class SpanSurroundings:
     """Where the marks of a batch are and what stands around them, as far as a reader wants to look."""
 
     marked: Mask  # (B,)
@@ -277,15 +277,15 @@ class GapSurroundings:
     vectors: Callable[[Ids], Floats]  # of words: (n,) -> (n, E)
 
     @classmethod
-    def of(cls, packed: PackedWindows, *, gap_id: int, width: int, vectors: Callable[[Ids], Floats]) -> Self:
+    def of(cls, packed: PackedWindows, *, mask_id: int, width: int, vectors: Callable[[Ids], Floats]) -> Self:
         """Find the mark of each row of the batch that was packed."""
         lengths, words = np.empty_like(packed.lengths), np.empty_like(packed.words)
         lengths[packed.order], words[packed.order] = packed.lengths, packed.words
         n_rows, longest = words.shape
-        is_mark = np.zeros((n_rows, longest + 1), np.bool_)  # one column more: argmax needs one
-        is_mark[:, :longest] = (words == gap_id) & (np.arange(longest) < lengths[:, None])
-        ranks = is_mark.argmax(axis=1)
-        marked = is_mark[np.arange(n_rows), ranks]
+        is_mask = np.zeros((n_rows, longest + 1), np.bool_)  # one column more: argmax needs one
+        is_mask[:, :longest] = (words == mask_id) & (np.arange(longest) < lengths[:, None])
+        ranks = is_mask.argmax(axis=1)
+        marked = is_mask[np.arange(n_rows), ranks]
         return cls(marked, ranks, lengths, words, np.zeros((n_rows, width), np.float32), vectors)
 
     def neighbours(self, reach: int) -> Floats:
@@ -299,8 +299,8 @@ class GapSurroundings:
         return neighbours
 
 
-class NumpyGapReader:
-    """See `lmcells.model.gap_reader.GapReader`."""
+class NumpyMaskedSpanReader:
+    """See `lmcells.model.masked_span_reader.MaskedSpanReader`."""
 
     def __init__(
         self, of_joint: Floats, of_state: Floats, of_neighbours: Floats, bias: Floats, out: Floats
@@ -314,19 +314,19 @@ class NumpyGapReader:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Take the weights under the names they have in torch; their shapes say how far it reads."""
-        hidden = np.asarray(arrays["gap_reader.hidden.weight"], np.float32).T  # (2 * 2H + 2RE, G)
-        out = np.asarray(arrays["gap_reader.out.weight"], np.float32).T  # (G, 2H)
+        hidden = np.asarray(arrays["masked_span_reader.hidden.weight"], np.float32).T  # (2 * 2H + 2RE, G)
+        out = np.asarray(arrays["masked_span_reader.out.weight"], np.float32).T  # (G, 2H)
         width, embedding_dim = out.shape[1], arrays["context.words.weight"].shape[1]
         joint, state, neighbours = np.split(hidden, [width, 2 * width])
         return cls(
             np.ascontiguousarray(joint),
             np.ascontiguousarray(state),
             np.ascontiguousarray(neighbours.reshape(-1, embedding_dim, hidden.shape[1])),
-            np.asarray(arrays["gap_reader.hidden.bias"], np.float32),
+            np.asarray(arrays["masked_span_reader.hidden.bias"], np.float32),
             np.ascontiguousarray(out),
         )
 
-    def __call__(self, joint: Floats, surroundings: GapSurroundings) -> Floats:
+    def __call__(self, joint: Floats, surroundings: SpanSurroundings) -> Floats:
         """What is added to h_joint: (B, 2H) -> (B, 2H), zero where there is no mark."""
         hidden = matmul_on_one_core(joint, self._of_joint)  # (B, G)
         hidden += matmul_on_one_core(surroundings.state, self._of_state)

@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from lmcells.pretrained.layers import (
     Floats,
-    GapSurroundings,
     Ids,
     Mask,
-    NumpyGapReader,
     NumpyGaussian,
     NumpyHeads,
     NumpyLstm,
+    NumpyMaskedSpanReader,
     PackedWindows,
+    SpanSurroundings,
     matmul_on_one_core,
 )
 from lmcells.pretrained.sizes import ModelSizes
@@ -33,25 +33,25 @@ class ContextSummary:
 
     attention: Floats  # (B, 2S) weights of the present words' states, as the query asks
     mean: Floats  # (B, 2H), their weighted mean
-    gaps: GapSurroundings | None  # where gaps are looked for
+    masked_spans: SpanSurroundings | None  # where masked_spans are looked for
 
 
 class NumpyContextEncoder:
     """`lmcells.model.context.ContextEncoder` and `lmcells.model.attention.attend` in one."""
 
-    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm, *, gap_id: int | None = None) -> None:
+    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm, *, mask_id: int | None = None) -> None:
         self._words = words  # (n_read, E)
         self._lstm = lstm
-        self._gap_id = gap_id  # of the mark whose surroundings are wanted
+        self._mask_id = mask_id  # of the mark whose surroundings are wanted
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, gap_id: int | None = None) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, mask_id: int | None = None) -> Self:
         """Take the weights under the names they have in the encoder of torch."""
         words = arrays["words.weight"]
         of_lstm = {
             name.removeprefix("lstm."): array for name, array in arrays.items() if name.startswith("lstm.")
         }
-        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words), gap_id=gap_id)
+        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words), mask_id=mask_id)
 
     def summarise(
         self,
@@ -75,11 +75,11 @@ class NumpyContextEncoder:
         packed = PackedWindows.of(context, context_mask)
         attention = np.zeros(packed.words.shape, np.float32)  # (B, T), in packed order
         summary = np.zeros((center.size, query.shape[-1]), np.float32)  # (B, 2H), in the order of the batch
-        gaps = None
-        if self._gap_id is not None:
-            gaps = GapSurroundings.of(
+        masked_spans = None
+        if self._mask_id is not None:
+            masked_spans = SpanSurroundings.of(
                 packed,
-                gap_id=self._gap_id,
+                mask_id=self._mask_id,
                 width=query.shape[-1],
                 vectors=partial(self._vectors, unknown=unknown),
             )
@@ -93,9 +93,9 @@ class NumpyContextEncoder:
             words = packed.words[block, :longest]
             states, mirrored = self._states(words, lengths, vectors[rows], projected)
             attention[block, :longest], summary[rows] = _attend(states, mirrored, lengths, query[rows])
-            if gaps is not None:
-                _keep_states(gaps, rows, states)
-        return ContextSummary(packed.unpack(attention, width=context.shape[1]), summary, gaps)
+            if masked_spans is not None:
+                _keep_states(masked_spans, rows, states)
+        return ContextSummary(packed.unpack(attention, width=context.shape[1]), summary, masked_spans)
 
     def _states(
         self, words: Ids, lengths: Ids, vectors: Floats, unknown: Floats | None
@@ -129,13 +129,13 @@ class NumpyContextEncoder:
                 )
 
 
-def _keep_states(gaps: GapSurroundings, rows: Ids, states: Floats) -> None:
+def _keep_states(masked_spans: SpanSurroundings, rows: Ids, states: Floats) -> None:
     """Fill in the states at the marks of one block, (2, B, T, H), whose rows are these of the batch."""
-    marked = np.flatnonzero(gaps.marked[rows])
+    marked = np.flatnonzero(masked_spans.marked[rows])
     at = rows[marked]
-    ranks, lengths = gaps.ranks[at], gaps.lengths[at]
+    ranks, lengths = masked_spans.ranks[at], masked_spans.lengths[at]
     both = np.concatenate([states[0, marked, ranks], states[1, marked, lengths - 1 - ranks]], axis=1)
-    gaps.state[at] = both / np.float32(NumpyLstm.STATE_SCALE)
+    masked_spans.state[at] = both / np.float32(NumpyLstm.STATE_SCALE)
 
 
 def _attend(states: Floats, mirrored: Ids, lengths: Ids, query: Floats) -> tuple[Floats, Floats]:
@@ -193,8 +193,10 @@ class NumpyVariationalNetwork(ABC):
         context = {
             name.removeprefix("context."): a for name, a in arrays.items() if name.startswith("context.")
         }
-        reads_gaps = sizes.kind == "lmc" and sizes.gap_dim > 0
-        self._context = NumpyContextEncoder.from_arrays(context, gap_id=sizes.gap_id if reads_gaps else None)
+        reads_masked_spans = sizes.kind == "lmc" and sizes.masked_span_dim > 0
+        self._context = NumpyContextEncoder.from_arrays(
+            context, mask_id=sizes.mask_id if reads_masked_spans else None
+        )
         self._heads = NumpyHeads.from_arrays(arrays)
         self._sizes = sizes
 
@@ -260,7 +262,9 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
         self._metadata = arrays["metadata.weight"]  # (M, 2H)
         self._gate_weight = np.asarray(arrays["gate.weight"], np.float32).T  # (4H, 2)
         self._gate_bias = np.asarray(arrays["gate.bias"], np.float32)
-        self._gap_reader = NumpyGapReader.from_arrays(arrays) if sizes.gap_dim else None
+        self._masked_span_reader = (
+            NumpyMaskedSpanReader.from_arrays(arrays) if sizes.masked_span_dim else None
+        )
 
     def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:
         n_rows = windows.center.shape[0]
@@ -279,8 +283,8 @@ class _LatentMeaningCells(NumpyVariationalNetwork):
         weight = self._learnt_gate(section, read.mean) if gate is None else _as_weights(gate, n_rows)
         weight = np.where(known, weight, np.float32(0))
         joint = read.mean + weight[:, None] * (section - read.mean)  # (B, 2H)
-        if self._gap_reader is not None and read.gaps is not None:
-            joint += self._gap_reader(joint, read.gaps)
+        if self._masked_span_reader is not None and read.masked_spans is not None:
+            joint += self._masked_span_reader(joint, read.masked_spans)
         cell = self._heads(joint)
         return NumpyPosterior(cell.mean, cell.log_variance, weight, read.attention)
 

@@ -14,22 +14,22 @@ from lmcells.files import write_json
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.layers import Floats
 from lmcells.pretrained.quantized import from_four_bits, to_four_bits
-from lmcells.tensor_files import read_tensors, write_tensors
+from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
 Rows = npt.NDArray[np.int64]
 
-_NAMES = ("counts", "offsets", "directions", "shares", "gap_center", "phrase_center")
+_NAMES = ("counts", "offsets", "prototypes", "shares", "masked_span_center", "phrase_center")
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """How often a phrase was seen, and in which directions its gaps lie."""
+    """How often a phrase was seen, and in which prototypes its gaps lie."""
 
     count: int
-    directions: Floats  # (K, d) of length 1
+    prototypes: Floats  # (K, d) of length 1
     shares: Floats  # (K,) adding to 1
 
 
@@ -49,7 +49,7 @@ class PhraseStore:
         """Open the store of a model folder."""
         path = folder / layout.PHRASE_VECTORS
         phrases = layout.load_names(folder / layout.PHRASES, distinct=True)
-        arrays, _ = read_tensors(path)
+        arrays = layout.load_tensors(path)
         missing = [name for name in _NAMES if name not in arrays]
         if missing:
             raise ModelError(f"{path} lacks {', '.join(missing)}. Train or download the model again.")
@@ -57,29 +57,29 @@ class PhraseStore:
         is_whole = (
             offsets.shape == (len(phrases) + 1,)
             and arrays["counts"].shape == (len(phrases),)
-            and arrays["directions"].shape == (n_rows, (cell_dim + 1) // 2)
-            and arrays["directions"].dtype == np.uint8
-            and arrays["gap_center"].shape == arrays["phrase_center"].shape == (cell_dim,)
+            and arrays["prototypes"].shape == (n_rows, (cell_dim + 1) // 2)
+            and arrays["prototypes"].dtype == np.uint8
+            and arrays["masked_span_center"].shape == arrays["phrase_center"].shape == (cell_dim,)
             and offsets[0] == 0
             and offsets[-1] == n_rows
             and (np.diff(offsets.astype(np.int64)) > 0).all()
         )
         if not is_whole:
             raise ModelError(
-                f"{path} is damaged: it does not hold directions of {cell_dim} numbers for {len(phrases):,} "
+                f"{path} is damaged: it does not hold prototypes of {cell_dim} numbers for {len(phrases):,} "
                 "phrases. Train or download the model again."
             )
         return cls(phrases, arrays)
 
     @classmethod
     def of_prototypes(cls, prototypes: "Prototypes") -> Self:
-        """Round what a model found out about phrases: directions to four bits, shares to eight."""
+        """Round what a model found out about phrases: prototypes to four bits, shares to eight."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "counts": prototypes.counts.astype(np.uint32),
             "offsets": prototypes.offsets.astype(np.uint32),
-            "directions": to_four_bits(prototypes.directions),
+            "prototypes": to_four_bits(prototypes.prototypes),
             "shares": np.maximum(np.rint(prototypes.shares * 255), 1).astype(np.uint8),
-            "gap_center": prototypes.gap_center.astype(np.float32),
+            "masked_span_center": prototypes.masked_span_center.astype(np.float32),
             "phrase_center": prototypes.phrase_center.astype(np.float32),
         }
         return cls(prototypes.phrases, arrays)
@@ -112,12 +112,12 @@ class PhraseStore:
         rows = _within(begins, sizes)
         arrays = {
             name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
-            for name in ("directions", "shares")
+            for name in ("prototypes", "shares")
         }
         return type(self)(
             [names[row] for row in source.tolist()],
             {
-                **self.arrays,  # the averages stay: all directions start from them
+                **self.arrays,  # the averages stay: all prototypes start from them
                 **arrays,
                 "counts": seen[source].astype(np.uint32),
                 "offsets": offsets.astype(np.uint32),
@@ -128,9 +128,9 @@ class PhraseStore:
         return len(self.phrases)
 
     @cached_property
-    def gap_center(self) -> Floats:
+    def masked_span_center(self) -> Floats:
         """The average posterior mean of a gap: (d,)."""
-        return np.asarray(self.arrays["gap_center"], np.float32)
+        return np.asarray(self.arrays["masked_span_center"], np.float32)
 
     @cached_property
     def phrase_center(self) -> Floats:
@@ -148,10 +148,10 @@ class PhraseStore:
         begins, ends = (self.arrays["offsets"][known + n].astype(np.int64) for n in (0, 1))
         sizes = ends - begins
         places, lasts = _within(begins, sizes), np.cumsum(sizes)
-        directions = from_four_bits(self.arrays["directions"][places], dim=self.gap_center.size)
+        prototypes = from_four_bits(self.arrays["prototypes"][places], dim=self.masked_span_center.size)
         shares = self.arrays["shares"][places].astype(np.float32)
         found = (
-            Occurrences(count, directions[first:last], shares[first:last] / shares[first:last].sum())
+            Occurrences(count, prototypes[first:last], shares[first:last] / shares[first:last].sum())
             for count, first, last in zip(
                 self.arrays["counts"][known].tolist(), (lasts - sizes).tolist(), lasts.tolist(), strict=True
             )

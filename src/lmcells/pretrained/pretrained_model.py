@@ -1,6 +1,6 @@
 """A saved model, opened without torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from lmcells.corpus.corpus import WordMetadataCounts
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
-from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.folder import load_statistics
 from lmcells.pretrained.layers import Floats
@@ -26,25 +24,9 @@ from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.quantized import expanded
 from lmcells.pretrained.sizes import ModelSizes
 from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
-from lmcells.tensor_files import read_tensors
 
 if TYPE_CHECKING:
     from lmcells.model import CellModel
-
-
-# A saved model -> a model in torch. The only file here that needs torch; nothing else imports it but on demand.
-
-
-def build_torch_model(config: ModelConfig, arrays: Mapping[str, npt.NDArray[Any]]) -> CellModel:
-    """The model in float32 on the CPU, not in training mode; no random number is drawn."""
-    with torch.device("meta"):
-        model = create_model(config)
-    own = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()}
-    model.load_state_dict(own, assign=True)
-    return model.eval()
-
-
-# A saved model, opened without torch.
 
 
 @dataclass(frozen=True)
@@ -148,7 +130,9 @@ class PretrainedModel:
     def to_torch(self) -> "CellModel":
         """The same model in torch: float32, on the CPU, not in training mode."""
         try:
-            from lmcells.model import ModelConfig
+            import torch
+
+            from lmcells.model import ModelConfig, create_model
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
@@ -163,11 +147,15 @@ class PretrainedModel:
             config = ModelConfig(**self.config.model)
         except ConfigError as error:
             raise ModelError(f"{self.folder / layout.CONFIG} is damaged: {error}") from None
-        return build_torch_model(config, self.arrays)
+        with torch.device("meta"):  # no random number is drawn
+            model = create_model(config)
+        weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
+        model.load_state_dict(weights, assign=True)
+        return model.eval()
 
 
 def _load_weights(path: Path, sizes: ModelSizes) -> dict[str, npt.NDArray[Any]]:
-    arrays = expanded(read_tensors(path)[0])
+    arrays = expanded(layout.load_tensors(path))
     expected = sizes.tensor_shapes()
     missing = [name for name in expected if name not in arrays]
     if missing:

@@ -56,23 +56,23 @@ _STEP = 0.335  # standard deviations: the best for sixteen even levels (Max 1960
 _HALF = 8
 
 
-def to_four_bits(directions: npt.NDArray[np.floating]) -> Packed:
+def to_four_bits(prototypes: npt.NDArray[np.floating]) -> Packed:
     """Two numbers a byte: (n, d) of length 1 -> (n, ceil(d / 2))."""
-    n_rows, dim = directions.shape
+    n_rows, dim = prototypes.shape
     levels = np.zeros((n_rows, dim + dim % 2), np.uint8)
-    levels[:, :dim] = np.clip(np.floor(directions / _step(dim)), -_HALF, _HALF - 1) + _HALF
+    levels[:, :dim] = np.clip(np.floor(prototypes / _step(dim)), -_HALF, _HALF - 1) + _HALF
     packed: Packed = levels[:, 0::2] | (levels[:, 1::2] << 4)
     return packed
 
 
 def from_four_bits(packed: Packed, *, dim: int) -> Floats:
-    """The directions again, of length 1: (n, ceil(d / 2)) -> (n, d)."""
+    """The prototypes again, of length 1: (n, ceil(d / 2)) -> (n, d)."""
     levels = np.stack([packed & 0x0F, packed >> 4], axis=-1).reshape(len(packed), 2 * packed.shape[1])[
         :, :dim
     ]
     rows = (levels.astype(np.float32) - (_HALF - 0.5)) * np.float32(_step(dim))
-    directions: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    return directions
+    prototypes: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return prototypes
 
 
 def _step(dim: int) -> float:

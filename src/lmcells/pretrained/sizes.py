@@ -26,9 +26,9 @@ class ModelSizes:
     hidden_dim: int
     context_dim: int
     phrase_dim: int
-    marks_gap: bool
-    gap_dim: int
-    gap_reach: int = 2  # what models had before they said so
+    masks_span: bool
+    masked_span_dim: int
+    masked_span_reach: int = 2  # what models had before they said so
     window: int
 
     @classmethod
@@ -48,7 +48,7 @@ class ModelSizes:
             )
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name == "marks_gap":
+            if field.name == "masks_span":
                 if not isinstance(value, bool):
                     raise ConfigError(f"{field.name} is {value!r}; allowed: true or false.")
             elif field.name != "kind" and (type(value) is not int or value < self._least(field.name)):
@@ -57,7 +57,7 @@ class ModelSizes:
                 )
 
     def _least(self, name: str) -> int:
-        may_be_none = {"n_categories", "phrase_dim", "context_dim", "gap_dim"} | (
+        may_be_none = {"n_categories", "phrase_dim", "context_dim", "masked_span_dim"} | (
             {"n_metadata"} if self.kind == "bsg" else set()
         )
         return 0 if name in may_be_none else 1
@@ -78,14 +78,14 @@ class ModelSizes:
         return self.context_dim or self.hidden_dim
 
     @property
-    def gap_id(self) -> int:
+    def mask_id(self) -> int:
         """The id that marks a gap in a context, where the model marks them."""
         return self.n_centers
 
     @property
     def n_read(self) -> int:
         """How many ids the variational network has vectors for."""
-        return self.n_centers + self.marks_gap
+        return self.n_centers + self.masks_span
 
     def tensor_shapes(self) -> Shapes:
         """Name and shape of each tensor in `model.safetensors`."""
@@ -104,11 +104,11 @@ class ModelSizes:
                 "metadata.weight": (self.n_metadata, 2 * lstm),
                 **_linear("gate", 4 * lstm, 2),
             }
-            if self.gap_dim:
-                read = 4 * lstm + 2 * self.gap_reach * words
+            if self.masked_span_dim:
+                read = 4 * lstm + 2 * self.masked_span_reach * words
                 variational |= {
-                    **_linear("gap_reader.hidden", read, self.gap_dim),
-                    "gap_reader.out.weight": (2 * lstm, self.gap_dim),
+                    **_linear("masked_span_reader.hidden", read, self.masked_span_dim),
+                    "masked_span_reader.out.weight": (2 * lstm, self.masked_span_dim),
                 }
             prior = {
                 "words.weight": (self.n_words, words),

@@ -16,7 +16,7 @@ from lmcells.model import NULL_METADATA, Windows
 from lmcells.model.gaussian import at_least_float32, full_precision
 from lmcells.training.device_corpus import Chunk, chance, take
 from lmcells.training.sampler import Sampler
-from lmcells.training.spans import DrawnUnits
+from lmcells.training.spans import DrawnSpans
 
 # Symmetric InfoNCE between two sets of directions, with one table of similarities and no more.
 #
@@ -82,27 +82,27 @@ class _TensorCores:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitGaps:
-    """The gaps that units leave at some places each, all first places first, and the words that were taken out."""
+class MaskedSpans:
+    """The masked_spans that spans leave at some places each, all first places first, and the words that were taken out."""
 
     windows: Windows  # k n rows
     words: Tensor  # (n, L) int32
     words_mask: Tensor  # (n, L) bool
 
 
-def gap_windows(sampler: Sampler, chunk: Chunk, units: DrawnUnits, *, max_words: int) -> UnitGaps:
-    """Windows of all places of each unit: the unit is hidden, and so are its words wherever else they stand."""
-    n_places = units.places.shape[0]
-    places, lengths = units.places.flatten(), units.lengths.repeat(n_places)  # (k n,) each
+def masked_span_windows(sampler: Sampler, chunk: Chunk, spans: DrawnSpans, *, max_words: int) -> MaskedSpans:
+    """Windows of all places of each span: the span is hidden, and so are its words wherever else they stand."""
+    n_places = spans.places.shape[0]
+    places, lengths = spans.places.flatten(), spans.lengths.repeat(n_places)  # (k n,) each
     context, mask, segment = chunk.windows_at(places, radius=sampler.config.window, lengths=lengths)
     within = torch.arange(max_words, dtype=torch.int32, device=places.device)
-    wanted = (units.places[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
-    words, words_mask = take(chunk.tokens, wanted), within < units.lengths.unsqueeze(1)  # (n, L) each
+    wanted = (spans.places[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
+    words, words_mask = take(chunk.tokens, wanted), within < spans.lengths.unsqueeze(1)  # (n, L) each
     for column in range(max_words):
         word, present = words[:, column].repeat(n_places), words_mask[:, column].repeat(n_places)
         mask = mask & ((context != word.unsqueeze(1)) | ~present.unsqueeze(1))
-    if sampler.config.marks_gap:
-        context, mask = _with_gap(context, mask, gap=sampler.config.gap_id)
+    if sampler.config.masks_span:
+        context, mask = _with_mask(context, mask, gap=sampler.config.mask_id)
     windows = Windows(
         center=take(chunk.tokens, places),
         metadata=sampler.metadata_of(segment),
@@ -110,22 +110,24 @@ def gap_windows(sampler: Sampler, chunk: Chunk, units: DrawnUnits, *, max_words:
         context_mask=mask,
         center_mask=torch.zeros_like(places, dtype=torch.bool),
     )
-    return UnitGaps(windows, words, words_mask)
+    return MaskedSpans(windows, words, words_mask)
 
 
-def obscured(gaps: UnitGaps, sampler: Sampler, *, mask_rate: float, null_rate: float) -> UnitGaps:
-    """Hide some words around the gaps, and withhold the section of some: what remains must say enough."""
-    windows, generator = gaps.windows, sampler.generator
+def obscured(
+    masked_spans: MaskedSpans, sampler: Sampler, *, mask_rate: float, null_rate: float
+) -> MaskedSpans:
+    """Hide some words around the masked_spans, and withhold the section of some: what remains must say enough."""
+    windows, generator = masked_spans.windows, sampler.generator
     mask, metadata = windows.context_mask, windows.metadata
     if mask_rate > 0:
-        is_mark = windows.context == sampler.config.gap_id
-        mask = mask & (is_mark | ~chance(mask_rate, mask.shape, generator))
+        is_mask = windows.context == sampler.config.mask_id
+        mask = mask & (is_mask | ~chance(mask_rate, mask.shape, generator))
     if null_rate > 0 and metadata is not None:
         metadata = metadata.masked_fill(chance(null_rate, metadata.shape, generator), NULL_METADATA)
-    return replace(gaps, windows=replace(windows, context_mask=mask, metadata=metadata))
+    return replace(masked_spans, windows=replace(windows, context_mask=mask, metadata=metadata))
 
 
-def _with_gap(context: Tensor, mask: Tensor, *, gap: int) -> tuple[Tensor, Tensor]:
+def _with_mask(context: Tensor, mask: Tensor, *, gap: int) -> tuple[Tensor, Tensor]:
     """Put the mark between the words before and after: (B, 2S) -> (B, 2S + 1)."""
     (before, after), (was, will_be) = context.chunk(2, dim=1), mask.chunk(2, dim=1)
     mark = context.new_full((context.shape[0], 1), gap)
@@ -134,7 +136,7 @@ def _with_gap(context: Tensor, mask: Tensor, *, gap: int) -> tuple[Tensor, Tenso
     )
 
 
-def agreement_loss(means: Tensor, *, temperature: float) -> Tensor:
+def contrastive_loss(means: Tensor, *, temperature: float) -> Tensor:
     """Symmetric InfoNCE between posterior means of first and second places: (2n, d) -> scalar.
 
     Each must find its partner among all of the other side, by the cosine of means less their average. log(n) is
@@ -146,7 +148,7 @@ def agreement_loss(means: Tensor, *, temperature: float) -> Tensor:
 
 
 def phrase_loss(means: Tensor, phrases: Tensor, *, temperature: float) -> Tensor:
-    """The same between the gaps and the words that were taken out of them: (2n, d), (n, d) -> scalar."""
+    """The same between the masked_spans and the words that were taken out of them: (2n, d), (n, d) -> scalar."""
     with full_precision(means):
         first, second = _centered(means).chunk(2)
         words = _centered(phrases)

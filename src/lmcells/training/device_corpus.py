@@ -20,7 +20,7 @@ from lmcells.training.settings import TrainingSettings
 BLOCK_TOKENS = 1 << 20
 
 Span = tuple[int, int]  # first token, and the one after the last
-Spans = tuple[Span, ...]
+TokenRanges = tuple[Span, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Division:
     Blocks are dealt out in turn, so that every chunk is a cut through the whole corpus, not one end of it.
     """
 
-    shards: tuple[tuple[Spans, ...], ...]
+    shards: tuple[tuple[TokenRanges, ...], ...]
 
 
 def divide(corpus: Corpus, *, n_shards: int, chunk_tokens: int, block_tokens: int = BLOCK_TOKENS) -> Division:
@@ -253,7 +253,9 @@ class Chunk:
         return self.tokens.shape[0]
 
     @classmethod
-    def load(cls, corpus: Corpus, spans: Spans, *, settings: TrainingSettings, device: torch.device) -> Self:
+    def load(
+        cls, corpus: Corpus, spans: TokenRanges, *, settings: TrainingSettings, device: torch.device
+    ) -> Self:
         """Read and subsample some spans of a corpus. A token's fate depends on the seed and its place alone."""
         streams = [
             subsample(corpus, threshold=settings.subsampling, seed=settings.seed, first=first, last=last)

@@ -106,7 +106,7 @@ def report(run: Run) -> Progress:
         {
             "reconstruction": means.reconstruction,
             "prior divergence": means.prior_divergence,
-            "agreement": means.agreement,
+            "contrastive": means.contrastive,
             "gradient norm": means.gradient_norm,
         },
         step=run.step,
@@ -123,7 +123,7 @@ def report(run: Run) -> Progress:
         centers_per_second=per_second,
         reconstruction=means.reconstruction,
         prior_divergence=means.prior_divergence,
-        agreement=means.agreement if run.settings.n_agreement_units else None,
+        contrastive=means.contrastive if run.settings.n_contrastive_spans else None,
         gradient_norm=means.gradient_norm,
         seconds=seconds,
         seconds_left=left / per_second,

@@ -95,7 +95,7 @@ class Progress:
     centers_per_second: float
     reconstruction: float  # the hinge, a center
     prior_divergence: float  # KL(q || p), a center
-    agreement: float | None  # None when the term is off
+    contrastive: float | None  # None when the term is off
     gradient_norm: float  # before clipping, the mean over steps
     seconds: float  # of training so far, over all resumptions
     seconds_left: float
@@ -104,7 +104,7 @@ class Progress:
     def losses(self) -> dict[str, float]:
         """The parts of the loss by name."""
         parts = {"reconstruction": self.reconstruction, "prior_divergence": self.prior_divergence}
-        return parts if self.agreement is None else {**parts, "agreement": self.agreement}
+        return parts if self.contrastive is None else {**parts, "contrastive": self.contrastive}
 
     def to_metrics(self) -> dict[str, Any]:
         """The line of metrics.jsonl: what a later reader needs."""

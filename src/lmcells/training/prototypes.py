@@ -1,7 +1,7 @@
 """What occurrences teach about words and phrases, in a form that travels with a model.
 
-For each frequent word or phrase of a corpus: the direction in which the posterior puts the gaps that it leaves. Those
-that are known to be long forms come first, and have up to four directions if they are frequent, found by k-means on
+For each frequent word or phrase of a corpus: the direction in which the posterior puts the masked_spans that it leaves. Those
+that are known to be long forms come first, and have up to four prototypes if they are frequent, found by k-means on
 the sphere, since a phrase can stand in several kinds of places.
 """
 
@@ -17,11 +17,11 @@ from torch.nn import functional
 
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel, ModelConfig, Windows
-from lmcells.training.contrastive import UnitGaps, gap_windows
+from lmcells.training.contrastive import MaskedSpans, masked_span_windows
 from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, divide, to_device
 from lmcells.training.sampler import Sampler
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import DrawnUnits, Units, stop_word_ids, unit_key
+from lmcells.training.spans import DrawnSpans, Spans, span_key, stop_word_ids
 
 # A text as a model reads it: the words and the metadata of a corpus under the model's own ids.
 #
@@ -95,32 +95,32 @@ class ModelText:
 
 # What occurrences teach about words and phrases, in a form that travels with a model.
 #
-# For each frequent word or phrase of a corpus: the direction in which the posterior puts the gaps that it leaves. Those
-# that are known to be long forms come first, and have up to four directions if they are frequent, found by k-means on
+# For each frequent word or phrase of a corpus: the direction in which the posterior puts the masked_spans that it leaves. Those
+# that are known to be long forms come first, and have up to four prototypes if they are frequent, found by k-means on
 # the sphere, since a phrase can stand in several kinds of places.
 
 
-MAX_DIRECTIONS = 128_000  # of all together: 6.5 MB
+MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
 N_PLACES = 64  # of a word or phrase that are read
 SEVERAL = (12, 32, 96)  # how often a phrase must occur to get a second, a third and a fourth direction
 MIN_COHESION = 0.15  # of a phrase
 MIN_COUNT = 4  # of a long form that is read in a text of the user's
 LONGEST = 6  # words of such a long form
-N_CENTER_UNITS = 8192  # that the averages are taken of
+N_CENTER_SPANS = 8192  # that the averages are taken of
 _N_ROUNDS = 8  # of k-means
-_BLOCK = 512  # units that are read at a time
+_BLOCK = 512  # spans that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Prototypes:
-    """Directions of frequent words and phrases, and the averages that directions start from."""
+    """Directions of frequent words and phrases, and the averages that prototypes start from."""
 
     phrases: list[str]  # words joined by spaces
     counts: npt.NDArray[np.int64]  # (P,)
-    offsets: npt.NDArray[np.int64]  # (P + 1,) where the directions of each begin
-    directions: npt.NDArray[np.float32]  # (R, d) of length 1
+    offsets: npt.NDArray[np.int64]  # (P + 1,) where the prototypes of each begin
+    prototypes: npt.NDArray[np.float32]  # (R, d) of length 1
     shares: npt.NDArray[np.float32]  # (R,) of the places of its phrase; they add to 1
-    gap_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a gap
+    masked_span_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a gap
     phrase_center: npt.NDArray[np.float32]  # (d,) the average mean of the phrase network
 
 
@@ -130,7 +130,7 @@ def build_prototypes(
     *,
     settings: TrainingSettings,
     long_forms: Iterable[Sequence[str]] = (),
-    max_directions: int = MAX_DIRECTIONS,
+    max_prototypes: int = MAX_PROTOTYPES,
 ) -> Prototypes | None:
     """Read a sample of the places of words and phrases with a model and the corpus it was trained on, on its device.
 
@@ -138,17 +138,20 @@ def build_prototypes(
     """
     text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=_device(model))
     stop_words = stop_word_ids(corpus, device=_device(model))
-    units = Units.of_training(text.chunk, settings=settings, stop_words=stop_words)
-    if units.n_drawn == 0:
+    spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
+    if spans.n_drawn == 0:
         return None
-    reader = _PlaceReader(model, text, units, max_words=settings.agreement_max_words, seed=settings.seed)
+    reader = _PlaceReader(model, text, spans, max_words=settings.contrastive_max_words, seed=settings.seed)
     wanted = reader.find(long_forms)
-    chosen = _choose(units, text, wanted=wanted, max_directions=max_directions)
+    chosen = _choose(spans, text, wanted=wanted, max_prototypes=max_prototypes)
     model.eval()
     with torch.no_grad():
-        gap_center, phrase_center = reader.centers()
+        masked_span_center, phrase_center = reader.centers()
         return reader.read(
-            chosen, _n_directions(units)[chosen], gap_center=gap_center, phrase_center=phrase_center
+            chosen,
+            _n_prototypes(spans)[chosen],
+            masked_span_center=masked_span_center,
+            phrase_center=phrase_center,
         )
 
 
@@ -157,31 +160,31 @@ def read_long_forms(
     text: ModelText,
     *,
     long_forms: Iterable[Sequence[str]],
-    gap_center: npt.NDArray[np.float32],
+    masked_span_center: npt.NDArray[np.float32],
     phrase_center: npt.NDArray[np.float32],
     min_count: int = MIN_COUNT,
 ) -> Prototypes:
     """Read the places of long forms alone, in any text, for a model whose averages are known already."""
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
     longest = max(map(len, phrases), default=1)
-    units = _units_among(text, phrases, min_count=min_count, max_words=longest)
-    reader = _PlaceReader(model, text, units, max_words=longest)
+    spans = _spans_among(text, phrases, min_count=min_count, max_words=longest)
+    reader = _PlaceReader(model, text, spans, max_words=longest)
     wanted = reader.find(phrases)
     chosen = wanted.nonzero().squeeze(1)
     model.eval()
     with torch.no_grad():
         return reader.read(
             chosen,
-            _n_directions(units)[chosen],
-            gap_center=torch.from_numpy(np.array(gap_center, np.float32)).to(_device(model)),
+            _n_prototypes(spans)[chosen],
+            masked_span_center=torch.from_numpy(np.array(masked_span_center, np.float32)).to(_device(model)),
             phrase_center=torch.from_numpy(np.array(phrase_center, np.float32)).to(_device(model)),
         )
 
 
-def _units_among(
+def _spans_among(
     text: ModelText, phrases: Iterable[Sequence[str]], *, min_count: int, max_words: int
-) -> Units:
-    """The units of a text that have no other words than some phrases do: far fewer than all, in a long text."""
+) -> Spans:
+    """The spans of a text that have no other words than some phrases do: far fewer than all, in a long text."""
     words = {word for phrase in phrases for word in phrase}
     chunk = text.chunk
     is_wanted = torch.tensor([word in words for word in text.words], device=chunk.tokens.device)
@@ -190,19 +193,19 @@ def _units_among(
     # What is left is cut wherever words were left out, so that no phrase reaches across.
     cut = (kept.diff() != 1) | (segments.diff() != 0)
     runs = torch.cat([cut.new_zeros(min(len(kept), 1)), cut]).cumsum(0, dtype=torch.int32)
-    units = Units.of_chunk(
+    spans = Spans.of_chunk(
         Chunk(chunk.tokens[kept], runs), min_count=min_count, exponent=0.0, max_words=max_words
     )
-    return replace(units, places=kept[units.places].to(torch.int32))
+    return replace(spans, places=kept[spans.places].to(torch.int32))
 
 
 class _PlaceReader:
-    """Reads the gaps that words and phrases of a text leave."""
+    """Reads the masked_spans that words and phrases of a text leave."""
 
     def __init__(
-        self, model: CellModel, text: ModelText, units: Units, *, max_words: int, seed: int = 0
+        self, model: CellModel, text: ModelText, spans: Spans, *, max_words: int, seed: int = 0
     ) -> None:
-        self.model, self.text, self.units = model, text, units
+        self.model, self.text, self.spans = model, text, spans
         device = _device(model)
         tables = DeviceTables(
             segment_metadata=text.segment_metadata,
@@ -214,107 +217,109 @@ class _PlaceReader:
         self._max_words = max_words
 
     def read(
-        self, rows: Tensor, n_directions: Tensor, *, gap_center: Tensor, phrase_center: Tensor
+        self, rows: Tensor, n_prototypes: Tensor, *, masked_span_center: Tensor, phrase_center: Tensor
     ) -> Prototypes:
-        """Read some units, so many directions of each: (n,), (n,)."""
+        """Read some spans, so many prototypes of each: (n,), (n,)."""
         phrases: list[str] = []
         counts, each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        directions, shares = [np.zeros((0, len(gap_center)), np.float32)], [np.zeros(0, np.float32)]
-        for n, block in _blocks(rows, n_directions):
-            of_block, their_shares = self.directions(block, n_directions=n, center=gap_center)
+        prototypes, shares = [np.zeros((0, len(masked_span_center)), np.float32)], [np.zeros(0, np.float32)]
+        for n, block in _blocks(rows, n_prototypes):
+            of_block, their_shares = self.prototypes(block, n_prototypes=n, center=masked_span_center)
             phrases += self.names(block)
-            counts.append(_numpy(self.units.counts[block]).astype(np.int64))
+            counts.append(_numpy(self.spans.counts[block]).astype(np.int64))
             each.append(np.full(len(block), n))
-            directions.append(_numpy(of_block.flatten(0, 1)))
+            prototypes.append(_numpy(of_block.flatten(0, 1)))
             shares.append(_numpy(their_shares.flatten()))
         return Prototypes(
             phrases=phrases,
             counts=np.concatenate(counts),
             offsets=np.concatenate([[0], np.cumsum(np.concatenate(each))]).astype(np.int64),
-            directions=np.concatenate(directions),
+            prototypes=np.concatenate(prototypes),
             shares=np.concatenate(shares),
-            gap_center=_numpy(gap_center),
+            masked_span_center=_numpy(masked_span_center),
             phrase_center=_numpy(phrase_center),
         )
 
     def centers(self) -> tuple[Tensor, Tensor]:
         """The average mean of a gap, and of a phrase by its words, drawn as training draws them: (d,), (d,)."""
-        gaps = self._gaps(self.units.draw(N_CENTER_UNITS, self._sampler.generator))
-        by_words = self.model.phrase_means(gaps.words, gaps.words_mask)
-        return self.model.posterior(gaps.windows).cell.mean.float().mean(dim=0), by_words.float().mean(dim=0)
+        masked_spans = self._masked_spans(self.spans.draw(N_CENTER_SPANS, self._sampler.generator))
+        by_words = self.model.phrase_means(masked_spans.words, masked_spans.words_mask)
+        return self.model.posterior(masked_spans.windows).cell.mean.float().mean(
+            dim=0
+        ), by_words.float().mean(dim=0)
 
-    def directions(self, rows: Tensor, *, n_directions: int, center: Tensor) -> tuple[Tensor, Tensor]:
-        """Directions of units and the share of each: (n,) -> (n, K, d), (n, K)."""
-        counts, offsets = self.units.counts[rows], self.units.offsets[rows]
+    def prototypes(self, rows: Tensor, *, n_prototypes: int, center: Tensor) -> tuple[Tensor, Tensor]:
+        """Directions of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
+        counts, offsets = self.spans.counts[rows], self.spans.offsets[rows]
         spread = (
             torch.arange(N_PLACES, device=rows.device).unsqueeze(1) * counts // N_PLACES
         )  # (64, n), evenly
-        places = self.units.places[offsets + spread]
-        gaps = self._gaps(DrawnUnits(places, self.units.lengths[rows]))
-        means = self.model.posterior(self.text.readable(gaps.windows)).cell.mean.float()  # (64 n, d)
+        places = self.spans.places[offsets + spread]
+        masked_spans = self._masked_spans(DrawnSpans(places, self.spans.lengths[rows]))
+        means = self.model.posterior(self.text.readable(masked_spans.windows)).cell.mean.float()  # (64 n, d)
         points = functional.normalize(means - center, dim=-1).view(N_PLACES, len(rows), -1)
-        return _spherical_means(points.transpose(0, 1), n_directions)
+        return _spherical_means(points.transpose(0, 1), n_prototypes)
 
     def find(self, phrases: Iterable[Sequence[str]]) -> Tensor:
-        """Which units are among some phrases: -> (U,) bool."""
+        """Which spans are among some phrases: -> (U,) bool."""
         word_ids = {word: id_ for id_, word in enumerate(self.text.words)}
         ids = ([word_ids.get(word, -1) for word in phrase] for phrase in phrases)
         keys = torch.tensor(
-            [unit_key(words) for words in ids if words and -1 not in words], dtype=torch.int64
+            [span_key(words) for words in ids if words and -1 not in words], dtype=torch.int64
         )
-        return torch.isin(self.units.keys, keys.to(self.units.keys.device))
+        return torch.isin(self.spans.keys, keys.to(self.spans.keys.device))
 
     def names(self, rows: Tensor) -> list[str]:
-        """The words of units, joined by spaces."""
-        first, tokens = self.units.places[self.units.offsets[rows]], self.text.chunk.tokens
+        """The words of spans, joined by spaces."""
+        first, tokens = self.spans.places[self.spans.offsets[rows]], self.text.chunk.tokens
         within = torch.arange(self._max_words, device=rows.device)
         words = tokens[(first.unsqueeze(1) + within).clamp_max(len(tokens) - 1)].tolist()
         return [
             " ".join(self.text.words[word] for word in of_row[:n])
-            for of_row, n in zip(words, self.units.lengths[rows].tolist(), strict=True)
+            for of_row, n in zip(words, self.spans.lengths[rows].tolist(), strict=True)
         ]
 
-    def _gaps(self, units: DrawnUnits) -> UnitGaps:
-        return gap_windows(self._sampler, self.text.chunk, units, max_words=self._max_words)
+    def _masked_spans(self, spans: DrawnSpans) -> MaskedSpans:
+        return masked_span_windows(self._sampler, self.text.chunk, spans, max_words=self._max_words)
 
 
-def _choose(units: Units, text: ModelText, *, wanted: Tensor, max_directions: int) -> Tensor:
+def _choose(spans: Spans, text: ModelText, *, wanted: Tensor, max_prototypes: int) -> Tensor:
     """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
     A number or a mark is no part of a phrase, and what training would not draw is none.
     """
     chunk = text.chunk
     is_word = torch.tensor([not word.startswith("<") for word in text.words], device=chunk.tokens.device)
-    first = units.places[units.offsets]
+    first = spans.places[spans.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
-    may_be = units.weights > 0
+    may_be = spans.weights > 0
     apart = torch.zeros_like(first, dtype=torch.float64)  # log of the product of the words' counts
-    for column in range(int(units.lengths.max())):
-        within = column < units.lengths
+    for column in range(int(spans.lengths.max())):
+        within = column < spans.lengths
         word = chunk.tokens[(first + column).clamp_max(len(chunk) - 1)]
         may_be &= is_word[word] | ~within
         apart += torch.where(within, counts[word], 0.0)
     # Normalised pointwise mutual information: 0 where words meet by chance, 1 where they are never apart.
-    n_more, total, together = units.lengths - 1, np.log(len(chunk)), units.counts.double().log()
+    n_more, total, together = spans.lengths - 1, np.log(len(chunk)), spans.counts.double().log()
     cohesion = (together + n_more * total - apart) / (
         n_more.clamp_min(1) * (total - together).clamp_min(1e-9)
     )
     may_be &= (n_more == 0) | (cohesion >= MIN_COHESION)
     rows = (may_be | wanted).nonzero().squeeze(1)
-    importance = units.counts[rows].long() + wanted[rows] * len(chunk)
+    importance = spans.counts[rows].long() + wanted[rows] * len(chunk)
     rows = rows[torch.sort(importance, descending=True, stable=True).indices]
-    return rows[_n_directions(units)[rows].cumsum(0) <= max_directions]
+    return rows[_n_prototypes(spans)[rows].cumsum(0) <= max_prototypes]
 
 
-def _n_directions(units: Units) -> Tensor:
-    """How many directions each unit is to have: (U,)."""
-    return 1 + torch.stack([units.counts >= least for least in SEVERAL]).sum(dim=0)
+def _n_prototypes(spans: Spans) -> Tensor:
+    """How many prototypes each span is to have: (U,)."""
+    return 1 + torch.stack([spans.counts >= least for least in SEVERAL]).sum(dim=0)
 
 
-def _blocks(rows: Tensor, n_directions: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Rows with equally many directions, so many at a time as fit."""
+def _blocks(rows: Tensor, n_prototypes: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Rows with equally many prototypes, so many at a time as fit."""
     for n in range(1, len(SEVERAL) + 2):
-        alike = rows[n_directions == n]
+        alike = rows[n_prototypes == n]
         for block in torch.split(alike, _BLOCK) if len(alike) else ():
             yield n, block
 

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig, create_model
-from lmcells.training.contrastive import gap_windows, obscured
+from lmcells.training.contrastive import masked_span_windows, obscured
 from lmcells.training.device_corpus import DeviceTables, divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
 from lmcells.training.progress import Clock
@@ -36,8 +36,8 @@ from lmcells.training.step import (
 
 # Settings that came after runs had been started, with the value that those runs had in effect.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"gap_reach": 2},
-    "training": {"agreement_reads_all": False},
+    "model": {"masked_span_reach": 2},
+    "training": {"contrastive_reads_all": False},
 }
 
 
@@ -186,19 +186,21 @@ class Run:
         self.optimizer.step()
 
     def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
-        settings, source, units = self.settings, centers.source, centers.source.units
+        settings, source, spans = self.settings, centers.source, centers.source.spans
         batch = sampler.batch(source.chunk, centers.places, present=centers.present)
-        gaps = None
-        if units is not None and units.n_drawn > 1:
-            drawn = units.draw(max(2, settings.n_agreement_units // self.n_shards), sampler.generator)
-            gaps = gap_windows(sampler, source.text, drawn, max_words=settings.agreement_max_words)
-            gaps = obscured(
-                gaps,
-                sampler,
-                mask_rate=settings.agreement_mask_rate,
-                null_rate=settings.agreement_null_rate,
+        masked_spans = None
+        if spans is not None and spans.n_drawn > 1:
+            drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
+            masked_spans = masked_span_windows(
+                sampler, source.text, drawn, max_words=settings.contrastive_max_words
             )
-        return StepSample(batch, sampler.section_draws(batch), centers.present, gaps)
+            masked_spans = obscured(
+                masked_spans,
+                sampler,
+                mask_rate=settings.contrastive_mask_rate,
+                null_rate=settings.contrastive_null_rate,
+            )
+        return StepSample(batch, sampler.section_draws(batch), centers.present, masked_spans)
 
     def _gradient_exchange(self, *, last: bool) -> AbstractContextManager[None]:
         """Exchange gradients only with a step's last shard; the others' add up in place."""

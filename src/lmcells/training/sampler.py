@@ -13,10 +13,10 @@ from torch.nn import functional
 from lmcells.corpus import Corpus
 from lmcells.errors import CorpusError
 from lmcells.model import Batch, ModelConfig, SectionDraws
-from lmcells.training.device_corpus import Chunk, DeviceTables, Spans, chance, take
+from lmcells.training.device_corpus import Chunk, DeviceTables, TokenRanges, chance, take
 from lmcells.training.distributed import CHUNKS, ORDER, derived_seed, generator_for
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import Units, stop_word_ids
+from lmcells.training.spans import Spans, stop_word_ids
 
 # Everything a step draws, drawn on the device from one generator.
 
@@ -97,7 +97,7 @@ class LoadedChunk:
 
     chunk: Chunk
     text: Chunk  # the same, or with the frequent words that subsampling took
-    units: Units | None
+    spans: Spans | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class ShardReader:
     def __init__(
         self,
         corpus: Corpus,
-        chunks: tuple[Spans, ...],
+        chunks: tuple[TokenRanges, ...],
         *,
         shard: int,
         batch_size: int,
@@ -191,11 +191,11 @@ class ShardReader:
     def _load(self, index: int) -> LoadedChunk:
         settings = self._settings
         chunk = Chunk.load(self._corpus, self._chunks[index], settings=settings, device=self._device)
-        if settings.n_agreement_units == 0:
+        if settings.n_contrastive_spans == 0:
             return LoadedChunk(chunk, chunk, None)
         text = chunk
-        if settings.agreement_reads_all and settings.subsampling:
+        if settings.contrastive_reads_all and settings.subsampling:
             everything = replace(settings, subsampling=0.0)
             text = Chunk.load(self._corpus, self._chunks[index], settings=everything, device=self._device)
-        units = Units.of_training(text, settings=settings, stop_words=self._stop_words)
-        return LoadedChunk(chunk, text, units)
+        spans = Spans.of_training(text, settings=settings, stop_words=self._stop_words)
+        return LoadedChunk(chunk, text, spans)

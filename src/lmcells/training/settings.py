@@ -31,16 +31,18 @@ class TrainingSettings:
     subsampling: float = 1e-3  # threshold for frequent words; 0 keeps all
     smoothing: float = 1.0  # k of add-k in beta(m | w)
 
-    agreement_weight: float = 0.0  # between two places of one unit, a word or a phrase; 0 leaves it out
+    contrastive_weight: float = 0.0  # between two places of one unit, a word or a phrase; 0 leaves it out
     phrase_weight: float = 0.0  # between those places and the unit's words; 0 leaves it out
-    agreement_units: int = 0  # a step; 0 is a third of the batch, which keeps a step below twice its cost
-    agreement_max_words: int = 1  # of a unit
-    agreement_temperature: float = 0.1
-    agreement_exponent: float = 0.5  # units are drawn from count^this
-    agreement_min_count: int = 4  # of a unit that can be drawn
-    agreement_mask_rate: float = 0.0  # how often a word next to a gap is hidden too
-    agreement_null_rate: float = 0.0  # how often the section of a gap is withheld
-    agreement_reads_all: bool = False  # around a gap no frequent word is dropped, as when notes are expanded
+    contrastive_spans: int = 0  # a step; 0 is a third of the batch, which keeps a step below twice its cost
+    contrastive_max_words: int = 1  # of a unit
+    contrastive_temperature: float = 0.1
+    contrastive_exponent: float = 0.5  # units are drawn from count^this
+    contrastive_min_count: int = 4  # of a unit that can be drawn
+    contrastive_mask_rate: float = 0.0  # how often a word next to a gap is hidden too
+    contrastive_null_rate: float = 0.0  # how often the section of a gap is withheld
+    contrastive_reads_all: bool = (
+        False  # around a gap no frequent word is dropped, as when notes are expanded
+    )
 
     precision: Precision = "auto"  # of the networks; auto is bf16 on CUDA and float32 on the CPU
     compile: Compile = "auto"  # torch.compile; auto is on for CUDA
@@ -55,39 +57,41 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "report_steps", "chunk_tokens"):
             self._require_integer(name, at_least=1)
-        for name in ("seed", "shards", "agreement_units"):
+        for name in ("seed", "shards", "contrastive_spans"):
             self._require_integer(name, at_least=0)
-        self._require_integer("agreement_max_words", at_least=1)
-        self._require_integer("agreement_min_count", at_least=2)
+        self._require_integer("contrastive_max_words", at_least=1)
+        self._require_integer("contrastive_min_count", at_least=2)
         if self.seed >= 2**63:
             raise ConfigError(f"seed is {self.seed}; allowed: an integer from 0 to 2^63 - 1.")
         if not 0 <= self.final_learning_rate <= 1:
             raise ConfigError(
                 f"final_learning_rate is {self.final_learning_rate!r}; allowed: a share from 0 to 1."
             )
-        for name in ("learning_rate", "agreement_temperature"):
+        for name in ("learning_rate", "contrastive_temperature"):
             self._require_number(name, above=0.0)
-        for name in ("gradient_clip", "negative_exponent", "subsampling", "smoothing", "agreement_weight"):
+        for name in ("gradient_clip", "negative_exponent", "subsampling", "smoothing", "contrastive_weight"):
             self._require_number(name)
-        for name in ("phrase_weight", "agreement_exponent", "checkpoint_minutes", "evaluate_minutes"):
+        for name in ("phrase_weight", "contrastive_exponent", "checkpoint_minutes", "evaluate_minutes"):
             self._require_number(name)
-        for name in ("agreement_mask_rate", "agreement_null_rate"):
+        for name in ("contrastive_mask_rate", "contrastive_null_rate"):
             self._require_number(name)
             if getattr(self, name) >= 1:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; allowed: a rate from 0 to below 1.")
-        if not isinstance(self.agreement_reads_all, bool):
-            raise ConfigError(f"agreement_reads_all is {self.agreement_reads_all!r}; allowed: true, false.")
+        if not isinstance(self.contrastive_reads_all, bool):
+            raise ConfigError(
+                f"contrastive_reads_all is {self.contrastive_reads_all!r}; allowed: true, false."
+            )
         self._require_choice("precision", get_args(Precision))
         self._require_choice("compile", get_args(Compile))
         if not isinstance(self.metadata, str) or not self.metadata:
             raise ConfigError(f"metadata is {self.metadata!r}; allowed: a kind of metadata of the corpus.")
 
     @property
-    def n_agreement_units(self) -> int:
+    def n_contrastive_spans(self) -> int:
         """Units of the agreement term in a step of all processes together; 0 when it is off."""
-        if self.agreement_weight == 0 and self.phrase_weight == 0:
+        if self.contrastive_weight == 0 and self.phrase_weight == 0:
             return 0
-        return self.agreement_units or max(2, self.batch_size // 3)
+        return self.contrastive_spans or max(2, self.batch_size // 3)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -16,19 +16,19 @@ _MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses not
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnUnits:
-    """Different units, and some places of each."""
+class DrawnSpans:
+    """Different spans, and some places of each."""
 
     places: Tensor  # (k, n) int32, of the first word
     lengths: Tensor  # (n,) int32, in words
 
 
 @dataclass(frozen=True, slots=True)
-class Units:
+class Spans:
     """Where the words and phrases of a chunk stand that occur often enough, and how likely each is to be drawn."""
 
-    places: Tensor  # (p,) int32, all places grouped by unit
-    offsets: Tensor  # (U,) int32, where each unit's places begin
+    places: Tensor  # (p,) int32, all places grouped by span
+    offsets: Tensor  # (U,) int32, where each span's places begin
     counts: Tensor  # (U,) int32
     lengths: Tensor  # (U,) int32, words of each
     keys: Tensor  # (U,) int64, a hash of its words
@@ -72,26 +72,26 @@ class Units:
 
     @classmethod
     def of_training(cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None) -> Self:
-        """The units of a chunk that a training with these settings draws from."""
+        """The spans of a chunk that a training with these settings draws from."""
         return cls.of_chunk(
             chunk,
-            min_count=settings.agreement_min_count,
-            exponent=settings.agreement_exponent,
-            max_words=settings.agreement_max_words,
+            min_count=settings.contrastive_min_count,
+            exponent=settings.contrastive_exponent,
+            max_words=settings.contrastive_max_words,
             stop_words=stop_words,
         )
 
-    def draw(self, n_units: int, generator: torch.Generator) -> DrawnUnits:
-        """Draw up to `n_units` by weight without replacement, and two places of each.
+    def draw(self, n_spans: int, generator: torch.Generator) -> DrawnSpans:
+        """Draw up to `n_spans` by weight without replacement, and two places of each.
 
         Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
         """
         times = torch.empty_like(self.weights).exponential_(generator=generator) / self.weights
-        rows = times.topk(min(n_units, self.n_drawn), largest=False, sorted=False).indices
+        rows = times.topk(min(n_spans, self.n_drawn), largest=False, sorted=False).indices
         counts, offsets = take(self.counts, rows), take(self.offsets, rows)  # (n,) each
         first = uniform_below(counts, generator)
         second = (first + 1 + uniform_below(counts - 1, generator)) % counts
-        return DrawnUnits(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
+        return DrawnSpans(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
 
 
 def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
@@ -101,8 +101,8 @@ def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
     return torch.tensor([id_ for id_, word in enumerate(corpus.words) if word in STOP_WORDS], device=device)
 
 
-def unit_key(words: Sequence[int]) -> int:
-    """The hash of a unit with these words."""
+def span_key(words: Sequence[int]) -> int:
+    """The hash of a span with these words."""
     key = torch.zeros((), dtype=torch.int64)
     for word in words:
         key = _extend(key, torch.tensor(word))

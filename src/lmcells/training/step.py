@@ -11,7 +11,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, CellModel, Gaussian, LatentMeaningCells, SectionDraws, Windows
-from lmcells.training.contrastive import UnitGaps, agreement_loss, phrase_loss
+from lmcells.training.contrastive import MaskedSpans, contrastive_loss, phrase_loss
 from lmcells.training.distributed import World
 from lmcells.training.kernels import kernels_available
 from lmcells.training.kernels.capture import CapturedStep
@@ -91,7 +91,7 @@ class Means:
 
     reconstruction: float  # a center
     prior_divergence: float  # a center
-    agreement: float  # a shard and step
+    contrastive: float  # a shard and step
     gradient_norm: float  # a step, before clipping
     n_rows: int
 
@@ -113,7 +113,7 @@ class Totals:
         self._n_steps, self._n_rows = 0, 0
 
     def add(self, parts: Tensor) -> None:
-        """Add the parts of one shard's loss, such as reconstruction, prior divergence and agreement: (n_parts,)."""
+        """Add the parts of one shard's loss, such as reconstruction, prior divergence and contrastive: (n_parts,)."""
         self._sums[:-1] += parts
 
     def add_norm(self, norm: Tensor) -> None:
@@ -136,12 +136,12 @@ class Totals:
     def read(self, world: World, *, n_shards: int) -> Means:
         """Means of a cell model since the last reading: over the rows, the shards and the steps of all processes."""
         sums = self.read_sums(world)
-        reconstruction, prior_divergence, agreement = sums.parts
+        reconstruction, prior_divergence, contrastive = sums.parts
         n_rows = max(sums.n_rows, 1)
         return Means(
             reconstruction=reconstruction / n_rows,
             prior_divergence=prior_divergence / n_rows,
-            agreement=agreement / (max(sums.n_steps, 1) * n_shards),
+            contrastive=contrastive / (max(sums.n_steps, 1) * n_shards),
             gradient_norm=sums.gradient_norm,
             n_rows=sums.n_rows,
         )
@@ -157,7 +157,7 @@ class StepSample:
     batch: Batch
     draws: SectionDraws
     present: Tensor  # (B,) bool, False in the rows that fill up the last batch
-    gaps: UnitGaps | None  # of the agreement term
+    masked_spans: MaskedSpans | None  # of the contrastive term
 
 
 class StepLoss(nn.Module):
@@ -172,24 +172,28 @@ class StepLoss(nn.Module):
         self.fused = fused  # no module: its parameters are the model's
 
     def forward(self, sample: StepSample) -> Tensor:
-        """Reconstruction and prior divergence, summed over the present rows, and the weighted agreement: -> (3,)."""
+        """Reconstruction and prior divergence, summed over the present rows, and the weighted contrastive: -> (3,)."""
         loss = (self.fused or self.model.loss)(sample.batch, sample.draws)
         reconstruction = torch.where(sample.present, loss.reconstruction, 0.0).sum()
         prior_divergence = torch.where(sample.present, loss.prior_divergence, 0.0).sum()
-        agreement = torch.zeros_like(reconstruction) if sample.gaps is None else self._agreement(sample.gaps)
-        return torch.stack([reconstruction, prior_divergence, agreement])
+        contrastive = (
+            torch.zeros_like(reconstruction)
+            if sample.masked_spans is None
+            else self._contrastive(sample.masked_spans)
+        )
+        return torch.stack([reconstruction, prior_divergence, contrastive])
 
-    def _agreement(self, gaps: UnitGaps) -> Tensor:
-        settings, temperature = self.settings, self.settings.agreement_temperature
+    def _contrastive(self, masked_spans: MaskedSpans) -> Tensor:
+        settings, temperature = self.settings, self.settings.contrastive_temperature
         posterior = self.fused.posterior if self.fused else self._posterior
-        means = posterior(gaps.windows).mean  # (2n, d)
-        agreement = settings.agreement_weight * agreement_loss(means, temperature=temperature)
+        means = posterior(masked_spans.windows).mean  # (2n, d)
+        contrastive = settings.contrastive_weight * contrastive_loss(means, temperature=temperature)
         if settings.phrase_weight > 0:
-            phrases = self.model.phrase_means(gaps.words, gaps.words_mask)  # (n, d)
-            agreement = agreement + settings.phrase_weight * phrase_loss(
+            phrases = self.model.phrase_means(masked_spans.words, masked_spans.words_mask)  # (n, d)
+            contrastive = contrastive + settings.phrase_weight * phrase_loss(
                 means, phrases, temperature=temperature
             )
-        return agreement
+        return contrastive
 
     def _posterior(self, windows: Windows) -> Gaussian:
         return self.model.posterior(windows).cell

@@ -30,8 +30,8 @@ from lmcells.evaluation.reproduce.protocol import (
 # Settings that came after runs had been recorded, with the value that those runs had in effect: while a setting has it,
 # it is left out, and the runs stay what they are.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"gap_dim": 0, "gap_reach": 2},
-    "training": {"agreement_mask_rate": 0.0, "agreement_null_rate": 0.0, "agreement_reads_all": False},
+    "model": {"masked_span_dim": 0, "masked_span_reach": 2},
+    "training": {"contrastive_mask_rate": 0.0, "contrastive_null_rate": 0.0, "contrastive_reads_all": False},
 }
 
 

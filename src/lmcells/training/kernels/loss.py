@@ -10,7 +10,7 @@ from torch.nn import functional
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
 from lmcells.model.gaussian import GaussianHeads
-from lmcells.model.variational import GapReader, neighbour_places
+from lmcells.model.variational import MaskedSpanReader, neighbour_places
 from lmcells.training.kernels.attention import TimeMajor, attend_and_mix
 from lmcells.training.kernels.grouping import PADDED, Dropout, group_places, look_up
 from lmcells.training.kernels.hinge import divergence_and_query, hinge
@@ -114,17 +114,19 @@ class FusedLoss:
             gate=(network.gate.weight, network.gate.bias),
             dropout=dropouts.of_gate,
         )  # (B, 128)
-        if network.gap_reader is not None and may_be_marked:
-            joint = joint + self._read_gap(network.gap_reader, windows, joint, states, vectors)
+        if network.masked_span_reader is not None and may_be_marked:
+            joint = joint + self._read_masked_span(
+                network.masked_span_reader, windows, joint, states, vectors
+            )
         return _gaussian_rows(network.heads, joint)
 
-    def _read_gap(
-        self, reader: GapReader, windows: TimeMajor, joint: Tensor, states: Tensor, vectors: Tensor
+    def _read_masked_span(
+        self, reader: MaskedSpanReader, windows: TimeMajor, joint: Tensor, states: Tensor, vectors: Tensor
     ) -> Tensor:
         """What the gap reader adds to h_joint: (B, 128), (T, B, 128), (T + 1, B, 128) -> (B, 128)."""
-        is_mark = (windows.context == self.model.config.gap_id) & windows.context_present  # (T, B)
-        marked = is_mark.any(dim=0)  # (B,)
-        rank = is_mark.int().argmax(dim=0)
+        is_mask = (windows.context == self.model.config.mask_id) & windows.context_present  # (T, B)
+        marked = is_mask.any(dim=0)  # (B,)
+        rank = is_mask.int().argmax(dim=0)
         column = torch.arange(rank.shape[0], device=rank.device)
         wanted = rank + neighbour_places(reader.reach, device=rank.device).unsqueeze(1)  # (2R, B)
         there = (wanted >= 0) & (wanted < windows.lengths) & marked
@@ -195,7 +197,7 @@ class FusedLoss:
             variance_floor=config.variance_floor,
         )
         # The mark of a gap is in no window of the objective, but the groups of words count it.
-        return functional.pad(table, (0, 0, 0, 1)) if config.marks_gap else table
+        return functional.pad(table, (0, 0, 0, 1)) if config.masks_span else table
 
 
 @dataclass(frozen=True, slots=True)
