@@ -1,6 +1,11 @@
 """Zero-shot clinical acronym expansion by Latent Meaning Cells.
 
-from lmcells import Expander
+expander = lmcells.Expander.from_pretrained()   # the shipped model
+expander("Pt with CVA in 2019, now in PT.")     # a list of Expansion, each with its Candidates
+
+build_corpus(["notes/"], output="corpus")       # notes -> a corpus
+train("corpus", output="model")                 # a corpus -> a model folder
+evaluate(["model"], dataset="dev.jsonl", inventory="senses.csv")
 """
 
 from importlib import import_module
@@ -8,9 +13,21 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+# Imported when first asked for: `import lmcells` takes no time, and expanding needs no torch.
+_MODULE_OF = {
+    "Candidate": "expansion.expansion",
+    "Expander": "expansion.expander",
+    "Expansion": "expansion.expansion",
+    "SenseInventory": "expansion.inventory",
+    "build_corpus": "corpus.build",
+    "evaluate": "evaluation.evaluate",
+    "train": "pretrain",
+}
+
+__all__ = ["Candidate", "Expander", "Expansion", "SenseInventory", "build_corpus", "evaluate", "train"]
+
 
 def __getattr__(name: str) -> Any:
-    """Import `Expander` only when it is asked for; by its name, since this module stands below all stages."""
-    if name == "Expander":
-        return import_module("lmcells.expansion.expander").Expander
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import add_json
-from lmcells.cli.progress import ProgressLine, notes_message
-from lmcells.cli.rendering import account_rows, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import Progress, annotate

@@ -1,8 +1,10 @@
 """Options that several commands share: their names and what they mean are said once."""
 
 import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import InputError
@@ -12,33 +14,70 @@ Group = argparse._ArgumentGroup  # what add_argument_group returns has no public
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
 
 
-class Command(Protocol):
-    """A module that is a command: how `--help` describes it, its options, and what it does with them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command: how `--help` describes it, its options, and what it does with them."""
 
-    SUMMARY: str
-    DESCRIPTION: str
-    EXAMPLE: str
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the options of the command."""
-        ...
-
-    def run(self, options: argparse.Namespace) -> None:
-        """Do it."""
-        ...
+    summary: str
+    description: str
+    example: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]
 
 
-def add_command(commands: "Commands[Any]", name: str, command: Command) -> argparse.ArgumentParser:
+def command_group(
+    commands: Mapping[str, Command], *, summary: str, description: str, example: str, metavar: str = "ACTION"
+) -> Command:
+    """Return a command that has commands of its own, such as `inventory find` and `inventory check`."""
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", metavar=metavar, required=True)
+        for name, command in commands.items():
+            add_command(actions, name, command)
+
+    return Command(
+        summary=summary,
+        description=description,
+        example=example,
+        add_arguments=add_arguments,
+        run=lambda options: commands[options.action].run(options),
+    )
+
+
+def add_command(commands: "Commands[Any]", name: str, command: Any) -> argparse.ArgumentParser:
     """Add a command under its name; -> its parser."""
+    if not isinstance(command, Command):  # a module that has not been converted yet
+        command = Command(
+            summary=command.SUMMARY,
+            description=command.DESCRIPTION,
+            example=command.EXAMPLE,
+            add_arguments=command.add_arguments,
+            run=command.run,
+        )
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=command.SUMMARY,
-        description=command.DESCRIPTION,
-        epilog=command.EXAMPLE,
+        help=command.summary,
+        description=command.description,
+        epilog=command.example,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_arguments(parser)
     return parser
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return the type of an option that is a whole number from `least` on."""
+
+    def whole_number(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"found {text!r}, allowed: a whole number from {least} on")
+        return number
+
+    return whole_number
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
 from lmcells.evaluation.dataset import read_dataset

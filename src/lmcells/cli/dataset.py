@@ -1,9 +1,10 @@
 """`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
 
 import argparse
+from typing import Any
 
 from lmcells.cli import dataset_casi, dataset_reverse
-from lmcells.cli.arguments import Command, add_command
+from lmcells.cli.arguments import add_command
 from lmcells.errors import InputError
 
 SUMMARY = "make a dataset of labelled short forms"
@@ -15,7 +16,7 @@ examples:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl
   lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl"""
 
-KINDS: dict[str, Command] = {"casi": dataset_casi, "reverse": dataset_reverse}
+KINDS: dict[str, Any] = {"casi": dataset_casi, "reverse": dataset_reverse}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import add_dataset_output, add_json
-from lmcells.cli.rendering import account_rows, print_json, print_table
+from lmcells.cli.terminal import account_rows, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, CasiDataset, build_casi_dataset, load_canonical_forms
 from lmcells.evaluation.dataset import read_dataset, write_dataset

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import add_dataset_output, add_json, add_reading, part_of_split
-from lmcells.cli.progress import ProgressLine, notes_message
-from lmcells.cli.rendering import account_rows, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import NoteSplit, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder

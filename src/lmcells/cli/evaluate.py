@@ -8,8 +8,7 @@ from typing import get_args
 
 from lmcells.cli.arguments import add_overwrite
 from lmcells.cli.evaluation_table import print_results
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json
+from lmcells.cli.terminal import ProgressLine, print_json
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset

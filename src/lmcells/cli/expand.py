@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from lmcells.cli.expansion_view import render
-from lmcells.cli.rendering import print_json
+from lmcells.cli.terminal import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
 from lmcells.expansion.expander import Expander

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lmcells.cli.arguments import add_json
-from lmcells.cli.rendering import account_rows, print_json, print_table
+from lmcells.cli.terminal import account_rows, print_json, print_table
 from lmcells.errors import ConfigError, InputError
 from lmcells.integrations.exports import export_brat, export_doccano, export_label_studio, read_annotated
 from lmcells.integrations.omop import NlpRun, export_note_nlp

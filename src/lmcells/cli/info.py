@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from lmcells.cli.info_language_model import describe_language_model, summarize_language_model
-from lmcells.cli.rendering import flat_rows, print_json, print_table
+from lmcells.cli.terminal import flat_rows, print_json, print_table
 from lmcells.corpus import layout as corpus_layout
 from lmcells.corpus.corpus import Corpus
 from lmcells.errors import InputError

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lmcells.cli.rendering import flat_rows, print_table
+from lmcells.cli.terminal import flat_rows, print_table
 from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder
 from lmcells.pretrained.folder import TOKENIZER, WEIGHTS
 from lmcells.tensor_files import read_tensors

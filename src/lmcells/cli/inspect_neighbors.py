@@ -15,7 +15,7 @@ from lmcells.cli.inspect_options import (
     open_model,
     write_figure,
 )
-from lmcells.cli.rendering import print_json
+from lmcells.cli.terminal import print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmcells.cli.arguments import add_overwrite
-from lmcells.cli.whole_numbers import at_least
+from lmcells.cli.arguments import add_overwrite, at_least
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.intervals import Interval
 from lmcells.pretrained import PretrainedModel

@@ -6,7 +6,7 @@ from pathlib import Path
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli.arguments import add_overwrite
 from lmcells.cli.inspect_options import add_model_options
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import print_json, print_table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 

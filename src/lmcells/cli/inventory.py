@@ -1,9 +1,10 @@
 """`lmcells inventory`: a sense inventory from notes, what a model can know of it, and a model that knows more."""
 
 import argparse
+from typing import Any
 
 from lmcells.cli import inventory_check, inventory_compile, inventory_find
-from lmcells.cli.arguments import Command, add_command
+from lmcells.cli.arguments import add_command
 
 SUMMARY = "find, check or compile a sense inventory"
 DESCRIPTION = """\
@@ -16,7 +17,7 @@ examples:
   lmcells inventory check senses.csv
   lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses"""
 
-ACTIONS: dict[str, Command] = {
+ACTIONS: dict[str, Any] = {
     "find": inventory_find,
     "check": inventory_check,
     "compile": inventory_compile,

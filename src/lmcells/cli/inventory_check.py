@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import add_json
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.inventory_check import (

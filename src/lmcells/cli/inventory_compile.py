@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 
 from lmcells.cli.arguments import add_json
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import ProgressLine, print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.inventory import load_inventory

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import add_json, add_overwrite
-from lmcells.cli.progress import ProgressLine, notes_message
-from lmcells.cli.rendering import account_rows, print_json, print_table
-from lmcells.cli.whole_numbers import at_least
+from lmcells.cli.arguments import add_json, add_overwrite, at_least
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import load_inventory, save_inventory

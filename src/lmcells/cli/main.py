@@ -13,23 +13,24 @@ import lmcells
 from lmcells.cli.arguments import add_command, refuse_existing_files
 from lmcells.errors import LmcellsError
 
-COMMANDS = (
-    "expand",
-    "annotate",
-    "export",
-    "serve",
-    "inventory",
-    "prepare",
-    "train",
-    "calibrate",
-    "dataset",
-    "evaluate",
-    "reproduce",
-    "inspect",
-    "info",
-    "pack",
-    "unpack",
-)
+# Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
+COMMANDS = {
+    "expand": "expand",
+    "annotate": "annotate",
+    "export": "export",
+    "serve": "serve",
+    "inventory": "inventory",
+    "prepare": "prepare",
+    "train": "train",
+    "calibrate": "calibrate",
+    "dataset": "dataset",
+    "evaluate": "evaluate",
+    "reproduce": "reproduce",
+    "inspect": "inspect",
+    "info": "info",
+    "pack": "pack",
+    "unpack": "unpack",
+}
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -44,7 +45,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(BAD_INPUT, f"{self.prog}: {message}. Run: {self.prog} --help\n")
 
 
-def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
     """Return the parser of some commands, each of them imported."""
     parser = _Parser(
         prog="lmcells",
@@ -54,7 +55,8 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"lmcells {lmcells.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
-        command = import_module(f"lmcells.cli.{name}")
+        module = import_module(f"lmcells.cli.{COMMANDS[name]}")
+        command = getattr(module, "COMMANDS", {}).get(name, module)
         add_command(commands, name, command).set_defaults(run=command.run)
     return parser
 
@@ -63,7 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
-    options = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else COMMANDS).parse_args(given)
+    options = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else tuple(COMMANDS)).parse_args(
+        given
+    )
     try:
         refuse_existing_files(options)
         options.run(options)

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import print_json, print_table
 from lmcells.corpus.corpus import Corpus
 from lmcells.corpus.packing import pack_corpus
 

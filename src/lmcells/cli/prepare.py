@@ -6,8 +6,7 @@ import time
 from pathlib import Path
 
 from lmcells.cli.arguments import add_reading, add_running
-from lmcells.cli.progress import ProgressLine, notes_message
-from lmcells.cli.rendering import account_rows, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.corpus import layout
 from lmcells.corpus.build import BuildProgress, NoteSource, Scanned, build_corpus
 from lmcells.corpus.settings import CorpusSettings

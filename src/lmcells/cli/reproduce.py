@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json
+from lmcells.cli.terminal import ProgressLine, print_json
 from lmcells.errors import InputError
 
 if TYPE_CHECKING:  # a large part of the package; the command line starts without it

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import add_running
-from lmcells.cli.progress import ProgressLine
-from lmcells.cli.rendering import print_json, print_table
+from lmcells.cli.terminal import ProgressLine, print_json, print_table
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra
 

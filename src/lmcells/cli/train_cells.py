@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.progress import ProgressLine
+from lmcells.cli.terminal import ProgressLine
 from lmcells.corpus import Corpus
 from lmcells.evaluation.evaluate import evaluation_hook
 from lmcells.expansion.expander import shipped_inventory

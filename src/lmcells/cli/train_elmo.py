@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.progress import ProgressLine
+from lmcells.cli.terminal import ProgressLine
 from lmcells.corpus import Corpus
 from lmcells.evaluation.evaluate import elmo_evaluation_hook
 from lmcells.language_model.config import load_language_model_configuration

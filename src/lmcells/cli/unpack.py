@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lmcells.cli.info import describe_corpus
-from lmcells.cli.rendering import print_json
+from lmcells.cli.terminal import print_json
 from lmcells.corpus.packing import unpack_corpus
 
 SUMMARY = "write the corpus folder that a packed file holds"

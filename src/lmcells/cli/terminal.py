@@ -1,0 +1,81 @@
+"""What commands print: tables and JSON on standard output, progress on standard error.
+
+Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+_LIVE_INTERVAL = 0.1
+_PLAIN_INTERVAL = 10.0
+_CLEAR = "\r\x1b[K"
+
+
+class ProgressLine:
+    """One line about work in progress, on standard error, rewritten in place on a terminal."""
+
+    def __init__(self) -> None:
+        self._live = sys.stderr.isatty()
+        self._interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
+        self._last = time.monotonic()
+
+    def update(self, message: str) -> None:
+        """Show a message in place of the last one, unless that is only just there."""
+        if time.monotonic() - self._last < self._interval:
+            return
+        self._last = time.monotonic()
+        if self._live:
+            width = shutil.get_terminal_size().columns - 1
+            print(f"{_CLEAR}{message[:width]}", end="", file=sys.stderr, flush=True)
+        else:
+            print(message, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            print(_CLEAR, end="", file=sys.stderr, flush=True)
+
+
+def notes_message(n_notes: int, n_characters: int, *, seconds: float) -> str:
+    """How far the reading of notes has come, and how fast it goes."""
+    seconds = max(seconds, 1e-9)
+    return f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
+
+
+def print_json(value: Any) -> None:
+    """Print a value for machines."""
+    print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def print_table(rows: Sequence[tuple[str, Any]], *, title: str = "") -> None:
+    """Print names and values, one pair a line; numbers with separators, aligned."""
+    if title:
+        print(title)
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
+
+
+def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a reading skipped or warned of, how often, and where first: rows of a `ReadReport` as plain data."""
+    places = report["first_seen"]
+    return [
+        (f"{kind}: {reason}", f"{n:,}" + (f" (first at {places[reason]})" if places.get(reason) else ""))
+        for kind, group in (("skipped", "skipped"), ("warning", "warnings"))
+        for reason, n in report[group].items()
+    ]
+
+
+def flat_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Rows of a table; what is inside a setting is a row too: `settings.epochs`."""
+    rows: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        inner = flat_rows(value) if isinstance(value, Mapping) else None
+        rows += [(name, str(value))] if inner is None else [(f"{name}.{each}", text) for each, text in inner]
+    return rows
