@@ -32,8 +32,8 @@ import numpy as np
 import psutil
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
-from lmcells.corpus.build import NoteSource, build_corpus
-from lmcells.corpus.layout import Manifest
+from lmcells.corpus.build import build_corpus
+from lmcells.corpus.corpus import Manifest
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.tokens import STOP_WORDS
@@ -115,7 +115,7 @@ def prepare(notes: Path, output: Path, *, sections: str, workers: int = 1) -> Ma
     """Build a corpus, replacing the last one."""
     shutil.rmtree(output, ignore_errors=True)
     settings = CorpusSettings(sections=sections)  # type: ignore[arg-type]
-    return build_corpus(NoteSource(paths=[notes]), output, settings=settings, workers=workers)
+    return build_corpus(notes, output=output, settings=settings, workers=workers).manifest
 
 
 def timed(run: Callable[[], object]) -> float:

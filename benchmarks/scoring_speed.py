@@ -34,8 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from lmcells.corpus import Corpus
-from lmcells.corpus.build import NoteSource, build_corpus
+from lmcells.corpus.build import build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
@@ -83,8 +82,7 @@ def random_model(folder: Path, examples: list[Example], inventory: SenseInventor
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "notes.jsonl").write_text("".join(json.dumps(note) + "\n" for note in notes), encoding="utf-8")
     settings = CorpusSettings(min_count=0, min_header_count=1, sections="given")
-    build_corpus(NoteSource(paths=[folder / "notes.jsonl"]), folder / "corpus", settings=settings, workers=1)
-    corpus = Corpus.open(folder / "corpus")
+    corpus = build_corpus(folder / "notes.jsonl", output=folder / "corpus", settings=settings)
     torch.manual_seed(0)
     network = create_model(ModelConfig(n_words=len(corpus.words), n_metadata=corpus.n_metadata("section")))
     save_pretrained(network.eval(), folder / "model", corpus=corpus)

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora import corpus_of
-from lmcells.corpus import Corpus, count_words_by_metadata, subsample, windows_around
-from lmcells.corpus import corpus as statistics
-from lmcells.corpus.corpus import keep_probability
+from corpora import corpus_of, windows_around
+from lmcells.corpus import Corpus, count_words_by_metadata, statistics, subsample
+from lmcells.corpus.statistics import keep_probability
 from lmcells.errors import ConfigError, CorpusError
 
 NOTES = [
@@ -39,7 +38,7 @@ def test_occurrences_are_the_places_of_each_word_in_order(corpus: Corpus) -> Non
 def test_word_and_metadata_counts_are_those_of_the_tokens(
     corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "_MAX_PLACES", block)
+    monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
     counts = count_words_by_metadata(corpus, "section")
     section = corpus.segment_metadata("section")[corpus.token_segment]
     for word in range(len(corpus.words)):

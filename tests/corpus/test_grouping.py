@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.corpus.shard import distinct, stable_order
+from lmcells.corpus.assemble import stable_order
+from lmcells.corpus.shard import distinct
 
 
 @given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))))

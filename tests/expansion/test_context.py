@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpora import corpus_of
+from corpora import corpus_of, windows_around
 from expansion.clinic import mention
-from lmcells.corpus.corpus import windows_around
 from lmcells.expansion.windows import Mention, WindowReader, tokens_around, window_text
 
 WORDS = ["pain", "Pain", "pain", "the", "of", "IS", "gait", "PT", "pt", "500mg", "p.o.", "rare", "x-ray", "."]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lmcells.corpus import Corpus, count_words_by_metadata, windows_around
+from corpora import windows_around
+from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, OccurrenceSections, divide
 from lmcells.training.sampler import Sampler, ShardReader
 from training.small_runs import planted_corpus, tiny_config, tiny_settings

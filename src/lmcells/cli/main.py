@@ -28,8 +28,8 @@ COMMANDS = {
     "reproduce": "reproduce",
     "inspect": "inspect",
     "info": "info",
-    "pack": "pack",
-    "unpack": "unpack",
+    "pack": "info",
+    "unpack": "info",
 }
 BAD_INPUT = 2
 INTERRUPTED = 130

@@ -1,23 +1,15 @@
-"""Tokens -> memory-mapped ids, vocabulary, section statistics, windows."""
+"""Tokens -> memory-mapped ids, vocabulary, section statistics."""
 
-from lmcells.corpus.corpus import (
-    RADIUS,
-    Corpus,
-    Stream,
-    Windows,
-    WordMetadataCounts,
-    count_words_by_metadata,
-    subsample,
-    windows_around,
-)
+from lmcells.corpus.corpus import RADIUS, Corpus
+from lmcells.corpus.settings import CorpusSettings
+from lmcells.corpus.statistics import Stream, WordMetadataCounts, count_words_by_metadata, subsample
 
 __all__ = [
     "RADIUS",
     "Corpus",
+    "CorpusSettings",
     "Stream",
-    "Windows",
     "WordMetadataCounts",
     "count_words_by_metadata",
     "subsample",
-    "windows_around",
 ]

@@ -5,7 +5,9 @@ Other styles: a rarer header falls back to its canonical name, then to "other", 
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,51 +21,42 @@ STAYS_IN_BODY = -1
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
-    """The section names that have an id, and the id of each header."""
+    """The section names that have an id, the most frequent first."""
 
-    names: list[str]
     id_of_name: dict[str, int]
     merge_rare: bool
+
+    @classmethod
+    def count(cls, shards: Iterable[Shard], *, min_count: int, merge_rare: bool) -> Self:
+        """Count the headers of all shards and decide which names get an id."""
+        headers: Counter[tuple[str, str]] = Counter()
+        for shard in shards:
+            of_segment = shard.segments[1]
+            counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(shard.headers))
+            for header, count in zip(shard.headers, counts.tolist(), strict=True):
+                headers[header] += count
+        by_key: Counter[str] = Counter()
+        by_name: Counter[str] = Counter()
+        for (key, name), count in headers.items():
+            by_key[key] += count
+            by_name[name] += count
+        kept = {key: count for key, count in by_key.items() if count >= min_count}
+        needs_other = False
+        for key, name in () if merge_rare else headers:
+            if key in kept:
+                continue
+            if by_name[name] >= min_count:
+                kept[name] = by_name[name]
+            else:
+                needs_other = True
+        names = [NO_SECTION, *([OTHER] if needs_other else [])]
+        names += sorted(kept, key=lambda name: (-kept[name], name))
+        return cls({name: index for index, name in enumerate(names)}, merge_rare)
 
     def ids_of(self, shard: Shard) -> npt.NDArray[np.int32]:
         """Return each segment's section id, or STAYS_IN_BODY."""
         rare = STAYS_IN_BODY if self.merge_rare else self.id_of_name.get(OTHER, STAYS_IN_BODY)
         by_header = [self.id_of_name.get(key, self.id_of_name.get(name, rare)) for key, name in shard.headers]
         table = np.array([*by_header, self.id_of_name[NO_SECTION]], np.int32)  # NO_HEADER is its last element
-        return table[shard.segment_header]
-
-
-class HeaderCounts:
-    """How often each header and each canonical name was seen, over all shards."""
-
-    def __init__(self) -> None:
-        self._headers: Counter[tuple[str, str]] = Counter()
-
-    def add(self, shard: Shard) -> None:
-        """Count a shard's headers."""
-        counts = np.bincount(
-            shard.segment_header[shard.segment_header != NO_HEADER], minlength=len(shard.headers)
-        )
-        for header, count in zip(shard.headers, counts.tolist(), strict=True):
-            self._headers[header] += count
-
-    def table(self, *, min_count: int, merge_rare: bool) -> SectionTable:
-        """Decide which names get an id: the most frequent first."""
-        by_key: Counter[str] = Counter()
-        by_name: Counter[str] = Counter()
-        for (key, name), count in self._headers.items():
-            by_key[key] += count
-            by_name[name] += count
-        kept = {key: count for key, count in by_key.items() if count >= min_count}
-        needs_other = False
-        if not merge_rare:
-            for key, name in self._headers:
-                if key in kept:
-                    continue
-                if by_name[name] >= min_count:
-                    kept.setdefault(name, by_name[name])
-                else:
-                    needs_other = True
-        names = [NO_SECTION, *([OTHER] if needs_other else [])]
-        names += sorted(kept, key=lambda name: (-kept[name], name))
-        return SectionTable(names, {name: index for index, name in enumerate(names)}, merge_rare)
+        ids: npt.NDArray[np.int32] = table[shard.segments[1]]
+        return ids

@@ -1,24 +1,16 @@
-"""What a corpus was asked to be."""
+"""What a corpus should hold, and which notes must stay out of it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
-
-# What a corpus was asked to be.
-
+from lmcells.files import sha256
 
 SectionStyle = Literal["auto", "paper", "rules", "given", "none"]
 SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
-RESERVED_KINDS = ("section", "document", "category")
-
-
-def has_stop_words(settings: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these settings, as its manifest has them, holds words such as "of" and "the"."""
-    return bool(settings.get("stop_words", False))  # not so before there was the choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +20,9 @@ class CorpusSettings:
     sections: SectionStyle = "auto"  # "auto": the file's own where it has them, otherwise "rules"
     min_count: int = 10  # a word of the vocabulary is seen more often than this
     min_header_count: int = 10  # a header with an id of its own is seen at least this often
-    metadata_columns: tuple[str, ...] = ()  # kinds of metadata beside section, category and document
-    header_rules: str | None = None  # fingerprint of the user's own header rules
-    stop_words: bool = False  # whether words such as "of" and "the" are read too; the paper leaves them out
-    spelled_out: float = 0.0  # share of sections that read a short form as the long form its note defines
+    header_rules: Path | None = None  # the user's own headers
+    stop_words: bool = False  # also read words such as "of" and "the"; the paper leaves them out
+    spelled_out: float = 0.0  # share of sections in which short forms are read as the note defines them
 
     def __post_init__(self) -> None:
         if self.sections not in SECTION_STYLES:
@@ -47,28 +38,20 @@ class CorpusSettings:
             raise ConfigError(
                 f"spelled_out (--spell-out): found {self.spelled_out}, allowed: a share from 0 to 1."
             )
-        for column in self.metadata_columns:
-            if column in RESERVED_KINDS or not column.replace("_", "").replace("-", "").isalnum():
-                raise ConfigError(
-                    f"metadata column: found {column!r}, allowed: letters, digits, '_' and '-', and not "
-                    f"{', '.join(RESERVED_KINDS)}, which every corpus has. Rename the column."
-                )
 
-    @property
-    def metadata_kinds(self) -> tuple[str, ...]:
-        """The kinds of metadata that belong to a whole document and are read with it."""
-        return ("category", *self.metadata_columns)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings as they stand in a manifest."""
-        return asdict(self)
+    def to_dict(self, *, metadata_columns: Sequence[str]) -> dict[str, Any]:
+        """Return the settings as a manifest has them: header rules by their checksum."""
+        rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
+        return asdict(self) | {"metadata_columns": list(metadata_columns), "header_rules": rules}
 
 
-# The notes that must stay out of a corpus, such as those a test set was made from.
+def has_stop_words(settings: Mapping[str, Any]) -> bool:
+    """Whether a corpus with these settings, as its manifest has them, holds words such as "of" and "the"."""
+    return bool(settings.get("stop_words", False))  # the first manifests do not have the setting
 
 
 def read_excluded_ids(path: Path) -> frozenset[str]:
-    """Read ids, one a line; or a dataset in JSON lines, whose `note_id` are meant."""
+    """Read the ids of notes to leave out, one a line, or the `note_id`s of a dataset in JSON lines."""
     try:
         with path.open(encoding="utf-8") as lines:
             ids = frozenset(_ids(path, lines))
@@ -87,7 +70,7 @@ def _ids(path: Path, lines: Iterator[str]) -> Iterator[str]:
             except (ValueError, KeyError):
                 raise FormatError(
                     f"exclude list {path}, line {number}: not a JSON object with a 'note_id'. "
-                    "Write ids one a line, or give a dataset."
+                    "Write one id a line, or give a dataset."
                 ) from None
         elif line:
             yield line

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 import lmcells
 import lmcells.pretrained
-from lmcells.corpus.corpus import WordMetadataCounts
+from lmcells.corpus import WordMetadataCounts
 from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import ConfigError, ModelError
 from lmcells.files import read_json, sha256, write_json

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.corpus.corpus import WordMetadataCounts
+from lmcells.corpus import WordMetadataCounts
 from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.folder import load_statistics

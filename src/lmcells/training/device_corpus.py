@@ -272,7 +272,7 @@ class Chunk:
 
         With `lengths` (B,) a center is so many words long, and its context begins after the last of them.
 
-        `lmcells.corpus.windows_around` on a device, but an absent position holds whatever word stands there:
+        The windows of `tests/corpora.py`, but an absent position holds whatever word stands there:
         were it always word 0, that word's gradient would be a bottleneck.
         """
         offsets = torch.arange(-radius, radius, device=places.device, dtype=places.dtype)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.corpus import Corpus
-from lmcells.corpus.build import NoteSource, build_corpus
+from lmcells.corpus.build import build_corpus
 from lmcells.corpus.packing import pack_corpus
 from lmcells.corpus.settings import read_excluded_ids
 from lmcells.errors import InputError
@@ -19,7 +19,7 @@ from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
 from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
-from lmcells.files import atomic_write, sha256
+from lmcells.files import atomic_write
 from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
@@ -134,9 +134,12 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     def run(_: Steps) -> None:
         ids = _excluded_ids(workspace, excluded)
         build_corpus(
-            _note_source(plan, [source.path() for source in inputs], exclude_ids=ids),
-            folder,
-            settings=plan.settings(sha256(plan.header_rules.path()) if plan.header_rules else None),
+            [source.path() for source in inputs],
+            output=folder,
+            settings=plan.settings(plan.header_rules.path() if plan.header_rules else None),
+            format=plan.format,
+            columns=Columns(text=plan.text_column, id=plan.id_column, category=plan.category_column),
+            exclude_ids=ids,
             workers=workers,
             overwrite=True,
         )
@@ -162,16 +165,6 @@ def _corpus_settings(plan: CorpusPlan) -> dict[str, Any]:
         if each.name not in _NO_SETTINGS
         and not (each.name in _ADDED_LATER and getattr(plan, each.name) == each.default)
     }
-
-
-def _note_source(plan: CorpusPlan, paths: list[Path], *, exclude_ids: Path | None) -> NoteSource:
-    return NoteSource(
-        paths=paths,
-        format=plan.format,
-        columns=Columns(text=plan.text_column, id=plan.id_column, category=plan.category_column),
-        exclude_ids=exclude_ids,
-        header_rules=plan.header_rules.path() if plan.header_rules else None,
-    )
 
 
 def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path | None:

@@ -141,8 +141,8 @@ class CorpusPlan:
         except ConfigError as error:
             raise ConfigError(f"corpus.{error}") from None
 
-    def settings(self, header_rules: str | None = None) -> CorpusSettings:
-        """As the corpus' builder takes them; `header_rules` is a fingerprint."""
+    def settings(self, header_rules: Path | None = None) -> CorpusSettings:
+        """Return the settings of the corpus, with the file of header rules on this machine."""
         return CorpusSettings(
             sections=self.sections,  # type: ignore[arg-type]
             min_count=self.min_count,
