@@ -1,5 +1,6 @@
 """Notes become a corpus: what becomes of headers, what is left out, and that workers change nothing."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora import corpus_of, segments
+from lmcells.corpus import build
+from lmcells.corpus.assemble import stable_order
+from lmcells.corpus.shard import batch_notes, distinct
 from lmcells.errors import ConfigError, InputError
 from lmcells.notes import spelled_out
+from lmcells.notes.tokens import iterate_tokens
 
 FOLDER_IS_REUSED = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -18,29 +23,8 @@ FAT_MASS = [
     "HPI: The patient's fat mass (FM) was low; FM of 3 kg.\n\nPLAN: recheck FM and the BMI, OR if needed.",
     "seen by me. FM = frequency modulation; FM radio\n\nPLAN: rest",
 ]
-note_texts = st.lists(
-    st.lists(
-        st.sampled_from(
-            [
-                "HPI:",
-                "PLAN:",
-                "\n",
-                "\n\n",
-                " ",
-                "pain ",
-                "fever ",
-                "MS ",
-                "s/p ",
-                "12 ",
-                "the ",
-                "chest pain. ",
-                "é ",
-            ]
-        )
-    ).map("".join),
-    min_size=1,
-    max_size=6,
-)
+PIECES = ["HPI:", "PLAN:", "\n", "\n\n", " ", "pain ", "MS ", "s/p ", "12 ", "the ", "chest pain. ", "é "]
+note_texts = st.lists(st.lists(st.sampled_from(PIECES)).map("".join), min_size=1, max_size=6)
 
 
 def test_words_stand_under_their_section(tmp_path: Path) -> None:
@@ -75,26 +59,13 @@ def test_paper_keeps_rare_headers_in_the_body(tmp_path: Path) -> None:
 def test_rules_fall_back_to_the_canonical_name_and_then_to_other(tmp_path: Path) -> None:
     notes = ["PMH: asthma", "PAST MEDICAL HISTORY: gout", "ZYGOTIC FEATURES: none", "PLAN: rest", "PLAN: ice"]
     corpus = corpus_of(tmp_path, notes, sections="rules", min_header_count=2)
-    assert [name for name, _ in segments(corpus)] == [
-        "PAST MEDICAL HISTORY",
-        "PAST MEDICAL HISTORY",
-        "<other>",
-        "PLAN",
-        "PLAN",
-    ]
+    expected = [*["PAST MEDICAL HISTORY"] * 2, "<other>", *["PLAN"] * 2]
+    assert [name for name, _ in segments(corpus)] == expected
 
 
 def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
-    notes = [
-        {
-            "id": "a",
-            "sections": [
-                {"header": "Weird: Name", "text": "pain HPI: fever"},
-                {"header": "", "text": "rest"},
-            ],
-        }
-    ]
-    corpus = corpus_of(tmp_path, notes, sections="given")
+    sections = [{"header": "Weird: Name", "text": "pain HPI: fever"}, {"header": "", "text": "rest"}]
+    corpus = corpus_of(tmp_path, [{"id": "a", "sections": sections}], sections="given")
     assert segments(corpus) == [("WEIRD: NAME", ["pain", "hpi", "fever"]), ("<no section>", ["rest"])]
 
 
@@ -180,8 +151,6 @@ def test_a_corpus_without_a_frequent_word_is_refused(tmp_path: Path) -> None:
 @FOLDER_IS_REUSED
 def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str], stop_words: bool) -> None:
     """With no header frequent enough, a corpus is the notes' tokens, repeats dropped."""
-    from lmcells.notes.tokens import iterate_tokens
-
     texts = [*texts, "anchor"]
     corpus = corpus_of(tmp_path, texts, sections="paper", min_header_count=1000, stop_words=stop_words)
     expected = []
@@ -191,19 +160,15 @@ def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str],
     assert [corpus.words[token] for token in corpus.tokens] == expected
 
 
-def test_the_number_of_workers_does_not_matter(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    vocabulary = [f"word{i}" for i in range(500)]
-    notes = [
-        f"HPI: {' '.join(generator.choice(vocabulary, 40))} of fat mass (FM)\n\nPLAN: rest {i}, less FM"
-        for i in range(12_000)
-    ]
+def test_the_number_of_workers_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "batch_notes", partial(batch_notes, max_notes=20))
+    notes = [f"HPI: word{i % 7} word{i % 31} of fat mass (FM)\n\nPLAN: rest {i}, less FM" for i in range(100)]
     one = corpus_of(tmp_path / "one", notes, workers=1, stop_words=True, spelled_out=0.5)
-    three = corpus_of(tmp_path / "three", notes, workers=3, stop_words=True, spelled_out=0.5)
+    two = corpus_of(tmp_path / "two", notes, workers=2, stop_words=True, spelled_out=0.5)
     names = sorted(path.name for path in one.folder.iterdir())
-    assert names == sorted(path.name for path in three.folder.iterdir())
+    assert names == sorted(path.name for path in two.folder.iterdir())
     for name in names:
-        assert (one.folder / name).read_bytes() == (three.folder / name).read_bytes(), name
+        assert (one.folder / name).read_bytes() == (two.folder / name).read_bytes(), name
 
 
 def test_stop_words_are_read_where_they_are_asked_for(tmp_path: Path) -> None:
@@ -229,9 +194,8 @@ def test_short_forms_are_spelled_out_under_the_sections_they_stand_in(tmp_path: 
 
 def test_a_part_of_the_sections_spells_out_and_the_others_do_not(tmp_path: Path) -> None:
     notes = ["HPI: fat mass (FM)\n\nPLAN: recheck FM"] * 400
-    plans = [
-        words for name, words in segments(corpus_of(tmp_path, notes, spelled_out=0.25)) if name == "PLAN"
-    ]
+    found = segments(corpus_of(tmp_path, notes, spelled_out=0.25))
+    plans = [words for name, words in found if name == "PLAN"]
     assert len(plans) == len(notes)
     spelled = plans.count(["recheck", "fat", "mass"])
     assert spelled + plans.count(["recheck", "fm"]) == len(plans)
@@ -263,3 +227,28 @@ def test_a_share_beyond_zero_to_one_is_refused(tmp_path: Path, share: float) -> 
         ConfigError, match=r"spelled_out \(--spell-out\): found .*, allowed: a share from 0 to 1"
     ):
         corpus_of(tmp_path, FAT_MASS, spelled_out=share)
+
+
+@given(st.lists(st.one_of(st.integers(0, 20), st.integers(0, 2**64 - 1))))
+def test_distinct_agrees_with_unique(values: list[int]) -> None:
+    hashes = np.array(values, np.uint64)
+    first, inverse = distinct(hashes)
+    _, expected = np.unique(hashes, return_index=True)
+    assert first.tolist() == sorted(expected.tolist())
+    assert hashes[first][inverse].tolist() == values
+
+
+def test_distinct_agrees_with_unique_where_a_sample_is_taken_first() -> None:
+    generator = np.random.default_rng(0)
+    words = generator.integers(0, 2**64, 60_000, np.uint64)
+    hashes = words[np.minimum(generator.zipf(1.2, 300_000) - 1, words.size - 1)]
+    first, inverse = distinct(hashes)
+    _, expected = np.unique(hashes, return_index=True)
+    assert np.array_equal(first, np.sort(expected))
+    assert np.array_equal(hashes[first][inverse], hashes)
+
+
+@given(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 2**31 - 1))))
+def test_stable_order_agrees_with_argsort(values: list[int]) -> None:
+    ids = np.array(values, np.int32)
+    assert stable_order(ids).tolist() == np.argsort(ids, kind="stable").tolist()

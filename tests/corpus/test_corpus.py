@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpora import corpus_of, windows_around
+from corpora import corpus_of
 from lmcells.corpus import Corpus, count_words_by_metadata, statistics, subsample
 from lmcells.corpus.statistics import keep_probability
 from lmcells.errors import ConfigError, CorpusError
@@ -53,22 +53,6 @@ def test_probabilities_of_what_was_never_seen_are_uniform(corpus: Corpus) -> Non
     counts = count_words_by_metadata(corpus, "section")
     unseen = corpus.metadata_names("section").index("<no section>")
     np.testing.assert_allclose(counts.word_given_metadata(unseen, add=0), 1 / len(corpus.words))
-
-
-def test_windows_never_cross_a_section_or_a_note(corpus: Corpus) -> None:
-    for radius in (1, 3, 10):
-        centers = np.arange(corpus.tokens.size)
-        windows = windows_around(
-            centers, tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
-        )
-        for center in centers:
-            around = [place for place in range(center - radius, center + radius + 1) if place != center]
-            for place, word, present in zip(
-                around, windows.context[center], windows.mask[center], strict=True
-            ):
-                inside = 0 <= place < corpus.tokens.size
-                assert present == (inside and corpus.token_segment[place] == corpus.token_segment[center])
-                assert word == (corpus.tokens[place] if present else 0)
 
 
 def test_subsampling_depends_on_the_seed_and_the_place_alone(corpus: Corpus) -> None:
