@@ -46,7 +46,7 @@ class SectionTable:
             if key in kept:
                 continue
             if by_name[name] >= min_count:
-                kept[name] = by_name[name]
+                kept.setdefault(name, by_name[name])
             else:
                 needs_other = True
         names = [NO_SECTION, *([OTHER] if needs_other else [])]
