@@ -10,7 +10,7 @@ import pytest
 
 from lmcells.errors import FormatError, InputError, MissingExtra
 from lmcells.notes.note import Note
-from lmcells.notes.readers import FORMATS, Columns, ReadReport, detect_format, read_notes
+from lmcells.notes.readers import FORMATS, Columns, ReadReport, detect_format, read_notes, records
 from note_files import (
     write_bytes,
     write_csv,
@@ -198,8 +198,7 @@ def test_a_line_of_ten_megabytes_is_a_note(tmp_path: Path) -> None:
 def test_what_is_longer_than_any_note_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("tables", "json_lines", "read"):
-        monkeypatch.setattr(f"lmcells.notes.readers.{module}.MAX_NOTE_CHARS", 1000)
+    monkeypatch.setattr(records, "MAX_NOTE_CHARS", 1000)
     long = "word\n" * 1000
     unclosed = write_bytes(tmp_path / "n.csv", b'id,text\n1,fine\n2,"' + long.encode())
     limit = csv.field_size_limit()

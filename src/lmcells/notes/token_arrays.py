@@ -1,13 +1,14 @@
-"""The tokens of `tokens.py`, found by array operations instead of one match at a time.
+"""The tokens of `tokens.py`, which defines them, found by array operations instead of one match at a time.
 
 Each rule of the pattern looks at most two characters to either side, so each becomes a comparison of shifted
-arrays. A word is known by a 64-bit hash of its spelling: that any two of ten million different words meet has a
-chance of about one in 400,000.
+arrays. A word is known by a 64-bit hash of its spelling; the chance that any two of ten million different words share
+a hash is about one in 400,000.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ Hashes = npt.NDArray[np.uint64]
 
 _LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
 _DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
+_CONNECTORS = {_DOT_SLASH: "./", _AMPERSAND_APOSTROPHE: "&'’", _HYPHEN: "-", _NUMERIC: ".,:/-"}
 
 # One byte stands for each character: ASCII for itself, and one of these for all others.
 _NO_LETTER, _OTHER_LETTER, _LOWERCASE_LETTER = 128, 254, 255
@@ -109,37 +111,25 @@ def _hash_written(written: str) -> int:
 def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
     """Return where de-identification marks begin and end."""
     at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
+    opens = np.zeros(at.size, np.bool_)
+    for opening in _MARK_OPENINGS:
+        opens |= np.logical_and.reduce([characters[1 + i + at] == byte for i, byte in enumerate(opening)])
     marks: list[tuple[int, int]] = []
-    position = 0
-    for start in at[_opens_mark(characters, at)].tolist():
-        match = MARK.match(text, start) if start >= position else None
+    end = 0
+    for start in at[opens].tolist():
+        match = MARK.match(text, start) if start >= end else None
         if match:
-            position = match.end()
-            marks.append((start, position))
+            end = match.end()
+            marks.append((start, end))
     return marks
 
 
-def _opens_mark(characters: Bytes, at: Array) -> npt.NDArray[np.bool_]:
-    opens = np.zeros(at.size, np.bool_)
-    for opening in _MARK_OPENINGS:
-        here = characters[1 + at] == opening[0]
-        for distance in (1, 2):
-            here &= characters[1 + distance + at] == opening[distance]
-        opens |= here
-    return opens
-
-
 def _character_class(character: str) -> int:
-    value = 0
     if character in "0123456789":
-        value = _DIGIT
-    elif character.isalnum():
-        value = _LETTER | (_LOWERCASE if character.islower() else 0)
-    value |= _DOT_SLASH if character in "./" else 0
-    value |= _AMPERSAND_APOSTROPHE if character in "&'’" else 0
-    value |= _HYPHEN if character == "-" else 0
-    value |= _NUMERIC if character in ".,:/-" else 0
-    return value
+        return _DIGIT
+    if character.isalnum():
+        return _LETTER | (_LOWERCASE if character.islower() else 0)
+    return sum(flag for flag, members in _CONNECTORS.items() if character in members)
 
 
 @cache
@@ -156,21 +146,19 @@ def _class_of_byte() -> Bytes:
     return classes
 
 
-def _code_points(text: str) -> npt.NDArray[np.uint16] | npt.NDArray[np.uint32]:
-    """Return the characters as numbers, in two bytes each where that is enough: half the work."""
-    narrow = text.encode("utf-16-le", "surrogatepass")
-    if len(narrow) == 2 * len(text):
-        return np.frombuffer(narrow, np.uint16)
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-
-
 def _characters(text: str) -> tuple[Bytes, Array]:
-    """Return a byte for each character, an empty one before them and eight behind; and where ASCII ends."""
+    """Return a byte for each character, an empty one before them and eight behind; and where text is not ASCII."""
     characters = np.zeros(1 + len(text) + _WORD_BYTES, np.uint8)
     if text.isascii():
         characters[1 : 1 + len(text)] = np.frombuffer(text.encode("ascii"), np.uint8)
         return characters, np.zeros(0, np.int64)
-    codes = _code_points(text)
+    narrow = text.encode(
+        "utf-16-le", "surrogatepass"
+    )  # two bytes a character where that is enough: half the work
+    if len(narrow) == 2 * len(text):
+        codes: npt.NDArray[Any] = np.frombuffer(narrow, np.uint16)
+    else:
+        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     characters[1 : 1 + len(text)] = np.minimum(codes, _NO_LETTER)
     not_ascii = np.flatnonzero(characters[1:] == _NO_LETTER)
     others = np.minimum(codes[not_ascii], 0xFFFF)  # U+FFFF is never a letter
@@ -183,21 +171,19 @@ def _characters(text: str) -> tuple[Bytes, Array]:
 
 
 def _within(characters: Bytes, first: str, size: int) -> npt.NDArray[np.bool_]:
-    """Tell which characters are among the `size` ones from `first` on; those before it wrap around to above."""
+    """Tell which characters are among the `size` ones from `first` on; smaller ones wrap around to larger."""
     return characters - np.uint8(ord(first)) < size
 
 
 def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
-    """Return where a single connector joins what stands on its two sides."""
+    """Return where a single connector joins the characters on its two sides."""
     connector = _within(characters, "&", 10) | (characters == ord(":"))  # and a few more: &'()*+,-./
     at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules look only here
     classes = _class_of_byte()
-    here, left, right = classes[characters[at]], classes[characters[at - 1]], classes[characters[at + 1]]
+    here, left, right, before_left = (classes[characters[at + shift]] for shift in (0, -1, 1, -2))
     left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
-    left_single = left_letter & ~word[at - 2]
-    right_single = right_letter & ~word[at + 2]
-    connectors = _DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN
-    bare_single = left_single & ((classes[characters[at - 2]] & connectors) == 0)
+    left_single, right_single = left_letter & ~word[at - 2], right_letter & ~word[at + 2]
+    bare_single = left_single & ((before_left & (_DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN)) == 0)
     joins = (
         (((here & _DOT_SLASH) != 0) & left_single & right_single)
         | (((here & _AMPERSAND_APOSTROPHE) != 0) & left_letter & right_letter)

@@ -1,6 +1,6 @@
-"""What a token is: words with character offsets into the original text.
+"""What a token is: a word with character offsets into the original text.
 
-The rules, each chosen so that a short form stays one token and findable:
+The rules, each chosen so that a short form stays one token and can be found:
 
 - words are runs of letters and digits; `500mg` is a number and a word, `b12` and `q6h` are words;
 - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
@@ -9,19 +9,16 @@ The rules, each chosen so that a short form stays one token and findable:
   de-identification mark becomes a placeholder; stop words not written in capitals are dropped, unless asked for, and
   so is anything longer than 64 characters.
 
-This file is the definition, one pattern and one pass. `bulk_tokens.py` finds the same, many times faster.
+This file is the definition: one pattern, one pass. `token_arrays.find_tokens` finds exactly the same tokens, many times
+faster; `tests/notes/test_tokens.py` holds the two equal on any text.
 """
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# English function words that carry no meaning of their own.
-#
-# They are dropped unless written in capitals: OR, IS, AS and NO are short forms. Only "a" and "i" are dropped in
-# either case, since a sentence capitalises them.
-
-
+# English function words. They are dropped unless written in capitals, since OR, IS, AS and NO are short forms. Only
+# "a" and "i" are dropped in either case: sentences capitalise them.
 STOP_WORDS = frozenset(
     """
     a about above after again against all am an and any are as at be because been before being below between
@@ -37,63 +34,27 @@ STOP_WORDS = frozenset(
     """.split()
 )
 
-
-# De-identification marks, and the placeholder word that stands for each.
-#
-# MIMIC-III writes `[**2151-7-16**]` and `[**Hospital 12**]`, MIMIC-IV `___`, CASI `_%#NAME#%_`.
-
-
 NUMBER = "<digit>"
-UNKNOWN = "<deid>"
+MAX_LENGTH = 64
 
-# Lengths are bounded so that text full of openings that never close is still read in linear time.
+# De-identification marks: MIMIC-III writes `[**2151-7-16**]` and `[**Hospital 12**]`, MIMIC-IV `___`, CASI
+# `_%#NAME#%_`. Lengths are bounded, so that text full of openings that never close is still read in linear time.
 MARK = re.compile(r"\[\*\*[^\[\]]{0,120}?\*\*\]|_%#[^#%]{0,60}#%_|_{3,}")
 
-# The first that matches names the placeholder.
-_KINDS = tuple(
-    (word, re.compile("|".join(parts.split()), re.IGNORECASE))
-    for word, parts in (
-        ("<name>", r"name initial doctor attending dictator \bmd\b signature"),
-        (
-            "<place>",
-            "hospital location street address city state country county zip ward unit university company apartment "
-            "box precinct",
-        ),
-        (
-            "<contact>",
-            r"telephone phone fax pager e-?mail url number serial ssn account medical.record \bid\b",
-        ),
-        ("<age>", r"\bage\b"),
-        (
-            "<date>",
-            r"\d{1,4}[-/]\d{1,2} date month year day holiday \bmm \bdd\b january february march april \bmay\b "
-            r"june july august september october november december \b(?:19|20|21)\d\d\b",
-        ),
-    )
-)
-
-
-def placeholder(mark: str) -> str:
-    """Return the word that stands for a de-identification mark."""
-    return next((word for word, pattern in _KINDS if pattern.search(mark)), UNKNOWN)
-
-
-# What a token is: words with character offsets into the original text.
-#
-# The rules, each chosen so that a short form stays one token and findable:
-#
-# - words are runs of letters and digits; `500mg` is a number and a word, `b12` and `q6h` are words;
-# - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
-#   follows (`x-ray`), an apostrophe joins letters, and `. , : / -` join digits (`120/80`, `L4-5`); nothing else does;
-# - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
-#   de-identification mark becomes a placeholder; stop words not written in capitals are dropped, unless asked for, and
-#   so is anything longer than 64 characters.
-#
-# This file is the definition, one pattern and one pass. `bulk_tokens.py` finds the same, many times faster.
-
-
-MAX_LENGTH = 64
-_BEYOND_BASIC = 0x10000
+# The placeholder word of a mark is the first whose pattern matches, or `<deid>`.
+_PLACEHOLDERS = {
+    "<name>": r"name initial doctor attending dictator \bmd\b signature",
+    "<place>": "hospital location street address city state country county zip ward unit university company "
+    "apartment box precinct",
+    "<contact>": r"telephone phone fax pager e-?mail url number serial ssn account medical.record \bid\b",
+    "<age>": r"\bage\b",
+    "<date>": r"\d{1,4}[-/]\d{1,2} date month year day holiday \bmm \bdd\b january february march april \bmay\b "
+    r"june july august september october november december \b(?:19|20|21)\d\d\b",
+    "<deid>": "",
+}
+_PLACEHOLDER_PATTERNS = [
+    (word, re.compile("|".join(parts.split()), re.IGNORECASE)) for word, parts in _PLACEHOLDERS.items()
+]
 
 # Characters beyond the basic multilingual plane (emoji, mostly) are never part of a word.
 _BEYOND = "\U00010000-\U0010ffff"
@@ -111,12 +72,11 @@ _JOIN = "|".join(
 _PATTERN = re.compile(
     rf"(?P<mark>{MARK.pattern})|(?P<number>[0-9]+(?:[.,:/-][0-9]+)*)|{_L}{_W}*(?:(?:{_JOIN}){_W}+)*"
 )
-_MARKS, _DIGITS = frozenset("[_"), frozenset("0123456789")
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
 
 
 class Token(NamedTuple):
-    """A word of the vocabulary's spelling, and where `text[start:end]` it was written."""
+    """A word as the vocabulary spells it, and `text[start:end]` where it was written."""
 
     word: str
     start: int
@@ -124,14 +84,14 @@ class Token(NamedTuple):
 
 
 class _Lower(dict[int, str]):
-    """A table for `str.translate` that is filled as characters are met: all of them would delay every start.
+    """A table for `str.translate`, filled as characters are met: filling it at once would delay every start.
 
     Character by character, so that lower-casing never depends on the neighbours or changes the length.
     """
 
     def __missing__(self, code: int) -> str:
         character = chr(code)
-        lower = character.lower() if code < _BEYOND_BASIC else character
+        lower = character.lower() if code < 0x10000 else character
         self[code] = lower = lower if len(lower) == 1 else character
         return lower
 
@@ -141,17 +101,12 @@ LOWER = _Lower({ord("’"): "'"})
 
 def spell(written: str) -> str:
     """Return the vocabulary's spelling of a token as it was written."""
-    if written[0] in _MARKS:
-        return placeholder(written)
-    if written[0] in _DIGITS:
+    if written[0] in "[_":
+        return next(word for word, pattern in _PLACEHOLDER_PATTERNS if pattern.search(written))
+    if written[0] in "0123456789":
         return NUMBER
     lower = written.lower() if written.isascii() else written.translate(LOWER)
     return lower.replace(".", "") if "." in lower else lower
-
-
-def is_dropped(word: str, written: str) -> bool:
-    """Whether the word is a stop word that was not written in capitals."""
-    return word in STOP_WORDS and (len(word) == 1 or written[0].islower() or written[-1].islower())
 
 
 def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
@@ -162,7 +117,10 @@ def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
             end -= 2
         written = text[start:end]
         word = spell(written)
-        if match.lastgroup == "mark" or (
-            end - start <= MAX_LENGTH and (stop_words or not is_dropped(word, written))
-        ):
+        dropped = end - start > MAX_LENGTH or (
+            not stop_words
+            and word in STOP_WORDS
+            and (len(word) == 1 or written[0].islower() or written[-1].islower())
+        )
+        if match.lastgroup == "mark" or not dropped:
             yield Token(word, start, end)

@@ -7,23 +7,8 @@ from typing import Any
 
 from lmcells.errors import FormatError, InputError, MissingExtra
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers.records import (
-    DOCUMENTS,
-    EMPTY_NOTE,
-    GZIP_MAGIC,
-    NO_ID,
-    UTF8_REPLACED,
-    Choice,
-    Columns,
-    EmptyFile,
-    ReadReport,
-    choose,
-    join_sections,
-    mend,
-    require,
-    row_id,
-    split_suffix,
-)
+from lmcells.notes.readers import records
+from lmcells.notes.readers.records import Choice, Columns, ReadReport, Rows
 
 PARQUET_MAGIC = b"PAR1"
 BATCH_ROWS = 256
@@ -32,7 +17,7 @@ BYTES = ("binary", "large_binary", "binary_view")
 
 
 def read_parquet(path: Path, *, columns: Columns, report: ReadReport) -> Iterator[Note]:
-    """Read the rows of a Parquet file."""
+    """Yield the notes of a Parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -43,54 +28,43 @@ def read_parquet(path: Path, *, columns: Columns, report: ReadReport) -> Iterato
         # Buffered, so that a file written as one large row group is not held whole.
         with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
             found = file.schema_arrow.names
-            choice = choose(columns, layout=DOCUMENTS, found=found)
-            require(choice, layout=DOCUMENTS, found=found, path=path)
+            choice = records.choose(columns, layout=records.DOCUMENTS, found=found)
+            records.require(choice, layout=records.DOCUMENTS, found=found, path=path)
             _check_types(choice, file.schema_arrow, path)
             used = [choice.text, choice.sections, choice.id, *(column for _, column in choice.metadata)]
             names = list(dict.fromkeys(name for name in used if name is not None))
-            n_row = 0
+            make = Rows(path, report, records.split_suffix(path)[0])
+            first_row = 1
             for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-                yield from _notes(batch, choice=choice, first_row=n_row + 1, path=path, report=report)
-                n_row += batch.num_rows
+                yield from _notes(batch, make, choice, first_row=first_row)
+                first_row += batch.num_rows
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is a damaged Parquet file. Copy or write it again.") from error
 
 
-def _notes(batch: Any, *, choice: Choice, first_row: int, path: Path, report: ReadReport) -> Iterator[Note]:
-    source = split_suffix(path)[0]
+def _notes(batch: Any, make: Rows, choice: Choice, *, first_row: int) -> Iterator[Note]:
     none = repeat(None, batch.num_rows)
     texts = _strings(batch.column(choice.text)) if choice.text is not None else none
     documents = _documents(batch.column(choice.sections)) if choice.sections is not None else none
     ids = [value or "" for value in _strings(batch.column(choice.id))] if choice.id is not None else none
     kept = [(key, _strings(batch.column(column))) for key, column in choice.metadata]
     for at, (given, document, found_id) in enumerate(zip(texts, documents, ids, strict=True)):
-        n_row = first_row + at
         text, sections = document or (given or "", None)
-        if not text or text.isspace():
-            report.skip(EMPTY_NOTE, n_row, path=path)
-            continue
-        mended = mend(text)
-        if mended is not text:
-            report.warn(UTF8_REPLACED, n_row, path=path)
-        if found_id == "":
-            report.warn(NO_ID, n_row, path=path)
-        values = ((key, mend(column[at] or "").strip()) for key, column in kept)
-        metadata = {key: value for key, value in values if value}
-        note_id = row_id(source, None if found_id is None else mend(found_id), n_row)
-        yield Note(note_id, mended, metadata, sections)
+        metadata = {key: column[at] or "" for key, column in kept}
+        row = first_row + at
+        note = make.note(text, found_id, metadata, row=row, line=row, sections=sections)
+        if note is not None:
+            yield note
 
 
 def _documents(column: Any) -> Iterator[tuple[str, tuple[Section, ...]] | None]:
     """Yield the joined sections of each row; None where the row has no list."""
-    headers, texts = (_strings(field) for field in _header_and_text(column.flatten()))
-    pairs = zip(headers, (text or "" for text in texts), strict=True)
-    for n_sections in column.value_lengths().to_pylist():
-        yield None if n_sections is None else join_sections(islice(pairs, n_sections))
-
-
-def _header_and_text(sections: Any) -> tuple[Any, Any]:
+    sections = column.flatten()
     fields = dict(zip((field.name for field in sections.type), sections.flatten(), strict=True))
-    return fields["header"], fields["text"]
+    texts = (text or "" for text in _strings(fields["text"]))
+    pairs = zip(_strings(fields["header"]), texts, strict=True)
+    for n_sections in column.value_lengths().to_pylist():
+        yield None if n_sections is None else records.join_sections(islice(pairs, n_sections))
 
 
 def _strings(column: Any) -> list[str | None]:
@@ -111,42 +85,48 @@ def _strings(column: Any) -> list[str | None]:
 
 def _check_types(choice: Choice, schema: Any, path: Path) -> None:
     """Refuse a column that is there twice, or whose type cannot hold what is read from it."""
-    import pyarrow as pa
-
-    wanted: list[tuple[str | None, str, Callable[[Any, Any], bool], str]] = [
+    wanted: list[tuple[str | None, str, Callable[[Any], bool], str]] = [
         (choice.text, "text", _is_text, "--text-column"),
         (choice.sections, "list<struct<header: string, text: string>>", _is_sections, "--text-column"),
         (choice.id, "an id", _is_plain, "--id-column"),
     ]
-    flags = {"category": "--category-column"}
     for key, column in choice.metadata:
-        wanted.append((column, "plain values", _is_plain, flags.get(key, "--metadata-column")))
+        flag = "--category-column" if key == "category" else "--metadata-column"
+        wanted.append((column, "plain values", _is_plain, flag))
     for name, needed, fits, flag in wanted:
         if name is None:
             continue
         if schema.get_field_index(name) < 0:
             raise FormatError(f"{path} has two columns {name!r}. Rename one, or name another with {flag}.")
         kind = schema.field(name).type
-        if not fits(pa.types, kind):
+        if not fits(kind):
             raise FormatError(
                 f"{path}: column {name!r} holds {kind}, not {needed}. Name another with {flag}."
             )
 
 
-def _is_text(types: Any, kind: Any) -> bool:
-    value = kind.value_type if types.is_dictionary(kind) else kind
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return str(value) in (*STRINGS, *BYTES, "null")
 
 
-def _is_sections(types: Any, kind: Any) -> bool:
-    if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_struct(kind.value_type):
+def _is_sections(kind: Any) -> bool:
+    import pyarrow as pa
+
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
+        kind.value_type
+    ):
         return False
     fields = {field.name: field.type for field in kind.value_type}
-    return all(name in fields and _is_text(types, fields[name]) for name in ("header", "text"))
+    return all(name in fields and _is_text(fields[name]) for name in ("header", "text"))
 
 
-def _is_plain(types: Any, kind: Any) -> bool:
-    return not types.is_nested(kind)
+def _is_plain(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return not pa.types.is_nested(kind)
 
 
 def _check_magic(path: Path) -> None:
@@ -157,8 +137,8 @@ def _check_magic(path: Path) -> None:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not magic:
-        raise EmptyFile(path)
-    if magic[:2] == GZIP_MAGIC:
+        raise records.EmptyFile(path)
+    if magic[:2] == records.GZIP_MAGIC:
         raise FormatError(f"{path} is Parquet inside gzip, which cannot be streamed. Run gunzip on it.")
     if magic != PARQUET_MAGIC:
         raise FormatError(f"{path} is not a Parquet file. Name its --format, or write it again.")

@@ -7,71 +7,19 @@ from pathlib import Path
 
 from lmcells.errors import FormatError, InputError, nearest
 from lmcells.notes.note import Note
+from lmcells.notes.readers import records
 from lmcells.notes.readers.json_lines import read_json_lines
 from lmcells.notes.readers.parquet import PARQUET_MAGIC, read_parquet
-from lmcells.notes.readers.records import (
-    DEFAULT_COLUMNS,
-    EMPTY_NOTE,
-    MAX_NOTE_CHARS,
-    MIMIC3,
-    MIMIC4,
-    SUFFIXES,
-    TABLE,
-    UTF8_BOM,
-    UTF8_REPLACED,
-    UTF16_BOMS,
-    BinaryFile,
-    Columns,
-    EmptyFile,
-    ReadReport,
-    mend,
-    open_bytes,
-    split_suffix,
-    text_file_id,
-)
+from lmcells.notes.readers.records import BinaryFile, Columns, EmptyFile, ReadReport
 from lmcells.notes.readers.tables import read_table
 
-# Text files: one file is one note.
-
-
-_PRINTABLE = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 256)})
-_SAMPLE = 8192
-
-
-def read_text_file(path: Path, *, folder: Path | None, report: ReadReport) -> Iterator[Note]:
-    """Read one text file; `folder` is the one the user gave, if any."""
-    with open_bytes(path) as file:
-        data = file.read(MAX_NOTE_CHARS + 1)
-    if len(data) > MAX_NOTE_CHARS:
-        raise FormatError(
-            f"{path} is over {MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
-        )
-    if data[:2] in UTF16_BOMS:  # what Windows calls Unicode
-        decoded = data.decode("utf-16", "replace")
-    elif is_binary(data):
-        raise BinaryFile(path)
-    else:
-        decoded = data.removeprefix(UTF8_BOM).decode(errors="surrogateescape")
-    if not decoded or decoded.isspace():
-        raise EmptyFile(path)
-    text = mend(decoded)
-    if text is not decoded:
-        report.warn(UTF8_REPLACED, path=path)
-    yield Note(text_file_id(path, folder=folder), text)
-
-
-def is_binary(data: bytes) -> bool:
-    """Tell from its first bytes whether a file is no text: many control characters, not a stray NUL."""
-    sample = data[:_SAMPLE]
-    n_control = len(sample.translate(None, delete=_PRINTABLE))
-    return n_control >= 32 and n_control > 0.05 * len(sample)
-
-
-# The formats that can be read, and telling which one a file is in.
-
-
 FORMATS = ("auto", "mimic3", "mimic4", "csv", "tsv", "jsonl", "parquet", "text")
-
+TABLES = {
+    "mimic3": (",", records.MIMIC3),
+    "mimic4": (",", records.MIMIC4),
+    "csv": (",", records.TABLE),
+    "tsv": ("\t", records.TABLE),
+}
 MIMIC3_COLUMNS = {"row_id", "subject_id", "hadm_id", "category", "iserror", "text"}
 MIMIC4_COLUMNS = {"note_id", "subject_id", "note_type", "text"}
 PACKED = {
@@ -81,69 +29,16 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf": "7z",
 }
-_HEAD = 64 * 1024
-
-
-def detect_format(path: Path) -> str:
-    """Tell the format of a file by its name, and by its first bytes where the name leaves it open."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; each of its files has its own format.")
-    named = SUFFIXES.get(split_suffix(path)[1])
-    if named is not None and named != "csv":
-        return named
-    with open_bytes(path) as file:
-        head = file.read(_HEAD)
-    if named == "csv":
-        return _by_header(head) or named
-    return _by_content(head, path)
-
-
-def _by_content(head: bytes, path: Path) -> str:
-    if not head:
-        raise EmptyFile(path)
-    for magic, kind in PACKED.items():
-        if head.startswith(magic):
-            raise FormatError(f"{path} is a {kind} file. Unpack it, or compress it with gzip instead.")
-    if head.startswith(PARQUET_MAGIC):
-        return "parquet"
-    if head[:2] in UTF16_BOMS:
-        return "text"
-    if is_binary(head):
-        raise BinaryFile(path)
-    if head.removeprefix(UTF8_BOM).lstrip()[:1] == b"{":
-        return "jsonl"
-    return _by_header(head) or "text"
-
-
-def _by_header(head: bytes) -> str | None:
-    """Tell a table by its row of column names; None when the first line is no such row."""
-    lines = head.removeprefix(UTF8_BOM).lstrip().splitlines()
-    line = lines[0].decode(errors="replace") if lines else ""
-    for delimiter, table in ((",", "csv"), ("\t", "tsv")):
-        try:
-            names = {name.strip().lower() for name in next(csv.reader([line], delimiter=delimiter), [])}
-        except csv.Error:
-            continue
-        if delimiter == "," and names >= MIMIC3_COLUMNS:
-            return "mimic3"
-        if delimiter == "," and names >= MIMIC4_COLUMNS:
-            return "mimic4"
-        if len(names) > 1 and not names.isdisjoint(TABLE.text):
-            return table
-    return None
-
-
-# A path -> its notes, whatever the format, one file or a folder of them.
-
-
-TABLES = {"mimic3": (",", MIMIC3), "mimic4": (",", MIMIC4), "csv": (",", TABLE), "tsv": ("\t", TABLE)}
+_HEAD = 64 * 1024  # bytes that tell the format
+_SAMPLE = 8192  # bytes that tell whether a file is binary
+_PRINTABLE = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 256)})
 
 
 def read_notes(
     path: Path,
     *,
     format: str = "auto",  # noqa: A002 - the command line's word
-    columns: Columns = DEFAULT_COLUMNS,
+    columns: Columns = Columns(),  # noqa: B008 - immutable
     report: ReadReport,
 ) -> Iterator[Note]:
     """Stream the notes of a file, or of the files of a folder in sorted order.
@@ -157,13 +52,13 @@ def read_notes(
     if not path.exists():
         raise InputError(f"{path} does not exist. Give a file of notes or a folder of them.")
     read = _read_folder if path.is_dir() else _read_file
-    return _counted(read(path, format, columns, report), report)
 
+    def counted() -> Iterator[Note]:
+        for note in read(path, format, columns, report):
+            report.n_read += 1
+            yield note
 
-def _counted(notes: Iterator[Note], report: ReadReport) -> Iterator[Note]:
-    for note in notes:
-        report.n_read += 1
-        yield note
+    return counted()
 
 
 def _read_file(
@@ -182,28 +77,30 @@ def _read_file(
 
 
 def _read_folder(folder: Path, file_format: str, columns: Columns, report: ReadReport) -> Iterator[Note]:
-    """Read the files whose suffix is known, or is that of the named format; the others are counted."""
+    """Read the files whose suffix is known, or is that of the named format; count the others."""
     wanted = {"mimic3": "csv", "mimic4": "csv"}.get(file_format, file_format)
     n_files = 0
     for path in _files_in(folder):
-        suffix = split_suffix(path)[1]
-        if not suffix or (wanted != "auto" and SUFFIXES[suffix] != wanted):
+        suffix = records.split_suffix(path)[1]
+        if not suffix or (wanted != "auto" and records.SUFFIXES[suffix] != wanted):
             report.warn("file of another kind ignored", path=path)
             continue
         n_files += 1
         try:
             yield from _read_file(path, file_format, columns, report, folder)
         except EmptyFile:
-            report.skip(EMPTY_NOTE if SUFFIXES[suffix] == "text" else "empty file", path=path)
+            report.skip(records.EMPTY_NOTE if records.SUFFIXES[suffix] == "text" else "empty file", path=path)
         except BinaryFile:
             report.skip("binary file", path=path)
     if n_files == 0:
-        suffixes = sorted(suffix for suffix, kind in SUFFIXES.items() if wanted in ("auto", kind))
-        raise FormatError(f"{folder} holds no file of notes. Read are: {', '.join(suffixes)}, plain or .gz.")
+        suffixes = sorted(suffix for suffix, kind in records.SUFFIXES.items() if wanted in ("auto", kind))
+        raise FormatError(
+            f"{folder} holds no file of notes. Files that are read: {', '.join(suffixes)}, plain or .gz."
+        )
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Walk a folder in sorted order, hidden files and folders left out, one listing in memory at a time."""
+    """Walk a folder in sorted order without hidden files and folders; one listing is in memory at a time."""
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -216,5 +113,83 @@ def _files_in(folder: Path) -> Iterator[Path]:
         if entry.is_dir():
             leads_back = entry.is_symlink() and folder.resolve().is_relative_to(path.resolve())
             yield from () if leads_back else _files_in(path)
-        elif entry.is_file() or entry.is_symlink():  # a link to nothing is an error, not a note less
+        elif entry.is_file() or entry.is_symlink():  # a broken link is an error, not a lost note
             yield path
+
+
+def detect_format(path: Path) -> str:
+    """Tell the format of a file by its name, and by its first bytes where the name leaves it open."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; each of its files has its own format.")
+    named = records.SUFFIXES.get(records.split_suffix(path)[1])
+    if named is not None and named != "csv":
+        return named
+    with records.open_bytes(path) as file:
+        head = file.read(_HEAD)
+    if named == "csv":
+        return _by_header(head) or named
+    return _by_content(head, path)
+
+
+def _by_content(head: bytes, path: Path) -> str:
+    if not head:
+        raise EmptyFile(path)
+    for magic, kind in PACKED.items():
+        if head.startswith(magic):
+            raise FormatError(f"{path} is a {kind} file. Unpack it, or compress it with gzip instead.")
+    if head.startswith(PARQUET_MAGIC):
+        return "parquet"
+    if head[:2] in records.UTF16_BOMS:
+        return "text"
+    if is_binary(head):
+        raise BinaryFile(path)
+    if head.removeprefix(records.UTF8_BOM).lstrip()[:1] == b"{":
+        return "jsonl"
+    return _by_header(head) or "text"
+
+
+def _by_header(head: bytes) -> str | None:
+    """Tell a table by its row of column names; None when the first line does not name columns."""
+    lines = head.removeprefix(records.UTF8_BOM).lstrip().splitlines()
+    line = lines[0].decode(errors="replace") if lines else ""
+    for delimiter, table in ((",", "csv"), ("\t", "tsv")):
+        try:
+            names = {name.strip().lower() for name in next(csv.reader([line], delimiter=delimiter), [])}
+        except csv.Error:
+            continue
+        if delimiter == "," and names >= MIMIC3_COLUMNS:
+            return "mimic3"
+        if delimiter == "," and names >= MIMIC4_COLUMNS:
+            return "mimic4"
+        if len(names) > 1 and not names.isdisjoint(records.TABLE.text):
+            return table
+    return None
+
+
+def read_text_file(path: Path, *, folder: Path | None, report: ReadReport) -> Iterator[Note]:
+    """Yield the one note of a text file; `folder` is the one the user gave, if any."""
+    with records.open_bytes(path) as file:
+        data = file.read(records.MAX_NOTE_CHARS + 1)
+    if len(data) > records.MAX_NOTE_CHARS:
+        raise FormatError(
+            f"{path} is over {records.MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
+        )
+    if data[:2] in records.UTF16_BOMS:  # what Windows calls Unicode
+        decoded = data.decode("utf-16", "replace")
+    elif is_binary(data):
+        raise BinaryFile(path)
+    else:
+        decoded = data.removeprefix(records.UTF8_BOM).decode(errors="surrogateescape")
+    if not decoded or decoded.isspace():
+        raise EmptyFile(path)
+    text = records.mend(decoded)
+    if text is not decoded:
+        report.warn(records.UTF8_REPLACED, path=path)
+    yield Note(records.text_file_id(path, folder=folder), text)
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether the first bytes of a file are not text: many control characters, not just a stray NUL."""
+    sample = data[:_SAMPLE]
+    n_control = len(sample.translate(None, delete=_PRINTABLE))
+    return n_control >= 32 and n_control > 0.05 * len(sample)

@@ -1,4 +1,4 @@
-"""A document given as sections -> one text, and the spans of its sections."""
+"""What all readers of notes share: opening files, choosing columns, ids, sections, and the account of a reading."""
 
 import gzip
 import io
@@ -12,30 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from lmcells.errors import FormatError, InputError, nearest
-from lmcells.notes.note import Section
-
-# Bytes that are not UTF-8 become U+FFFD, one for one, and the note is kept.
-#
-# Files are decoded with `surrogateescape`, so a bad byte travels as a lone surrogate until `mend` replaces it:
-# decoding runs ahead of parsing, and this tells which note it was in. A lone "\ud800" in JSON ends alike.
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def mend(text: str) -> str:
-    """Return `text` without lone surrogates; the same object when it has none."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()  # the fastest test for surrogates
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    return text
-
-
-# Opening a file of notes, plain or gzip; damage becomes an error that names the file.
-
+from lmcells.notes.note import Note, Section
 
 GZIP_MAGIC = b"\x1f\x8b"
 UTF8_BOM = b"\xef\xbb\xbf"
@@ -44,20 +21,48 @@ UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 # Longer than any note. It bounds memory where a quote is never closed or a file has no line breaks.
 MAX_NOTE_CHARS = 64 * 1024 * 1024
 BUFFER_BYTES = 256 * 1024
+MAX_NAMES_SHOWN = 20
+
+UTF8_REPLACED = "invalid UTF-8 replaced"
+NO_ID = "no id: row number used"
+EMPTY_NOTE = "empty note"
+
+SUFFIXES = (
+    {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+    | {".parquet": "parquet", ".pq": "parquet", ".txt": "text", ".text": "text"}
+)  # fmt: skip
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_COLUMN_NAME = re.compile(r"(?!\d)[\w.#-]{1,30}( [\w.#-]{1,30}){0,2}")
 
 
 class EmptyFile(FormatError):  # noqa: N818 - it names a thing, like MissingExtra
-    """A file without content: an error when it was asked for, skipped where it lies in a folder."""
+    """A file without content: an error when the user named it, skipped inside a folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is empty. Give a file that holds at least one note.")
 
 
 class BinaryFile(FormatError):  # noqa: N818
-    """A file that is no text at all: an error when it was asked for, skipped where it lies in a folder."""
+    """A file that is not text: an error when the user named it, skipped inside a folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is a binary file, not text. Give text in UTF-8, or name its --format.")
+
+
+def mend(text: str) -> str:
+    """Return `text` with U+FFFD for each byte that was not UTF-8; the same object when there is none.
+
+    Files are decoded with `surrogateescape`, so a bad byte arrives here as a lone surrogate: decoding runs ahead of
+    parsing, and only now is it known which note the byte was in. A lone "\\ud800" in JSON is treated alike.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()  # the fastest test for surrogates
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text
 
 
 @contextmanager
@@ -79,7 +84,7 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
 
 @contextmanager
 def open_utf8(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file that must not be empty, placed after its byte order mark; UTF-16 is refused."""
+    """Open a file that must not be empty, after its byte order mark; UTF-16 is refused."""
     with open_bytes(path) as file:
         head = file.peek(3)[:3]
         if not head:
@@ -91,17 +96,9 @@ def open_utf8(path: Path) -> Iterator[io.BufferedReader]:
         yield file
 
 
-# The account of a reading: what was read, what was skipped and why.
-
-
-UTF8_REPLACED = "invalid UTF-8 replaced"
-NO_ID = "no id: row number used"
-EMPTY_NOTE = "empty note"
-
-
 @dataclass(slots=True)
 class ReadReport:
-    """Every row seen is either read or skipped for a reason; a warning is about a note that was read.
+    """The account of a reading. Every row is either read, or skipped for a reason; warnings are about notes kept.
 
     Reasons are fixed sentences, so that they can be counted and never hold note text.
     """
@@ -113,14 +110,16 @@ class ReadReport:
 
     @property
     def n_skipped(self) -> int:
+        """How many rows gave no note."""
         return self.skipped.total()
 
     @property
     def n_seen(self) -> int:
+        """How many rows there were."""
         return self.n_read + self.n_skipped
 
     def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count a row that gives no note, and remember where the first one with this reason stands."""
+        """Count a row that gives no note."""
         self.skipped[reason] += 1
         self._remember(reason, line, path)
 
@@ -134,38 +133,10 @@ class ReadReport:
             place = (None if path is None else path.name, None if line is None else str(line))
             self.first_seen[reason] = ":".join(filter(None, place))
 
-    def merge(self, other: "ReadReport") -> None:
-        """Add the counts of `other`, which read what comes after."""
-        self.n_read += other.n_read
-        self.skipped.update(other.skipped)
-        self.warnings.update(other.warnings)
-        self.first_seen = other.first_seen | self.first_seen
-
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {
-            "n_read": self.n_read,
-            "skipped": dict(self.skipped),
-            "warnings": dict(self.warnings),
-            "first_seen": dict(self.first_seen),
-        }
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> "ReadReport":
-        """The report that `to_dict` wrote."""
-        return cls(
-            n_read=saved["n_read"],
-            skipped=Counter(saved["skipped"]),
-            warnings=Counter(saved["warnings"]),
-            first_seen=dict(saved["first_seen"]),
-        )
-
-
-# Which columns hold the text, the id and the metadata.
-
-
-MAX_NAMES_SHOWN = 20
-_COLUMN_NAME = re.compile(r"(?!\d)[\w.#-]{1,30}( [\w.#-]{1,30}){0,2}")
+        counts = {"skipped": dict(self.skipped), "warnings": dict(self.warnings)}
+        return {"n_read": self.n_read, **counts, "first_seen": dict(self.first_seen)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,27 +156,22 @@ class Columns:
             )
 
 
-DEFAULT_COLUMNS = Columns()
-
-
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a format calls its columns, in order of preference and whatever the case."""
+    """What a format calls its columns, in order of preference, in any case."""
 
-    text: tuple[str, ...]
-    id: tuple[str, ...]
-    category: tuple[str, ...]
+    text: tuple[str, ...] = ("text", "note_text", "note")
+    id: tuple[str, ...] = ("id", "note_id", "row_id")
+    category: tuple[str, ...] = ("category", "note_type")
     sections: str | None = None  # a list of {"header", "text"} in place of a text
     source: str | None = None  # ids begin with it; None: with the file's stem
     error_flag: str | None = None  # rows where it is 1 were withdrawn
 
 
-TABLE = Layout(
-    text=("text", "note_text", "note"), id=("id", "note_id", "row_id"), category=("category", "note_type")
-)
-DOCUMENTS = Layout(text=TABLE.text, id=TABLE.id, category=TABLE.category, sections="sections")
-MIMIC3 = Layout(text=("text",), id=("row_id",), category=("category",), source="mimic3", error_flag="iserror")
-MIMIC4 = Layout(text=("text",), id=("note_id",), category=("note_type",), source="mimic4")
+TABLE = Layout()
+DOCUMENTS = Layout(sections="sections")
+MIMIC3 = Layout(("text",), ("row_id",), ("category",), source="mimic3", error_flag="iserror")
+MIMIC4 = Layout(("text",), ("note_id",), ("note_type",), source="mimic4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,29 +187,28 @@ class Choice:
 
 
 def choose(columns: Columns, *, layout: Layout, found: Sequence[str]) -> Choice:
-    """Match what the user named, else what the layout expects, with the columns found."""
+    """Match the columns found with those the user named, or else with those the layout expects."""
     spelled = {name.lower(): name for name in reversed(found)}  # of two that differ in case, the first
     missing: list[tuple[str, str]] = []
 
-    def pick(named: str | None, expected: Sequence[str], flag: str) -> str | None:
-        if named is None:
-            return next((spelled[name] for name in expected if name in spelled), None)
-        if named in found:
-            return named
+    def expect(*names: str | None) -> str | None:
+        return next((spelled[name] for name in names if name in spelled), None)
+
+    def pick(named: str | None, flag: str, *expected: str) -> str | None:
+        if named is None or named in found:
+            return named or expect(*expected)
         missing.append((named, flag))
         return None
 
-    text = pick(columns.text, layout.text, "--text-column")
-    sections = pick(None, [layout.sections] if layout.sections and columns.text is None else [], "")
-    note_id = pick(columns.id, layout.id, "--id-column")
-    category = pick(columns.category, layout.category, "--category-column")
-    kept = [("category", category)]
-    kept += [(name, pick(name, (), "--metadata-column")) for name in dict.fromkeys(columns.metadata)]
+    text = pick(columns.text, "--text-column", *layout.text)
+    note_id = pick(columns.id, "--id-column", *layout.id)
+    kept = [("category", pick(columns.category, "--category-column", *layout.category))]
+    kept += [(name, pick(name, "--metadata-column")) for name in dict.fromkeys(columns.metadata)]
     return Choice(
         text=text,
-        sections=sections,
+        sections=expect(layout.sections) if columns.text is None else None,
         id=note_id,
-        error_flag=pick(None, [layout.error_flag] if layout.error_flag else [], ""),
+        error_flag=expect(layout.error_flag),
         metadata=tuple((key, column) for key, column in kept if column is not None),
         missing=tuple(missing),
     )
@@ -251,54 +216,26 @@ def choose(columns: Columns, *, layout: Layout, found: Sequence[str]) -> Choice:
 
 def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path) -> None:
     """Refuse a file that lacks a column the user named, its text, or the id its format promises."""
+    # Names of columns may be shown; if the first row is a note and not a header, it must not be.
+    named = [name for name in found if name]
+    names = named[:MAX_NAMES_SHOWN] if all(map(_COLUMN_NAME.fullmatch, named)) else []
+    more = f" and {len(found) - len(names)} more" if len(found) > len(names) else ""
+    shown = f"columns found: {', '.join(names)}{more}"
+    if not names:
+        shown = f"its first row ({len(found)} fields) does not look like a row of column names"
     if choice.missing:
         name, flag = choice.missing[0]
-        raise FormatError(
-            f"{path} has no column {name!r} (set by {flag}); {_shown(found)}."
-            f"{nearest(name, _presentable(found))}"
-        )
+        raise FormatError(f"{path} has no column {name!r} (set by {flag}); {shown}.{nearest(name, names)}")
     if choice.text is None and choice.sections is None:
         expected = " or ".join(repr(name) for name in (*layout.text[:1], layout.sections) if name)
         raise FormatError(
-            f"{path} has no column {expected}; {_shown(found)}. "
-            "Name the column of the text with --text-column."
+            f"{path} has no column {expected}; {shown}. Name the column of the text with --text-column."
         )
     if choice.id is None and layout.source is not None:
         raise FormatError(
-            f"{path} has no column {layout.id[0]!r}, which {layout.source} promises; {_shown(found)}. "
+            f"{path} has no column {layout.id[0]!r}, which {layout.source} promises; {shown}. "
             "Name the column of the ids with --id-column, or read it as --format csv."
         )
-
-
-def _presentable(found: Sequence[str]) -> list[str]:
-    """Names fit for a message; none when the first row is no header but a note, which must not be shown."""
-    named = [name for name in found if name]
-    return named[:MAX_NAMES_SHOWN] if all(map(_COLUMN_NAME.fullmatch, named)) else []
-
-
-def _shown(found: Sequence[str]) -> str:
-    names = _presentable(found)
-    if not names:
-        return f"its first row ({len(found)} fields) does not look like a row of column names"
-    more = f" and {len(found) - len(names)} more" if len(found) > len(names) else ""
-    return f"columns found: {', '.join(names)}{more}"
-
-
-# A note's id is `source/id`: the same note has the same id wherever it is read.
-
-
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".txt": "text",
-    ".text": "text",
-}
 
 
 def split_suffix(path: Path) -> tuple[str, str]:
@@ -309,13 +246,42 @@ def split_suffix(path: Path) -> tuple[str, str]:
     return (stem, suffix) if stem and suffix in SUFFIXES else (name, "")
 
 
-def row_id(source: str, found: str | None, n_row: int) -> str:
-    """Id of a row: as found when it is `source/id` already; the row's number when it has none."""
-    if found is None:
-        return f"{source}/{n_row}"
-    if not found:  # An empty cell of an id column must not take the number that is another row's id.
-        return f"{source}/row-{n_row}"
-    return found if "/" in found else f"{source}/{found}"
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Makes notes of the rows of one file. A note's id is `source/id`: the same wherever the note is read."""
+
+    path: Path
+    report: ReadReport
+    source: str
+
+    def note(
+        self,
+        text: str,
+        found_id: str | None,
+        metadata: Mapping[str, str],
+        *,
+        row: int,
+        line: int,
+        sections: tuple[Section, ...] | None = None,
+    ) -> Note | None:
+        """Return the note of a row, or count the row as skipped when it has no text."""
+        if not text or text.isspace():
+            self.report.skip(EMPTY_NOTE, line, path=self.path)
+            return None
+        given = [text, found_id or "", *metadata.values()]
+        mended = [mend(value) for value in given]
+        if mended != given:
+            self.report.warn(UTF8_REPLACED, line, path=self.path)
+        text, id_, *values = mended
+        if found_id is None:
+            id_ = f"{self.source}/{row}"
+        elif not (id_ := id_.strip()):  # an empty cell must not take the number that is another row's id
+            self.report.warn(NO_ID, line, path=self.path)
+            id_ = f"{self.source}/row-{row}"
+        elif "/" not in id_:
+            id_ = f"{self.source}/{id_}"
+        kept = {key: value.strip() for key, value in zip(metadata, values, strict=True) if value.strip()}
+        return Note(id_, text, kept, sections)
 
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:
@@ -323,9 +289,6 @@ def text_file_id(path: Path, *, folder: Path | None) -> str:
     root = path.parent if folder is None else folder
     source = root.name if root.name not in ("", "..") else root.resolve().name
     return "/".join((source or "notes", *path.relative_to(root).parent.parts, split_suffix(path)[0]))
-
-
-# A document given as sections -> one text, and the spans of its sections.
 
 
 def join_sections(parts: Iterable[tuple[str | None, str]]) -> tuple[str, tuple[Section, ...]]:
