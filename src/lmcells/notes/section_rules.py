@@ -55,19 +55,19 @@ _MOST_BLANKS = 12
 _MOST_BLANKS_IN_LOWER_CASE = 7
 _LENGTHS_ALONE = range(3, 65)  # of a header without a colon; the user's own may have any
 _KEPT_LABELS = 20_000
-_SAMPLE = 20_000  # characters that tell whether a note is written in capitals throughout
+_SAMPLE = 20_000  # characters that tell whether a note is in all caps
 
 
 class _Label(NamedTuple):
-    """What can be said of a header without looking at its place."""
+    """What can be said of a header without looking at its place in the note."""
 
     name: str
-    own: bool  # named by the user: always a header
-    known: bool  # in the table, and not as a sub-heading
-    within: frozenset[str]  # sections whose sub-heading it is
-    capitals: bool
-    measurable: bool  # a number after it is its value: "Sodium: 140", "FL/BPD: 81"
-    stands_alone: bool  # needs no colon
+    own: bool = False  # named by the user: always a header
+    known: bool = False  # in the table, and not as a sub-heading
+    within: frozenset[str] = frozenset()  # sections whose sub-heading it is
+    capitals: bool = False
+    measurable: bool = False  # a number after it is its value: "Sodium: 140", "FL/BPD: 81"
+    stands_alone: bool = True  # needs no colon
 
 
 class _Candidate(NamedTuple):
@@ -85,7 +85,7 @@ class _Layout(NamedTuple):
 
     in_capitals: bool
     spaced: bool  # a blank line before each
-    shouted: bool  # the whole note is in capitals, so that they set nothing apart
+    all_caps: bool  # the whole note is in capitals, so capitals carry no information
 
 
 class SectionRules:
@@ -128,7 +128,7 @@ class SectionRules:
             numbering = numbering[0] if numbering else ""
             if numbering and numbering in "*_":
                 numbering, after_blank = "", True
-            # Most lines of text end here: one that is no alias, `_unknown_alone` would refuse.
+            # Most lines of text end here: alone and not after a blank line, only an alias is a header.
             needs_alias = colon is None and not after_blank
             label = labels.get(raw) or self._label(raw, needs_alias=needs_alias)
             if label is None:
@@ -149,24 +149,23 @@ class SectionRules:
             return None
         alias = find_alias(self._aliases, raw)
         if alias is not None and alias.kind is Kind.OWN:
-            return _Label(alias.name, True, False, alias.within, capitals, False, stands_alone=True)
+            return _Label(alias.name, own=True, within=alias.within, capitals=capitals)
         if prose or raw[0].islower() or (needs_alias if alias is None else alias.kind is Kind.FIELD):
             return None
         plain = _ASIDE.sub(" ", raw).strip() or raw
         capitals = capitals or plain.isupper()
         measurable = not (capitals and _FULL_WORD.search(plain))
         if alias is not None:
-            known = alias.kind is Kind.SECTION
-            stands_alone = len(raw) in _LENGTHS_ALONE
+            known, stands_alone = alias.kind is Kind.SECTION, len(raw) in _LENGTHS_ALONE
             return _Label(alias.name, False, known, alias.within, capitals, measurable, stands_alone)
         if not _reads_like_a_header(plain, capitals=capitals):
             return None
         stands_alone = not measurable and not _SIGNATURE_OR_VALUE.search(raw)
-        return _Label(upper_name(raw), False, False, frozenset(), capitals, measurable, stands_alone)
+        return _Label(upper_name(raw), capitals=capitals, measurable=measurable, stands_alone=stands_alone)
 
 
 def _is_after_blank(padded: str, start: int) -> bool:
-    """Tell whether the line before the line break at `start` is blank, or there is none."""
+    """Whether the line before the line break at `start` is blank, or there is none."""
     before = padded[start - 1 : start]
     if before not in _BLANKS:  # most lines
         return before == "\n"
@@ -174,7 +173,7 @@ def _is_after_blank(padded: str, start: int) -> bool:
 
 
 def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
-    """Tell an unknown header from a sentence, a name, a row of a table and a level such as L5-S1."""
+    """Whether a line that is not in the table is no sentence, name, row of a table or level such as L5-S1."""
     if not (capitals or header[0].isupper()) or _COLUMNS.search(header) or _SENTENCE.search(header):
         return False
     if _DIGIT.search(header.split(None, 1)[0]):
@@ -189,7 +188,8 @@ def _choose(text: str, candidates: list[_Candidate]) -> list[Header]:
     open_section = ""
     for candidate in candidates:
         label = candidate.label
-        if label.own or (open_section not in label.within and _is_header(text, candidate, layout)):
+        is_header = _is_known_header if label.known else _is_unknown_header
+        if label.own or (open_section not in label.within and is_header(text, candidate, layout)):
             headers.append((candidate.start, candidate.body_start, candidate.raw, label.name))
             open_section = label.name
     return headers
@@ -200,58 +200,39 @@ def _layout(text: str, candidates: list[_Candidate]) -> _Layout:
     judged = judged or [candidate for candidate in candidates if candidate.colon]
     n_capitals = sum([candidate.label.capitals for candidate in judged])
     after_blank = [candidate.after_blank for candidate in judged if candidate.start > 0]
-    asked = any(not (candidate.colon or candidate.label.known) for candidate in candidates)
+    is_asked = any(not (candidate.colon or candidate.label.known) for candidate in candidates)
     return _Layout(
         in_capitals=n_capitals > 0 and 2 * n_capitals >= len(judged),
         spaced=2 * sum(after_blank) >= len(after_blank),
-        shouted=asked and text.count("E", 0, _SAMPLE) > text.count("e", 0, _SAMPLE),
+        all_caps=is_asked and text.count("E", 0, _SAMPLE) > text.count("e", 0, _SAMPLE),
     )
 
 
-def _is_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    if candidate.label.known:
-        return (_known_with_colon if candidate.colon else _known_alone)(text, candidate, layout)
-    return (_unknown_with_colon if candidate.colon else _unknown_alone)(text, candidate, layout)
-
-
-def _known_with_colon(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    if candidate.label.capitals:
-        return True
-    # Under headers in capitals, "Pain: better" or "2. Pain: better" is an item of the section it stands in.
-    if candidate.numbering:
-        item = layout.in_capitals or not candidate.after_blank
-    else:
-        item = layout.in_capitals and layout.spaced and not candidate.after_blank
-    return not item or _REST_OF_LINE_IS_BLANK.match(text, candidate.body_start) is not None
-
-
-def _known_alone(_: str, candidate: _Candidate, layout: _Layout) -> bool:
-    if not candidate.label.stands_alone:
+def _is_known_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
+    _, body_start, _, label, numbering, colon, after_blank = candidate
+    if colon:
+        # Under headers in capitals, "Pain: better" or "2. Pain: better" is an item of the section it stands in.
+        if numbering:
+            is_item = layout.in_capitals or not after_blank
+        else:
+            is_item = layout.in_capitals and layout.spaced and not after_blank
+        return label.capitals or not is_item or _REST_OF_LINE_IS_BLANK.match(text, body_start) is not None
+    if not label.stands_alone:
         return False
-    if candidate.numbering and candidate.numbering != "#":
-        return candidate.after_blank and candidate.label.capitals
-    return candidate.after_blank or candidate.label.capitals or not layout.spaced
+    if numbering and numbering != "#":
+        return after_blank and label.capitals
+    return after_blank or label.capitals or not layout.spaced
 
 
-def _unknown_with_colon(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    label = candidate.label
-    if candidate.numbering == "#":  # a problem, as in "# COPD: steroids"
-        return False
-    if label.measurable and _NUMBER_FOLLOWS.match(text, candidate.body_start):
-        return False
+def _is_unknown_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
+    _, body_start, _, label, numbering, colon, after_blank = candidate
+    if numbering == "#" or (colon and label.measurable and _NUMBER_FOLLOWS.match(text, body_start)):
+        return False  # a problem, as in "# COPD: steroids", or a value
+    if not colon:
+        stands_apart = after_blank and label.capitals and label.stands_alone and not layout.all_caps
+        return stands_apart and _TEXT_FOLLOWS.match(text, body_start) is not None  # a signature ends the note
     if label.capitals:
-        return candidate.after_blank or not (layout.spaced or candidate.numbering)
-    if layout.in_capitals or candidate.numbering:
+        return after_blank or not (layout.spaced or numbering)
+    if layout.in_capitals or numbering:
         return False
-    return candidate.after_blank or _REST_OF_LINE_IS_BLANK.match(text, candidate.body_start) is not None
-
-
-def _unknown_alone(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    return (
-        candidate.after_blank
-        and candidate.label.capitals
-        and candidate.label.stands_alone
-        and candidate.numbering != "#"
-        and not layout.shouted
-        and _TEXT_FOLLOWS.match(text, candidate.body_start) is not None  # a signature ends the note
-    )
+    return after_blank or _REST_OF_LINE_IS_BLANK.match(text, body_start) is not None

@@ -1,4 +1,18 @@
-"""The ways to find the sections of a note, by name."""
+r"""The ways to find the sections of a note, by name; among them the paper's expression, in linear time.
+
+    (?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)
+
+`re.finditer` is quadratic on it: every blank of a long run starts a new attempt. We turn the search around. The colon
+is the rare part, so we jump from colon to colon and look backward:
+
+- the header is part of the *run* of `[A-z0-9/ ]` that ends at the colon, so runs are disjoint;
+- what stands before the header (blanks, digits, `.`, `#`) holds no capital, so its start fixes the match;
+- whether a capital may start a header shows in the twelve characters before it: four blanks, or a line break
+  and blanks, or one of these followed by at most four of `[\d.#]` and fewer than four blanks.
+
+Of the capitals in a run that may start a header, the first one wins, as leftmost matching would have it. The flaws of
+the expression are kept: `[A-z]` admits ``[ \ ] ^ _ ` ``, and prose before a colon is taken for a header.
+"""
 
 import re
 from collections.abc import Callable
@@ -9,31 +23,57 @@ from lmcells.notes.note import Note, Section
 from lmcells.notes.section_rules import SectionRules
 from lmcells.notes.sections import Header, cover, find_alias, load_aliases, upper_name
 
-# The sections of the paper: exactly the matches of its regular expression, found in linear time.
-#
-#     (?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)
-#
-# `re.finditer` is quadratic on it: every blank of a long run starts a new attempt. We turn the search around.
-# The colon is the rare part, so we jump from colon to colon and look backward:
-#
-# - the header is part of the *run* of `[A-z0-9/ ]` that ends at the colon, so runs are disjoint;
-# - what stands before the header (blanks, digits, `.`, `#`) holds no capital, so its start fixes the match;
-# - whether a capital may start a header shows in the twelve characters before it: four blanks, or a line break
-#   and blanks, or one of these followed by at most four of `[\d.#]` and fewer than four blanks.
-#
-# Of the capitals in a run that may start a header, the first one wins, as leftmost matching would have it. The
-# flaws of the expression are kept: `[A-z]` admits ``[ \ ] ^ _ ` ``, prose before a colon is taken for a header.
-
+HeaderFinder = Callable[[Note], list[Header]]  # in order; text before the first is under no header
+NoteSections = Callable[[Note], tuple[Section, ...]]
 
 _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _A_TO_Z = frozenset(map(chr, range(ord("A"), ord("z") + 1)))  # [A-z], with the punctuation between Z and a
 _RUN = "".join(sorted(_A_TO_Z)) + "0123456789/ "
 _SHORTEST = 3  # characters before the colon: [A-Z], at least one of [A-z0-9/ ], [A-z]
-
 _WHOLE_LINE = re.compile(r"[\d.#]{0,4} ?([A-Z][A-z0-9/ ]+[A-z]):")
 _LOOK_BACK = 12  # more than 4 blanks, 4 of [\d.#] and 3 blanks
 _BEFORE_HEADER = re.compile(r"(?:^|\s{4}|\n)[\d.#]{0,4}\s*\Z")
 _AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
+
+
+def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSections:
+    """Return the function that finds a note's sections, which cover it exactly."""
+    find_headers = header_finder(style, header_rules=header_rules)
+    return lambda note: cover(len(note.text), find_headers(note))
+
+
+def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFinder:
+    """Return the function that finds a note's headers.
+
+    `auto` takes the file's own sections where a note has them, and the rules otherwise; `none` finds none.
+    """
+    if style == "none":
+        return lambda _: []
+    if style == "paper":
+        return lambda note: find_paper_headers(note.text)
+    rules = SectionRules(header_rules)
+    if style == "rules":
+        return lambda note: rules.headers(note.text)
+    aliases = load_aliases(header_rules)
+
+    def named(header: str | None, name: str) -> str:
+        alias = find_alias(aliases, header) if header else None
+        return alias.name if alias and alias.name else name
+
+    def given(note: Note) -> list[Header]:
+        if note.sections is not None:
+            return [
+                (start, body_start, header, named(header, name))
+                for header, name, start, body_start, _ in note.sections
+            ]
+        if style == "auto":
+            return rules.headers(note.text)
+        raise FormatError(
+            f"--sections given: note {note.id} has no sections of its own, only text. "
+            "Use --sections rules (or paper), or give documents with a list of sections."
+        )
+
+    return given
 
 
 def find_paper_sections(text: str) -> tuple[Section, ...]:
@@ -78,50 +118,3 @@ def _header_start(text: str, searched: int, colon: int) -> int:
         return -1
     later = _AFTER_BLANKS.search(text, first, last + 1)
     return later.end() - 1 if later else -1
-
-
-# The ways to find the sections of a note, by name.
-
-
-HeaderFinder = Callable[[Note], list[Header]]  # in order; text before the first is under no header
-NoteSections = Callable[[Note], tuple[Section, ...]]
-
-
-def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSections:
-    """Return the function that finds a note's sections, which cover it exactly."""
-    find_headers = header_finder(style, header_rules=header_rules)
-    return lambda note: cover(len(note.text), find_headers(note))
-
-
-def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFinder:
-    """Return the function that finds a note's headers.
-
-    `auto` takes the file's own sections where a note has them, and the rules otherwise; `none` finds none.
-    """
-    if style == "none":
-        return lambda _: []
-    if style == "paper":
-        return lambda note: find_paper_headers(note.text)
-    rules = SectionRules(header_rules)
-    if style == "rules":
-        return lambda note: rules.headers(note.text)
-    aliases = load_aliases(header_rules)
-
-    def named(header: str | None, name: str) -> str:
-        alias = find_alias(aliases, header) if header else None
-        return alias.name if alias and alias.name else name
-
-    def given(note: Note) -> list[Header]:
-        if note.sections is not None:
-            return [
-                (start, body_start, header, named(header, name))
-                for header, name, start, body_start, _ in note.sections
-            ]
-        if style == "auto":
-            return rules.headers(note.text)
-        raise FormatError(
-            f"--sections given: note {note.id} has no sections of its own, only text. "
-            "Use --sections rules (or paper), or give documents with a list of sections."
-        )
-
-    return given

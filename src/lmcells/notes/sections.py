@@ -1,10 +1,15 @@
-"""From the headers that a finder saw to sections that cover the note exactly."""
+"""Headers and what they are called: from headers to sections that cover a note, and the table of aliases.
+
+`section_aliases.json` holds three blocks. *Sections* map a canonical name to other ways of writing it. *Parts* are
+sub-headings, such as HEENT: inside one of the sections they are listed for, they do not open a section of their own.
+*Fields*, such as "Date", look like headers and never are. Users may add a file of their own.
+"""
 
 import enum
 import json
 import re
 import string
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -13,23 +18,21 @@ from typing import Any, NamedTuple
 from lmcells.errors import FormatError
 from lmcells.notes.note import Section
 
-# From the headers that a finder saw to sections that cover the note exactly.
-
-
 SectionFinder = Callable[[str], tuple[Section, ...]]
-
 
 # A header as found: its start, where its body starts, itself as written (without numbering, colon and surrounding
 # space; None for text under no header) and its canonical name. A plain tuple: a large corpus has very many.
 Header = tuple[int, int, str | None, str]
 NO_HEADER: Header = (0, 0, None, "")
+LONGEST_HEADER = 80
+
+_EXPECTED = 'Expected {"CANONICAL NAME": ["alias", ...], ...}'
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " ") | dict.fromkeys("-'’", ""))
+_ASIDE = re.compile(r"\([^()]*\)")
 
 
 def with_opening(headers: list[Header], *, text_length: int) -> list[Header]:
-    """Begin with "no section", unless the text begins with a header or is empty.
-
-    Text before the first header never belongs to what came before, least of all to the previous note.
-    """
+    """Begin with "no section", unless the text begins with a header or is empty."""
     first = headers[0][0] if headers else text_length
     return [NO_HEADER, *headers] if first > 0 else headers
 
@@ -51,20 +54,6 @@ def cover(text_length: int, headers: list[Header]) -> tuple[Section, ...]:
 def upper_name(header: str) -> str:
     """Name a header after itself: upper case, white space collapsed."""
     return " ".join(header.upper().split())
-
-
-# What headers are called: the table of aliases that ships with the package, and the user's own.
-#
-# `section_aliases.json` holds three blocks. *Sections* map a canonical name to other ways of writing it.
-# *Parts* are sub-headings, such as HEENT: inside one of the sections they are listed for they open no section
-# of their own. *Fields*, such as "Date", look like headers and never are.
-
-
-LONGEST_HEADER = 80
-
-_EXPECTED = 'Expected {"CANONICAL NAME": ["alias", ...], ...}'
-_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation, " ") | dict.fromkeys("-'’", ""))
-_ASIDE = re.compile(r"\([^()]*\)")
 
 
 class Kind(enum.Enum):
@@ -100,6 +89,11 @@ def find_alias(table: AliasTable, header: str) -> Alias | None:
     return alias
 
 
+def load_aliases(extra: Path | None = None) -> AliasTable:
+    """Return the shipped table with the user's file, `{"CANONICAL NAME": ["alias", ...]}`, laid over it."""
+    return _shipped_aliases() | (_user_aliases(extra) if extra else {})
+
+
 @cache
 def _shipped_aliases() -> AliasTable:
     blocks = json.loads(resources.files(__package__).joinpath("section_aliases.json").read_text("utf-8"))
@@ -114,32 +108,38 @@ def _shipped_aliases() -> AliasTable:
     return table
 
 
-def load_aliases(extra: Path | None = None) -> AliasTable:
-    """Return the shipped table with the user's file, `{"CANONICAL NAME": ["alias", ...]}`, laid over it."""
-    return _shipped_aliases() | _user_aliases(extra) if extra else _shipped_aliases().copy()
-
-
 def _user_aliases(path: Path) -> AliasTable:
     table: AliasTable = {}
+    names = set()
     for name, aliases in _read_rules(path):
         canonical = upper_name(name)
+        if canonical in names:
+            raise FormatError(f"{path}: {name!r} appears twice. Put all its aliases into one list.")
+        names.add(canonical)
+        if type(aliases) is not list:
+            raise FormatError(
+                f"{path}: the aliases of {name!r} are a JSON {_json_type(aliases)}. {_EXPECTED}."
+            )
         for alias in [name, *aliases]:
+            if not isinstance(alias, str):
+                raise FormatError(
+                    f"{path}: {name!r} has an alias that is a JSON {_json_type(alias)}. {_EXPECTED}."
+                )
             key = header_key(alias)
             if not key or len(alias.strip()) > LONGEST_HEADER:
                 raise FormatError(
                     f"{path}: an alias of {canonical!r} cannot be a header. Allowed: up to {LONGEST_HEADER} "
                     f"characters, with a letter or a digit; found {len(alias.strip())}. Change or remove it."
                 )
-            if key in table and table[key].name != canonical:
+            if table.setdefault(key, Alias(canonical, Kind.OWN)).name != canonical:
                 raise FormatError(
                     f"{path}: {alias!r} is given to two names, {table[key].name!r} and {canonical!r}. "
                     "A header can have one. Remove it from one of them."
                 )
-            table[key] = Alias(canonical, Kind.OWN)
     return table
 
 
-def _read_rules(path: Path) -> Iterable[tuple[str, list[str]]]:
+def _read_rules(path: Path) -> "_Pairs":
     try:
         rules = json.loads(path.read_text("utf-8-sig"), object_pairs_hook=_Pairs)
     except OSError as error:
@@ -157,20 +157,6 @@ def _read_rules(path: Path) -> Iterable[tuple[str, list[str]]]:
         ) from error
     if not isinstance(rules, _Pairs):
         raise FormatError(f"{path}: section rules are a JSON {_json_type(rules)}. {_EXPECTED}.")
-    seen = set()
-    for name, aliases in rules:
-        if upper_name(name) in seen:
-            raise FormatError(f"{path}: {name!r} appears twice. Put all its aliases into one list.")
-        seen.add(upper_name(name))
-        if not isinstance(aliases, list) or isinstance(aliases, _Pairs):
-            raise FormatError(
-                f"{path}: the aliases of {name!r} are a JSON {_json_type(aliases)}. {_EXPECTED}."
-            )
-        for alias in aliases:
-            if not isinstance(alias, str):
-                raise FormatError(
-                    f"{path}: {name!r} has an alias that is a JSON {_json_type(alias)}. {_EXPECTED}."
-                )
     return rules
 
 
