@@ -63,6 +63,13 @@ def test_rules_fall_back_to_the_canonical_name_and_then_to_other(tmp_path: Path)
     assert [name for name, _ in segments(corpus)] == expected
 
 
+def test_sections_are_numbered_by_how_often_their_own_spelling_was_seen(tmp_path: Path) -> None:
+    """Rare aliases fall back to a canonical name, but do not count for it where it is frequent by itself."""
+    headers = [*["PLAN"] * 3, *["PAST MEDICAL HISTORY"] * 2, "PMH", "PAST MEDICAL HX", "PMHX"]
+    corpus = corpus_of(tmp_path, [f"{header}: pain" for header in headers], min_header_count=2)
+    assert corpus.metadata_names("section") == ["<no section>", "PLAN", "PAST MEDICAL HISTORY"]
+
+
 def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
     sections = [{"header": "Weird: Name", "text": "pain HPI: fever"}, {"header": "", "text": "rest"}]
     corpus = corpus_of(tmp_path, [{"id": "a", "sections": sections}], sections="given")

@@ -1,8 +1,8 @@
 """Damaged and hostile files: one clear line or a counted reason, never a traceback, never a lost note."""
 
-import builtins
 import csv
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -351,14 +351,8 @@ def test_parquet_columns_of_the_wrong_type_are_named(tmp_path: Path) -> None:
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_bytes(tmp_path / "n.parquet", b"PAR1")
-    real_import = builtins.__import__
-
-    def without_pyarrow(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name.startswith("pyarrow"):
-            raise ImportError(name)
-        return real_import(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_pyarrow)
+    monkeypatch.delitem(sys.modules, "lmcells.notes.readers.parquet", raising=False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtra, match=r"lmcells\[parquet\]"):
         read(path)
 

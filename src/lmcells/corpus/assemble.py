@@ -1,13 +1,11 @@
 """The second half of a build: shards -> the arrays of a corpus, with memory for distinct words alone."""
 
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +14,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import STAYS_IN_BODY, SectionTable
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard
+from lmcells.errors import InputError
 from lmcells.files import write_json
 
 NO_VALUE = "<none>"
@@ -44,6 +43,10 @@ def assemble(
         np.savez(path, **resolved._asdict())
         counts.add(shard.hashes, np.bincount(resolved.tokens, minlength=shard.hashes.size))
     vocabulary = Vocabulary.of_frequent_words(counts, min_count=settings.min_count, shards=map(Shard, paths))
+    if not vocabulary.words:
+        raise InputError(
+            f"no word is seen more than {settings.min_count} times. Give more notes, or a lower --min-count."
+        )
 
     on_step("writing tokens")
     n_segments, n_documents = _write_tokens(paths, resolved_paths, folder, vocabulary, value_names)
@@ -179,8 +182,6 @@ class Vocabulary:
 
     def ids_of(self, shard: Shard) -> npt.NDArray[np.int32]:
         """Return the id of each of a shard's words, or -1."""
-        if not self._sorted_hashes.size:
-            return np.full(shard.hashes.size, -1, np.int32)
         at = np.minimum(np.searchsorted(self._sorted_hashes, shard.hashes), self._sorted_hashes.size - 1)
         return np.where(self._sorted_hashes[at] == shard.hashes, self._id_of_sorted[at], np.int32(-1))
 
@@ -194,17 +195,16 @@ def _write_tokens(
 ) -> tuple[int, int]:
     """Write tokens and metadata, and return how many segments and documents there are."""
     id_of_value = {kind: {name: id_ for id_, name in enumerate(names)} for kind, names in value_names.items()}
-    n_segments = n_documents = 0
-    with ExitStack() as stack:
-
-        def writer(name: str) -> ArrayWriter:
-            return stack.enter_context(ArrayWriter(folder / name))
-
-        token_file, segment_file = writer(files.TOKENS), writer(files.TOKEN_SEGMENT)
-        kinds = ("section", *value_names, "document")
-        metadata_files = {kind: writer(files.metadata_ids(kind)) for kind in kinds}
-        names_path = folder / files.metadata_names("document")
-        document_names = stack.enter_context(names_path.open("w", encoding="utf-8"))
+    metadata: dict[str, list[npt.NDArray[np.integer]]] = {
+        kind: [] for kind in ("section", *value_names, "document")
+    }
+    n_tokens, n_segments, n_documents = int(vocabulary.counts.sum()), 0, 0
+    names_path = folder / files.metadata_names("document")
+    with (
+        create_array(folder / files.TOKENS, n_tokens) as token_file,
+        create_array(folder / files.TOKEN_SEGMENT, n_tokens) as segment_file,
+        names_path.open("w", encoding="utf-8") as document_names,
+    ):
         document_names.write("[")
         for path, resolved_path in zip(paths, resolved_paths, strict=True):
             shard = Shard(path)
@@ -215,50 +215,31 @@ def _write_tokens(
             # Segments that are left without a word are dropped, the others numbered on.
             n_words_in = resolved.segment_tokens - _count_in_segments(rare, resolved.segment_tokens)
             used = np.flatnonzero(n_words_in)
-            token_file.append(np.delete(tokens, rare))
             segments = np.arange(n_segments, n_segments + used.size, dtype=np.int32)
-            segment_file.append(np.repeat(segments, n_words_in[used]))
+            token_file.write(np.delete(tokens, rare).data)
+            segment_file.write(np.repeat(segments, n_words_in[used]).data)
             documents = resolved.segment_document[used]
-            metadata_files["section"].append(resolved.segment_section[used])
-            metadata_files["document"].append(n_documents + documents)
+            metadata["section"].append(resolved.segment_section[used])
+            metadata["document"].append(n_documents + documents)
             for kind, ids in id_of_value.items():
                 by_document = np.array([ids[value] for value in shard.document_metadata[kind]], np.int32)
-                metadata_files[kind].append(by_document[documents])
+                metadata[kind].append(by_document[documents])
             names = json.dumps(shard.document_ids, ensure_ascii=False)[1:-1]
             document_names.write((", " if n_documents else "") + names)
             n_segments += used.size
             n_documents += len(shard.document_ids)
         document_names.write("]\n")
+    for kind, parts in metadata.items():
+        np.save(folder / files.metadata_ids(kind), np.concatenate(parts).astype(np.int32))
     return n_segments, n_documents
 
 
-class ArrayWriter:
-    """Writes a one-dimensional `.npy` file of int32 whose length is known only at the end."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb")
-        self._length = 0
-        self._write_header()
-
-    def append(self, values: npt.NDArray[np.integer]) -> None:
-        """Add values at the end."""
-        self._file.write(np.ascontiguousarray(values, np.int32).data)
-        self._length += values.size
-
-    def _write_header(self) -> None:
-        # numpy's header leaves room for the first axis to grow, so the final one is as long as this one.
-        header = io.BytesIO()
-        description = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (self._length,)}
-        np.lib.format.write_array_header_1_0(header, description)
-        self._file.write(header.getbuffer())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
+def create_array(path: Path, size: int) -> BinaryIO:
+    """Open a new `.npy` file for so many int32, after its header; the caller writes them piece by piece."""
+    file = path.open("wb")
+    header = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_1_0(file, header)
+    return file
 
 
 def write_occurrences(folder: Path, tokens: npt.NDArray[np.integer], counts: npt.NDArray[np.int64]) -> None:
@@ -269,9 +250,6 @@ def write_occurrences(folder: Path, tokens: npt.NDArray[np.integer], counts: npt
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / files.WORD_OFFSETS, offsets)
     dtype = np.int32 if tokens.size < 2**31 else np.int64  # torch indexes with signed types only
-    if not tokens.size:
-        np.save(folder / files.OCCURRENCES, np.zeros(0, dtype))
-        return
     positions = np.lib.format.open_memmap(
         folder / files.OCCURRENCES, mode="w+", dtype=dtype, shape=(tokens.size,)
     )

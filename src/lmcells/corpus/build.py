@@ -92,11 +92,6 @@ def build_corpus(
             on_progress(step, reading.n_notes, reading.n_characters)
 
         sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
-    if not sizes["n_words"]:
-        raise InputError(
-            f"no word is seen more than {settings.min_count} times in {sizes['n_documents']:,} notes. "
-            "Give more notes, or a lower --min-count."
-        )
     on_step("checksums")
     manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())

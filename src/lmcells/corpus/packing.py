@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.assemble import ArrayWriter, write_occurrences
+from lmcells.corpus.assemble import create_array, write_occurrences
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write
 
 _BLOCK = 1 << 22  # numbers
+_PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have a number a segment
 _DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES)
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
@@ -85,10 +86,11 @@ def _extract(packed: Path, folder: Path) -> None:
                 if not name.endswith(".npy"):
                     (folder / name).write_bytes(entry.read())
                     continue
-                with ArrayWriter(folder / name) as array:
+                size = manifest.sizes["n_tokens" if name in _PER_TOKEN else "n_segments"]
+                with create_array(folder / name, size) as array:
                     while planes := entry.read(4 * _BLOCK):
                         numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
-                        array.append(numbers.view("<i4").ravel())
+                        array.write(numbers.view("<i4").astype(np.int32).data)
     tokens = map_array(folder / files.TOKENS)
     counts = np.zeros(manifest.sizes["n_words"], np.int64)
     for start in range(0, tokens.size, _BLOCK):

@@ -146,15 +146,8 @@ def _read_rules(path: Path) -> "_Pairs":
         raise FormatError(
             f"{path}: section rules cannot be read ({error.strerror}). Check the path."
         ) from error
-    except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{path}: section rules are not UTF-8 text. {_EXPECTED}. Save it as UTF-8."
-        ) from error
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise FormatError(
-            f"{path}: section rules are not JSON ({error.msg}, {where}). {_EXPECTED}."
-        ) from error
+    except ValueError as error:
+        raise FormatError(f"{path}: section rules are not JSON in UTF-8 ({error}). {_EXPECTED}.") from error
     if not isinstance(rules, _Pairs):
         raise FormatError(f"{path}: section rules are a JSON {_json_type(rules)}. {_EXPECTED}.")
     return rules

@@ -1,16 +1,18 @@
-"""Parquet: a text column, or `sections` as list<struct<header, text>>; read batch by batch."""
+"""Parquet: a text column, or `sections` as list<struct<header, text>>; read batch by batch. Needs pyarrow."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-from lmcells.errors import FormatError, InputError, MissingExtra
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lmcells.errors import FormatError, InputError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import records
 from lmcells.notes.readers.records import Choice, Columns, ReadReport, Rows
 
-PARQUET_MAGIC = b"PAR1"
 BATCH_ROWS = 256
 STRINGS = ("string", "large_string", "string_view")
 BYTES = ("binary", "large_binary", "binary_view")
@@ -18,11 +20,6 @@ BYTES = ("binary", "large_binary", "binary_view")
 
 def read_parquet(path: Path, *, columns: Columns, report: ReadReport) -> Iterator[Note]:
     """Yield the notes of a Parquet file."""
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
     _check_magic(path)
     try:
         # Buffered, so that a file written as one large row group is not held whole.
@@ -69,8 +66,6 @@ def _documents(column: Any) -> Iterator[tuple[str, tuple[Section, ...]] | None]:
 
 def _strings(column: Any) -> list[str | None]:
     """Return an Arrow array as Python strings; bytes that are not UTF-8 arrive as lone surrogates."""
-    import pyarrow as pa
-
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if str(column.type) not in (*STRINGS, *BYTES):
@@ -106,15 +101,11 @@ def _check_types(choice: Choice, schema: Any, path: Path) -> None:
 
 
 def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
     return str(value) in (*STRINGS, *BYTES, "null")
 
 
 def _is_sections(kind: Any) -> bool:
-    import pyarrow as pa
-
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
         kind.value_type
     ):
@@ -124,8 +115,6 @@ def _is_sections(kind: Any) -> bool:
 
 
 def _is_plain(kind: Any) -> bool:
-    import pyarrow as pa
-
     return not pa.types.is_nested(kind)
 
 
@@ -133,12 +122,12 @@ def _check_magic(path: Path) -> None:
     """Refuse what is not Parquet before pyarrow does, in words that say what it is."""
     try:
         with path.open("rb") as file:
-            magic = file.read(len(PARQUET_MAGIC))
+            magic = file.read(len(records.PARQUET_MAGIC))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not magic:
         raise records.EmptyFile(path)
     if magic[:2] == records.GZIP_MAGIC:
         raise FormatError(f"{path} is Parquet inside gzip, which cannot be streamed. Run gunzip on it.")
-    if magic != PARQUET_MAGIC:
+    if magic != records.PARQUET_MAGIC:
         raise FormatError(f"{path} is not a Parquet file. Name its --format, or write it again.")

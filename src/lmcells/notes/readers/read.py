@@ -5,11 +5,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from lmcells.errors import FormatError, InputError, nearest
+from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 from lmcells.notes.note import Note
 from lmcells.notes.readers import records
 from lmcells.notes.readers.json_lines import read_json_lines
-from lmcells.notes.readers.parquet import PARQUET_MAGIC, read_parquet
 from lmcells.notes.readers.records import BinaryFile, Columns, EmptyFile, ReadReport
 from lmcells.notes.readers.tables import read_table
 
@@ -71,6 +70,10 @@ def _read_file(
     if file_format == "jsonl":
         return read_json_lines(path, columns=columns, report=report)
     if file_format == "parquet":
+        try:
+            from lmcells.notes.readers.parquet import read_parquet
+        except ImportError:
+            raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
         return read_parquet(path, columns=columns, report=report)
     delimiter, layout = TABLES[file_format]
     return read_table(path, delimiter=delimiter, layout=layout, columns=columns, report=report)
@@ -137,7 +140,7 @@ def _by_content(head: bytes, path: Path) -> str:
     for magic, kind in PACKED.items():
         if head.startswith(magic):
             raise FormatError(f"{path} is a {kind} file. Unpack it, or compress it with gzip instead.")
-    if head.startswith(PARQUET_MAGIC):
+    if head.startswith(records.PARQUET_MAGIC):
         return "parquet"
     if head[:2] in records.UTF16_BOMS:
         return "text"

@@ -15,6 +15,7 @@ from lmcells.errors import FormatError, InputError, nearest
 from lmcells.notes.note import Note, Section
 
 GZIP_MAGIC = b"\x1f\x8b"
+PARQUET_MAGIC = b"PAR1"
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
