@@ -47,25 +47,20 @@ def test_a_list_of_abbreviations_is_read() -> None:
     assert dict(defined(text)) == listed
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+NO_DEFINITIONS = [
+    *[
         "treated with placebo (PT)",
         "seen in the hospital (IH)",
         "CC: Chest congestion.",
         "PE: patient examined",
-        "AF, atrial fibrillation, was noted",
-        "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
-        "esophageal pressure (Pes)",
-        "ptosis OD (old per pictures)",
-        "Against Cancer (UICC)",
-        "walks. After that (AF)",
-        "AF (AF)",
-        "()",
-        "(AF) atrial fibrillation",
-        "",
     ],
-)
+    *["AF, atrial fibrillation, was noted", "esophageal pressure (Pes)", "ptosis OD (old per pictures)"],
+    *["Against Cancer (UICC)", "walks. After that (AF)", "AF (AF)", "()", "(AF) atrial fibrillation", ""],
+    "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
+]
+
+
+@pytest.mark.parametrize("text", NO_DEFINITIONS)
 def test_what_is_no_definition(text: str) -> None:
     assert defined(text) == []
 

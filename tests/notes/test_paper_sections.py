@@ -15,22 +15,8 @@ NASTY = " \n\t\x0b\x1c\xa0\u0663" + "019.#" + "ABZabz" + ":/" + "[\\]^_`" + "-,(
 PIECES = [
     *NASTY,
     *["    ", "   ", "\n\n", "\n ", "\t\t\t\t", "1.", "10", "....", ".....", "#1.", "\u0663\u0663"],
-    *[
-        "HPI:",
-        "Chief Complaint:",
-        "A:",
-        "AB:",
-        "A/P:",
-        "PLAN",
-        "and so on:",
-        "A[B]:",
-        "X _:",
-        "Z1:",
-        "A ",
-        "AA   A",
-    ],
+    *"HPI:|Chief Complaint:|A:|AB:|A/P:|PLAN|and so on:|A[B]:|X _:|Z1:|A |AA   A".split("|"),
 ]
-
 nasty_text = st.one_of(
     st.text(NASTY, max_size=60), st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 )

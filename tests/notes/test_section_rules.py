@@ -44,20 +44,10 @@ PIECES = [
         "**",
         *"()&-é",
         "\x1c",
-        "Time",
-        "10:30",
+        "word ",
     ],
-    *[
-        "HPI",
-        "PLAN",
-        "Past Medical History",
-        "HEENT",
-        "PE",
-        "ASSESSMENT & PLAN",
-        "SOMETHING NEW",
-        "Something New",
-    ],
-    *["The plan is as follows", "none", "word ", "XYZ, M.D.", "MY HEADER", "my header"],
+    *"HPI|PLAN|Past Medical History|HEENT|PE|ASSESSMENT & PLAN|SOMETHING NEW|Something New".split("|"),
+    *"The plan is as follows|none|Time|10:30|XYZ, M.D.|MY HEADER|my header".split("|"),
 ]
 any_note = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 
@@ -65,9 +55,8 @@ any_note = st.one_of(st.text(max_size=80), st.lists(st.sampled_from(PIECES), max
 @pytest.fixture
 def own_rules(tmp_path: Path) -> SectionRules:
     path = tmp_path / "rules.json"
-    path.write_text(
-        json.dumps({"My Header": ["MH", "pt concerns"], "ALLERGIES": ["NKDA status"], "HEENT": []})
-    )
+    own = {"My Header": ["MH", "pt concerns"], "ALLERGIES": ["NKDA status"], "HEENT": []}
+    path.write_text(json.dumps(own))
     return SectionRules(path)
 
 
@@ -143,17 +132,14 @@ def test_finds_headers_that_the_paper_misses(header: str, name: str) -> None:
     assert name not in [section.name for section in find_paper_sections(text)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "The plan is as follows:",
-        "She was told:",
-        "Time: 10:30",
-        "We discussed the risks and benefits of surgery and the following options:",
-        "A_[x]^:",
-        "        COLUMN    OTHER COLUMN    Last column:",
-    ],
-)
+SENTENCES = [
+    *["The plan is as follows:", "She was told:", "Time: 10:30", "A_[x]^:"],
+    "We discussed the risks and benefits of surgery and the following options:",
+    "        COLUMN    OTHER COLUMN    Last column:",
+]
+
+
+@pytest.mark.parametrize("line", SENTENCES)
 def test_sentences_and_fragments_are_not_headers(line: str) -> None:
     text = f"HPI: cough.\n{line}\nand rest.\n\n{line} rest."
     assert headers(text) == ["HPI"]
