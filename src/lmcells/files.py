@@ -170,7 +170,7 @@ class FolderFormat:
             raise self.error(
                 f"{source} has {self.what} format {saved.get('version')!r}, made by lmcells "
                 f"{saved.get('written_by')}; this lmcells ({lmcells.__version__}) reads {self.version}. "
-                f"Upgrade lmcells, or: {self.again}"
+                f"Upgrade lmcells, or make the {self.what} again."
             )
         problem = self._problem_in(saved)
         if problem:

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,11 +104,30 @@ def test_damage_is_noticed(copy: Path, name: str) -> None:
         Corpus.open(copy)
 
 
-def test_a_corpus_of_a_newer_version_is_refused(copy: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.update(version=99), r"format 99, made by lmcells .*Upgrade"),
+        (lambda m: m.update(format="lmcells-model"), "of another kind"),
+        (lambda m: m.pop("sizes"), "it lacks sizes"),
+        (lambda m: m.update(files=[]), "files is not a mapping"),
+        (lambda m: m["files"].pop("tokens.npy"), r"files lacks tokens\.npy"),
+        (lambda m: m["files"]["tokens.npy"].update(bytes="9"), r"no size and checksum of 'tokens\.npy'"),
+        (
+            lambda m: m["files"].update({"../x": {"bytes": 0, "sha256": ""}}),
+            r"no size and checksum of '\.\./x'",
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused_with_the_reason(
+    copy: Path, change: Callable[[dict[str, Any]], Any], message: str
+) -> None:
     manifest = json.loads((copy / "manifest.json").read_text())
-    (copy / "manifest.json").write_text(json.dumps(manifest | {"version": 99}))
-    with pytest.raises(CorpusError, match=r"format 99.*Upgrade"):
+    change(manifest)
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CorpusError, match=message) as refused:
         Corpus.open(copy)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_corpus_of_a_time_without_the_choice_has_no_stop_words(corpus: Corpus, copy: Path) -> None:
