@@ -82,7 +82,7 @@ class MaskedSpanReader(nn.Module):
         return added
 
 
-def neighbour_places(reach: int, *, device: torch.device) -> Tensor:
+def neighbour_offsets(reach: int, *, device: torch.device) -> Tensor:
     """Places from the mark, -R to -1 and 1 to R: made on the device, since a captured step copies nothing to it."""
     places = torch.arange(2 * reach, device=device)
     return places - reach + (places >= reach)
@@ -101,7 +101,7 @@ def around_span(
     column = is_mask.int().argmax(dim=1, keepdim=True)  # (B, 1)
     in_order = torch.argsort(~mask, dim=1, stable=True)  # present words first, in the order of the text
     rank = (mask.cumsum(dim=1) - 1).gather(1, column)  # (B, 1)
-    wanted = rank + neighbour_places(reach, device=rank.device)  # (B, 2R)
+    wanted = rank + neighbour_offsets(reach, device=rank.device)  # (B, 2R)
     there = (wanted >= 0) & (wanted < mask.sum(dim=1, keepdim=True)) & marked
     columns = in_order.gather(1, wanted.clamp(0, mask.shape[1] - 1))
     rows = torch.arange(mask.shape[0], device=rank.device).unsqueeze(1)
