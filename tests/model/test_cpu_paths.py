@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import lmcells.model.moments
-from lmcells.model.gaussian import GaussianHeads
+from lmcells.model.layers import GaussianHeads
 from lmcells.model.moments import blocked_moments, linear_mixture_moments, row_products
 
 
@@ -25,13 +25,7 @@ def test_moments_in_blocks_are_those_of_all_words_at_once(
     sections = torch.randint(5, (9, 4), dtype=torch.int32)
     found = blocked_moments(from_words, from_metadata, sections, heads=heads, variance_floor=floor)
     hidden = (from_words.unsqueeze(1) + from_metadata[sections]).relu()
-    expected = linear_mixture_moments(
-        hidden,
-        heads.log_variance(hidden).squeeze(-1),
-        weight=heads.mean.weight,
-        bias=heads.mean.bias,
-        variance_floor=floor,
-    )
+    expected = linear_mixture_moments(hidden, heads=heads, variance_floor=floor)
     leaves = [from_words, from_metadata, *heads.parameters()]
     for name in ("a0", "a1", "a2", "a3"):
         one, other = getattr(found, name), getattr(expected, name)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from lmcells.model import Gaussian, Moments, expected_divergence, kl_divergence
-from lmcells.model.moments import linear_mixture_moments, mixture_moments
+from lmcells.model.layers import GaussianHeads
+from lmcells.model.moments import blocked_moments, linear_mixture_moments, mixture_moments
 from model.tiny import tiny_draws, tiny_model
 
 FLOOR = 1e-3
@@ -37,10 +38,9 @@ def test_expected_divergence_is_the_mean_over_components() -> None:
 
 def test_means_that_are_linear_need_not_be_written_out() -> None:
     torch.manual_seed(0)
-    hidden, log_variance = torch.randn(9, 4, 3, dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)
-    weight, bias = torch.randn(6, 3, dtype=torch.float64), torch.randn(6, dtype=torch.float64)
-    lean = linear_mixture_moments(hidden, log_variance, weight=weight, bias=bias, variance_floor=FLOOR)
-    plain = mixture_moments(Gaussian(hidden @ weight.T + bias, log_variance), variance_floor=FLOOR)
+    hidden, heads = torch.randn(9, 4, 3, dtype=torch.float64), GaussianHeads(3, cell_dim=6).double()
+    lean = linear_mixture_moments(hidden, heads=heads, variance_floor=FLOOR)
+    plain = mixture_moments(heads(hidden), variance_floor=FLOOR)
     for a, b in zip(fields(lean), fields(plain), strict=True):
         torch.testing.assert_close(a, b)
 
@@ -59,13 +59,12 @@ def test_projecting_the_tables_first_gives_the_same_moments() -> None:
 def test_autocast_does_not_reach_the_moments() -> None:
     """The terms cancel: in bf16 the error would be of the size of the divergence."""
     torch.manual_seed(0)
-    hidden, log_variance = torch.randn(50, 10, 16), torch.randn(50, 10) - 3
-    weight, bias = torch.randn(100, 16), torch.randn(100)
-    q = Gaussian(torch.randn(8, 100), torch.randn(8))
+    from_words, from_metadata, sections = torch.randn(50, 16), torch.randn(7, 16), torch.randint(7, (50, 10))
+    heads, q = GaussianHeads(16, cell_dim=100), Gaussian(torch.randn(8, 100), torch.randn(8))
     index = torch.randint(50, (8, 6))
 
     def divergence() -> torch.Tensor:
-        moments = linear_mixture_moments(hidden, log_variance, weight=weight, bias=bias, variance_floor=FLOOR)
+        moments = blocked_moments(from_words, from_metadata, sections, heads=heads, variance_floor=FLOOR)
         return expected_divergence(q, moments, index)
 
     exact = divergence()

@@ -70,19 +70,13 @@ class ModelConfig:
             )
         if not isinstance(self.masks_span, bool):
             raise ConfigError(f"masks_span is {self.masks_span!r}; allowed: true or false.")
-        for name in (
-            "n_words",
-            "cell_dim",
-            "embedding_dim",
-            "hidden_dim",
-            "masked_span_reach",
-            "n_section_draws",
-        ):
-            self._require_integer(name, at_least=1)
-        self._require_integer("window", at_least=1)
-        self._require_integer("n_metadata", at_least=0 if self.kind == "bsg" else 1)
-        for name in ("n_categories", "phrase_dim", "context_dim", "masked_span_dim"):
-            self._require_integer(name, at_least=0)
+        least = dict.fromkeys(("n_categories", "phrase_dim", "context_dim", "masked_span_dim"), 0)
+        least |= dict.fromkeys(("n_words", "cell_dim", "embedding_dim", "hidden_dim", "masked_span_reach"), 1)
+        least |= {"n_section_draws": 1, "window": 1, "n_metadata": 0 if self.kind == "bsg" else 1}
+        for name, at_least in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < at_least:
+                raise ConfigError(f"{name} is {value!r}; allowed: an integer of at least {at_least}.")
         for name in ("margin", "variance_floor"):
             self._require_number(name)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
@@ -95,11 +89,6 @@ class ModelConfig:
             )
         if self.kind == "mbsge":
             self._require_rates()
-
-    def _require_integer(self, name: str, *, at_least: int) -> None:
-        value = getattr(self, name)
-        if type(value) is not int or value < at_least:
-            raise ConfigError(f"{name} is {value!r}; allowed: an integer of at least {at_least}.")
 
     def _require_number(self, name: str, *, below: float = float("inf")) -> None:
         value = getattr(self, name)
