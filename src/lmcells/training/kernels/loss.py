@@ -54,19 +54,8 @@ class FusedLoss:
                 posterior = self._posterior_by_torch(batch, windows)
             prior = self._prior(windows, of_center, of_section)
             prior_divergence, query = divergence_and_query(posterior, prior, dim=config.cell_dim)
-            reconstruction = hinge(
-                query,
-                self._table(draws.sections),
-                context=windows.context,
-                negatives=windows.negatives,
-                lengths=windows.lengths,
-                context_grouping=windows.words_grouping,
-                negative_grouping=group_places(
-                    windows.negatives, n_groups=config.n_words, present=windows.context_present
-                ),
-                margin=config.margin,
-                columns=config.cell_dim + 2,
-            )
+            table = self._table(draws.sections)
+            reconstruction = hinge(query, table, windows, margin=config.margin, columns=config.cell_dim + 2)
             return Loss(windows.in_given_order(reconstruction), windows.in_given_order(prior_divergence))
 
     def posterior(self, windows: Windows) -> Gaussian:

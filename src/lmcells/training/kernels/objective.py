@@ -10,8 +10,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lmcells.training.kernels.lookup import Grouping, sum_rows
+from lmcells.training.kernels.lookup import group_places, sum_rows
 from lmcells.training.kernels.operands import WIDTH
+from lmcells.training.kernels.windows import TimeMajor
 
 DIVERGENCE_ROWS = 16  # of a program
 HINGE_ROWS = 4
@@ -107,56 +108,45 @@ def _divergence_backward(
     tl.store(d_prior + tile, of_p, mask=inside[:, None])
 
 
-def hinge(
-    query: Tensor,
-    table: Tensor,
-    *,
-    context: Tensor,
-    negatives: Tensor,
-    lengths: Tensor,
-    context_grouping: Grouping,
-    negative_grouping: Grouping,
-    margin: float,
-    columns: int,
-) -> Tensor:
-    """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)), j over a row's words: (B, 128), (V, 128), (T, B) -> (B,).
+def hinge(query: Tensor, table: Tensor, windows: TimeMajor, *, margin: float, columns: int) -> Tensor:
+    """sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)), j over a row's words: (B, 128), (V, 128) -> (B,).
 
-    `lengths` is the number of words of each row, descending. `context_grouping` may have places beyond those of the
-    context, which get no weight. Only the first `columns` of a row are read.
+    Only the first `columns` of a row are read.
     """
-    reconstruction: Tensor = _Hinge.apply(
-        query, table, context, negatives, lengths, context_grouping, negative_grouping, margin, columns
+    negative_grouping = group_places(
+        windows.negatives, n_groups=table.shape[0], present=windows.context_present
     )
+    reconstruction: Tensor = _Hinge.apply(query, table, windows, negative_grouping, margin, columns)
     return reconstruction
 
 
 class _Hinge(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx, query, table, context, negatives, lengths, context_grouping, negative_grouping, margin, columns
-    ):
-        batch = context.shape[1]
+    def forward(ctx, query, table, windows, negative_grouping, margin, columns):
+        batch = windows.context.shape[1]
         query = query.contiguous()
         reconstruction = query.new_empty(batch)
         d_query = torch.empty_like(query)  # summed up while the rows are at hand
-        active = torch.zeros_like(context, dtype=torch.bool)
+        active = torch.zeros_like(windows.context, dtype=torch.bool)
         _hinge_forward[(triton.cdiv(batch, HINGE_ROWS),)](
-            reconstruction, d_query, active, query, table, context, negatives, lengths, margin, batch,
-            columns, num_warps=4,
+            reconstruction, d_query, active, query, table, windows.context, windows.negatives, windows.lengths,
+            margin, batch, columns, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
-        ctx.context_grouping, ctx.negative_grouping = context_grouping, negative_grouping
+        ctx.context_grouping, ctx.negative_grouping = windows.words_grouping, negative_grouping
         return reconstruction
 
     @staticmethod
     def backward(ctx, gradient):
         query, d_query, active = ctx.saved_tensors
-        coefficient = query.new_zeros(ctx.context_grouping.ids.shape[0])
+        coefficient = query.new_zeros(
+            ctx.context_grouping.ids.shape[0]
+        )  # the centers, after the context, get none
         torch.mul(active, 0.5 * gradient, out=coefficient[: active.numel()].view_as(active))
         weights = {"width": WIDTH, "coefficient": coefficient, "repeats": True}
         of_negatives = sum_rows(query, ctx.negative_grouping, **weights)
         d_table = sum_rows(query, ctx.context_grouping, **weights, minus=of_negatives)
-        return (d_query * gradient.unsqueeze(-1), d_table, *[None] * 7)
+        return d_query * gradient.unsqueeze(-1), d_table, *[None] * 4
 
 
 @triton.jit
