@@ -1,6 +1,8 @@
 """Latent Meaning Cells and their relatives: the mathematics, in torch alone.
 
-`lmcells.model.config` needs no torch: this package imports everything else on demand.
+This is the reference: it must equal the paper's formulas, written as plain loops in `tests/model/loop_reference.py`;
+the kernels (`lmcells.training.kernels`) and the numpy networks (`lmcells.pretrained.network`) must equal it.
+`lmcells.model.config` needs no torch: everything else is imported on demand.
 """
 
 from importlib import import_module
