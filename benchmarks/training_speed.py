@@ -129,7 +129,7 @@ class Engine:
         self.loss: Callable[[Batch, SectionDraws], Loss] = self.model.loss
         self.run: Callable[[], None] = self.step
         if on_gpu:
-            from lmcells.training.kernels.capture import CapturedStep
+            from lmcells.training.kernels import CapturedStep
             from lmcells.training.kernels.loss import FusedLoss
 
             self.loss = FusedLoss(self.model)
@@ -439,8 +439,9 @@ def random_batch(sizes: Sizes, device: torch.device) -> tuple[Batch, SectionDraw
 
 def dropout_is_its_own_transpose(model: LatentMeaningCells, batch: Batch) -> bool:
     """<D t, g> = <t, D' g> for the lookup with dropout D, and as much is dropped as should be."""
-    from lmcells.training.kernels.attention import TimeMajor
-    from lmcells.training.kernels.grouping import Dropout, look_up
+    from lmcells.training.kernels.lookup import look_up
+    from lmcells.training.kernels.operands import Dropout
+    from lmcells.training.kernels.windows import TimeMajor
 
     windows = TimeMajor.of_windows(batch, config=model.config)
     table = model.prior.words.weight.detach().double().abs().float().add(1).requires_grad_()

@@ -14,7 +14,7 @@ from lmcells.evaluation.dataset import Example, write_dataset
 from lmcells.evaluation.rankers import SectionMappingRanker, make_ranker, window_words
 from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.expansion.windows import Mention
-from lmcells.model.cell_model import count_parameters
+from lmcells.model import count_parameters
 from lmcells.pretrained import PretrainedModel
 
 EXAMPLE = Example("e", "gait PT stairs", 5, 7, "PT", "PLAN", THERAPY.long_form, "clinic/0")

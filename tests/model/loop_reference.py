@@ -84,7 +84,7 @@ def slow_posterior(model: CellModel, batch: Batch, row: int) -> Parameters:
 
 
 def run_lstm(lstm: BidirectionalLstm, sequence: Tensor) -> Tensor:
-    """torch's own LSTM with these weights on one sequence without holes: (T, I) -> (T, 2H)."""
+    """torch's own LSTM with these weights on one sequence without absent positions: (T, I) -> (T, 2H)."""
     theirs = nn.LSTM(sequence.shape[1], lstm.hidden.shape[2], bidirectional=True, dtype=sequence.dtype)
     values = {}
     for direction, suffix in enumerate(("", "_reverse")):

@@ -7,10 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lmcells.model import NULL_METADATA, Batch, CellModel, Posterior, Windows
+from lmcells.model import (
+    NULL_METADATA,
+    CellModel,
+    ModelConfig,
+    Posterior,
+    Windows,
+    count_parameters,
+    create_model,
+)
+from lmcells.model.variational import around_span
 from model.tiny import tiny_batch, tiny_model
 
 KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
+MASK_ID, WIDTH = 99, 3
 LOWEST, HIGHEST = 1 / (1 + math.e**2), math.e**2 / (1 + math.e**2)
 
 
@@ -20,26 +30,18 @@ def assert_same_cells(found: Posterior, expected: Posterior) -> None:
     torch.testing.assert_close(found.gate, expected.gate)
 
 
-def words_only(batch: Batch) -> Windows:
-    """The windows of a batch whose center ids are words in every kind of model."""
-    return Windows(
-        center=batch.center % 13,
-        context=batch.context,
-        context_mask=batch.context_mask,
-        metadata=batch.metadata,
-        center_mask=batch.center_mask,
-    )
-
-
 def some_windows(model: CellModel, *, n_rows: int = 6) -> Windows:
-    return words_only(tiny_batch(model.config, n_rows=n_rows))
+    """The windows of a batch whose center ids are words in every kind of model."""
+    batch = tiny_batch(model.config, n_rows=n_rows)
+    values = {field.name: getattr(batch, field.name) for field in dataclasses.fields(Windows)}
+    return Windows(**{**values, "center": batch.center % 13})
 
 
 @KINDS
 @settings(max_examples=40, deadline=None)
-@given(slots=st.lists(st.sampled_from(["word", "hole"]), min_size=1, max_size=9), filler=st.integers(0, 12))
+@given(slots=st.lists(st.sampled_from(["word", "absent"]), min_size=1, max_size=9), filler=st.integers(0, 12))
 def test_padding_never_changes_a_posterior(kind: str, slots: list[str], filler: int) -> None:
-    """Holes on the left, on the right, in the middle: all as if the words stood next to each other."""
+    """Absent positions on the left, on the right, in the middle: all as if the words were adjacent."""
     model = tiny_model(kind)
     mask = torch.tensor([[slot == "word" for slot in slots]])
     words = torch.arange(len(slots)).unsqueeze(0) % 13
@@ -47,10 +49,10 @@ def test_padding_never_changes_a_posterior(kind: str, slots: list[str], filler: 
     padded = Windows(**row, context=torch.where(mask, words, filler), context_mask=mask)
     close = words[mask].unsqueeze(0)
     compact = Windows(**row, context=close, context_mask=torch.ones_like(close, dtype=torch.bool))
-    with_holes = model.posterior(padded)
-    assert_same_cells(with_holes, model.posterior(compact))
-    torch.testing.assert_close(with_holes.attention[mask], model.posterior(compact).attention.flatten())
-    assert not with_holes.attention[~mask].any()
+    padded_posterior = model.posterior(padded)
+    assert_same_cells(padded_posterior, model.posterior(compact))
+    torch.testing.assert_close(padded_posterior.attention[mask], model.posterior(compact).attention.flatten())
+    assert not padded_posterior.attention[~mask].any()
 
 
 @KINDS
@@ -186,3 +188,63 @@ def test_windows_of_unlike_shapes_are_refused() -> None:
         dataclasses.replace(windows, metadata=windows.metadata[:5])
     with pytest.raises(ValueError, match=r"center_mask is of torch\.int64"):
         dataclasses.replace(windows, center_mask=windows.center_mask.long())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    slots=st.lists(st.sampled_from(["word", "absent"]), min_size=1, max_size=12),
+    reach=st.integers(1, 6),
+    data=st.data(),
+)
+def test_the_words_seen_are_the_nearest_present_ones_on_either_side(
+    slots: list[str], reach: int, data: st.DataObject
+) -> None:
+    masked = data.draw(st.integers(0, len(slots) - 1))
+    mask = torch.tensor([[slot == "word" or place == masked for place, slot in enumerate(slots)]])
+    context = torch.arange(len(slots)).unsqueeze(0)
+    context[0, masked] = MASK_ID
+    vectors = torch.arange(1.0, 1 + len(slots) * WIDTH).view(1, len(slots), WIDTH)
+    windows = Windows(center=torch.tensor([0]), context=context, context_mask=mask)
+    state, neighbours, has_mask = around_span(windows, -vectors, vectors, mask_id=MASK_ID, reach=reach)
+
+    before = [vectors[0, place] for place in range(masked) if mask[0, place]][-reach:]
+    after = [vectors[0, place] for place in range(masked + 1, len(slots)) if mask[0, place]][:reach]
+    nothing = torch.zeros(WIDTH)
+    expected = [nothing] * (reach - len(before)) + before + after + [nothing] * (reach - len(after))
+    assert torch.equal(neighbours[0], torch.cat(expected))
+    assert torch.equal(state[0], -vectors[0, masked])
+    assert has_mask.all()
+
+
+@pytest.mark.parametrize("reach", [1, 2, 4])
+def test_a_word_within_reach_is_told_from_others_and_one_beyond_is_not_seen(reach: int) -> None:
+    """The LSTM reads every word, so its state at the masked span is left out of what is compared."""
+    model = tiny_model(window=6, masks_span=True, masked_span_dim=6, masked_span_reach=reach)
+    context = torch.arange(12).unsqueeze(0)
+    context[0, 6] = model.config.mask_id
+    windows = Windows(center=torch.tensor([0]), context=context, context_mask=context >= 0)
+    mask_id, seen = model.config.mask_id, set()
+    vectors = model.variational.context.words.weight
+    states = torch.zeros(1, 12, model.config.metadata_dim, dtype=vectors.dtype)
+    joint = torch.zeros(1, model.config.metadata_dim, dtype=vectors.dtype)
+
+    def read(of_words: torch.Tensor) -> torch.Tensor:
+        state, neighbours, _ = around_span(windows, states, of_words, mask_id=mask_id, reach=reach)
+        added: torch.Tensor = model.variational.masked_span_reader(joint, state, neighbours)
+        return added
+
+    as_they_are = read(vectors[context])
+    for place in range(12):
+        changed = vectors[context].clone()
+        changed[0, place] += 5.0
+        if not torch.equal(read(changed), as_they_are):
+            seen.add(place - 6)
+    assert seen == {place for place in range(-reach, reach + 1) if place}
+
+
+def test_each_word_in_reach_costs_a_vector_a_unit() -> None:
+    sizes = {"n_words": 30, "n_metadata": 7, "masks_span": True}
+    without = count_parameters(create_model(ModelConfig(**sizes)))
+    for dim, reach in ((256, 1), (256, 2), (512, 4)):
+        model = create_model(ModelConfig(**sizes, masked_span_dim=dim, masked_span_reach=reach))
+        assert count_parameters(model) - without == (2 * 128 + 2 * reach * 100 + 1) * dim + dim * 128

@@ -21,7 +21,7 @@ def tiny_model(
 
 
 def tiny_batch(config: ModelConfig, *, seed: int = 0, n_rows: int = 6) -> Batch:
-    """Rows with holes anywhere; the first has no context at all, the second all of it."""
+    """Rows with absent positions anywhere; the first has no context at all, the second all of it."""
     generator = torch.Generator().manual_seed(seed)
     shape = (n_rows, 2 * config.window)
 

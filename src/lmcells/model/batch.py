@@ -1,11 +1,12 @@
-"""What a model is given: windows of text, negatives, and draws. All tensors, all drawn elsewhere."""
+"""What a model is given: windows of text, negatives and section draws. All tensors, all drawn elsewhere."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-# What a model is given: windows of text, negatives, and draws. All tensors, all drawn elsewhere.
+NULL_METADATA = -1
+"""Stands for "no metadata" among metadata ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ class SectionDraws:
     """The words of a step's moment table, and for each the sections drawn from beta(m | w).
 
     With `words` None the table has a row for every word of the vocabulary, in order (static shapes: the GPU).
-    Otherwise `words` are distinct and hold every present context word and its negative (fewer rows: the CPU).
+    Otherwise `words` are distinct and include every present context word and its negative (fewer rows: the CPU).
     A model without metadata needs no sections.
     """
 
@@ -64,7 +65,7 @@ class SectionDraws:
     words: Tensor | None = None  # (U,)
 
     def rows_of(self, ids: Tensor, *, n_words: int) -> Tensor:
-        """The table row of each word id; a word the table does not have gets a row past its end."""
+        """The table row of each word id; a word that is not in the table gets a row past its end."""
         if self.words is None:
             return ids
         n_rows = self.words.shape[0]
@@ -73,46 +74,6 @@ class SectionDraws:
         return row_of[ids]
 
 
-# Dropout whose draws are cheap on the CPU.
-
-
-_VALUES = 1 << 16  # of two random bytes
-
-
-class Dropout(nn.Dropout):
-    """`nn.Dropout`, but on the CPU two random bytes decide about a value: torch's draw took an eighth of a step.
-
-    The rate is then the nearest multiple of 2^-16, and what is kept is scaled for just that.
-    """
-
-    def forward(self, values: Tensor) -> Tensor:
-        n_dropped = round(self.p * _VALUES)
-        if not self.training or values.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(values)
-        if n_dropped in (0, _VALUES):
-            return super().forward(values)
-        kept = _random_bytes(values.numel()) >= n_dropped - _VALUES // 2
-        return values * torch.mul(kept, _VALUES / (_VALUES - n_dropped)).to(values.dtype).view(values.shape)
-
-
-def _random_bytes(n: int) -> Tensor:
-    """Numbers from -2^15 to 2^15 - 1, all alike, from torch's global generator: (n,) int16."""
-    drawn = torch.empty((n + 3) // 4, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
-    return drawn.view(torch.int16)[:n]
-
-
-# Metadata ids, null values among them.
-
-
-NULL_METADATA = -1
-"""Stands for "no metadata" among metadata ids."""
-
-
 def or_null(metadata: Tensor | None, *, shape: torch.Size, device: torch.device) -> Tensor:
-    """The ids, or as many null values where there are none at all."""
+    """The ids, or NULL_METADATA everywhere if there are none at all."""
     return torch.full(shape, NULL_METADATA, device=device) if metadata is None else metadata
-
-
-def embed_metadata(table: nn.Embedding, metadata: Tensor) -> Tensor:
-    """Rows of `table`, the zero vector where metadata is null: (...) -> (..., D)."""
-    return torch.where((metadata >= 0).unsqueeze(-1), table(metadata.clamp_min(0)), 0.0)

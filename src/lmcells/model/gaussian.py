@@ -1,11 +1,9 @@
-"""The isotropic Gaussian, and the divergence between two of them."""
+"""The isotropic Gaussian, and the divergence between two of them. Divergences cancel in bf16: they are float32."""
 
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
-
-# Where float32 is needed: divergences cancel in bf16, so they are computed outside autocast.
+from torch import Tensor
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -16,9 +14,6 @@ def at_least_float32(values: Tensor) -> Tensor:
 def full_precision(like: Tensor) -> torch.autocast:
     """Switch autocast off on the device of `like`, as a context manager."""
     return torch.autocast(device_type=like.device.type, enabled=False)
-
-
-# The isotropic Gaussian, and the divergence between two of them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +49,3 @@ def kl_divergence(q: Gaussian, p: Gaussian) -> Tensor:
     ratio = q.log_variance - p.log_variance
     distance = (q.mean - p.mean).square().sum(dim=-1)  # (..., d) -> (...)
     return 0.5 * (q.dim * (torch.expm1(ratio) - ratio) + distance * torch.exp(-p.log_variance))
-
-
-# From a hidden state to an isotropic Gaussian.
-
-
-class GaussianHeads(nn.Module):
-    """Two linear heads: mean (d) and log-variance (1)."""
-
-    def __init__(self, hidden_dim: int, *, cell_dim: int) -> None:
-        super().__init__()
-        self.mean = nn.Linear(hidden_dim, cell_dim)
-        self.log_variance = nn.Linear(hidden_dim, 1)
-
-    def forward(self, hidden: Tensor) -> Gaussian:
-        return Gaussian(self.mean(hidden), self.log_variance(hidden).squeeze(-1))  # (..., H) -> (...)

@@ -1,100 +1,102 @@
-"""One class a kind of model."""
+"""The three kinds of model, and the objective that trains them."""
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from lmcells.model.batch import Batch, Dropout, SectionDraws, Windows
-from lmcells.model.cell_model import CellModel, Loss, objective
+from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig, ModelKind
-from lmcells.model.gaussian import Gaussian, GaussianHeads
-from lmcells.model.prior import ModelNetwork, WordPrior
-from lmcells.model.variational import ContextEncoder, Posterior, VariationalNetwork, attend
+from lmcells.model.gaussian import Gaussian, kl_divergence
+from lmcells.model.moments import expected_divergence
+from lmcells.model.prior import ModelNetwork, PhraseNetwork, WordPrior
+from lmcells.model.variational import Posterior, SkipGramNetwork, VariationalNetwork
 
-# Latent Meaning Cells: the paper's model.
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Both parts of the objective, one value for each center word."""
+
+    reconstruction: Tensor  # (B,) the hinge, summed over the present context words
+    prior_divergence: Tensor  # (B,) KL(q || p(z | w, m))
+
+    @property
+    def total(self) -> Tensor:
+        """What is minimised: (B,)."""
+        return self.reconstruction + self.prior_divergence
 
 
-class LatentMeaningCells(CellModel):
-    """q(z | w, m, c) and p(z | w, m); a context word is a mixture over the sections it is found in."""
+class CellModel(nn.Module):
+    """A variational network and a prior, trained together. Dropout is all that it draws itself."""
+
+    variational_class: ClassVar[type[VariationalNetwork | SkipGramNetwork]]
+    prior_class: ClassVar[type[ModelNetwork | WordPrior]]
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.variational = VariationalNetwork(config)
-        self.prior = ModelNetwork(config)
-        self.initialise_tables()
+        super().__init__()
+        self.config = config
+        self.phrases = PhraseNetwork(config) if config.phrase_dim else None
+        self.variational = self.variational_class(config)
+        self.prior = self.prior_class(config)
+        if config.embedding_std is not None:
+            for module in self.modules():
+                if isinstance(module, nn.Embedding):
+                    nn.init.normal_(module.weight, std=config.embedding_std)
 
     def word_table(self) -> Tensor:
-        table: Tensor = self.variational.context.words.weight
-        return table
+        """E, the vectors of the words that the variational network reads: (n_read, E)."""
+        return self.variational.context.words.weight
+
+    def phrase_means(self, words: Tensor, mask: Tensor) -> Tensor:
+        """Where phrases belong among the posteriors' means, from their words alone: (n, L), (n, L) -> (n, d)."""
+        if self.phrases is None:
+            raise ValueError("the model has no phrase network; allowed: a config with phrase_dim above 0.")
+        means: Tensor = self.phrases(functional.embedding(words, self.word_table()), mask)
+        return means
 
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
+        """The cell of each center in its window. A model without a gate ignores `gate`."""
         posterior: Posterior = self.variational(windows, gate=gate)
         return posterior
 
     def loss(self, batch: Batch, draws: SectionDraws) -> Loss:
-        return objective(
-            self.posterior(batch).cell,
-            prior=self.prior(batch.center, batch.metadata),
-            moments=self.prior.moments(draws, variance_floor=self.config.variance_floor),
-            batch=batch,
-            draws=draws,
-            config=self.config,
-        )
+        """The paper's final objective, bounded by a mean over sampled sections, for each center of the batch.
+
+        sum_j max(0, margin + KLbar(q, c_j) - KLbar(q, n_j)) + KL(q || prior), j over the present context words.
+        """
+        config = self.config
+        posterior: Gaussian = self.variational(batch).cell
+        prior = self.prior(batch.center, batch.metadata)
+        moments = self.prior.moments(draws, variance_floor=config.variance_floor)
+        ids = torch.cat([batch.context, batch.negatives], dim=1)  # (B, 4S)
+        present = torch.cat([batch.context_mask, batch.context_mask], dim=1)
+        rows = draws.rows_of(ids, n_words=config.n_words).masked_fill(~present, 0)
+        of_context, of_negatives = expected_divergence(posterior, moments, rows).chunk(
+            2, dim=1
+        )  # (B, 2S) each
+        violations = torch.relu(config.margin + of_context - of_negatives)
+        reconstruction = violations.masked_fill(~batch.context_mask, 0.0).sum(dim=1)
+        return Loss(reconstruction, prior_divergence=kl_divergence(posterior, prior))
+
+    def forward(self, batch: Batch, draws: SectionDraws) -> Loss:
+        """`loss`, under the name that wrappers such as DistributedDataParallel call."""
+        return self.loss(batch, draws)
 
 
-# The Bayesian skip-gram, in the paper's version: the LMC's variational network without metadata.
+class LatentMeaningCells(CellModel):
+    """The paper's model, q(z | w, m, c) and p(z | w, m): a context word is a mixture over the sections it occurs in."""
 
-
-class SkipGramNetwork(nn.Module):
-    """q(z | w, c): the attention's query is learnt, there is no gate, h_joint is h_word."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.context = ContextEncoder(config)
-        bound = 1 / math.sqrt(config.metadata_dim)  # as torch draws a linear layer of one output
-        self.query = nn.Parameter(torch.empty(config.metadata_dim).uniform_(-bound, bound))
-        self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, windows: Windows) -> Posterior:
-        states, _ = self.context(windows)  # (B, 2S, 2H)
-        query = self.query.expand(states.shape[0], -1)  # (2H,) -> (B, 2H)
-        attention, summary = attend(query, states, windows.context_mask)  # (B, 2S), (B, 2H)
-        no_gate = attention.new_zeros(attention.shape[0])
-        return Posterior(self.heads(self.dropout(summary)), no_gate, attention)
+    variational: VariationalNetwork
+    prior: ModelNetwork
+    variational_class, prior_class = VariationalNetwork, ModelNetwork
 
 
 class BayesianSkipGram(CellModel):
-    """q(z | w, c) and p(z | w). Metadata and gate are ignored where they are given."""
+    """q(z | w, c) and p(z | w), in the paper's version. Metadata and gate are ignored."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.variational = SkipGramNetwork(config)
-        self.prior = WordPrior(config)
-        self.initialise_tables()
-
-    def word_table(self) -> Tensor:
-        table: Tensor = self.variational.context.words.weight
-        return table
-
-    def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:  # noqa: ARG002
-        posterior: Posterior = self.variational(windows)
-        return posterior
-
-    def loss(self, batch: Batch, draws: SectionDraws) -> Loss:
-        return objective(
-            self.variational(batch).cell,
-            prior=self.prior(batch.center),
-            moments=self.prior.moments(draws, variance_floor=self.config.variance_floor),
-            batch=batch,
-            draws=draws,
-            config=self.config,
-        )
-
-
-# The metadata BSG ensemble: a skip-gram in which note types and sections can stand as the center.
+    variational_class, prior_class = SkipGramNetwork, WordPrior
 
 
 class MetadataSkipGramEnsemble(BayesianSkipGram):
@@ -118,14 +120,10 @@ class MetadataSkipGramEnsemble(BayesianSkipGram):
             rows = known.view(-1, *[1] * (word.dim() - 1))
             return torch.where(rows, (word + other) / 2, word)
 
-        cell = Gaussian(
-            average(of_word.cell.mean, of_section.cell.mean),
-            average(of_word.cell.log_variance, of_section.cell.log_variance),
-        )
-        return Posterior(cell, of_word.gate, average(of_word.attention, of_section.attention))
-
-
-# One class a kind of model.
+        mean = average(of_word.cell.mean, of_section.cell.mean)
+        log_variance = average(of_word.cell.log_variance, of_section.cell.log_variance)
+        attention = average(of_word.attention, of_section.attention)
+        return Posterior(Gaussian(mean, log_variance), of_word.gate, attention)
 
 
 CLASS_OF: dict[ModelKind, type[CellModel]] = {
@@ -138,3 +136,10 @@ CLASS_OF: dict[ModelKind, type[CellModel]] = {
 def create_model(config: ModelConfig) -> CellModel:
     """A freshly initialised model of `config.kind`, drawn from torch's global generator."""
     return CLASS_OF[config.kind](config)
+
+
+def count_parameters(module: nn.Module, *, embeddings: bool = False) -> int:
+    """Number of trained values; without `embeddings` only those outside the tables, as the paper counts."""
+    total = sum(parameter.numel() for parameter in module.parameters())
+    tables = sum(table.weight.numel() for table in module.modules() if isinstance(table, nn.Embedding))
+    return total if embeddings else total - tables

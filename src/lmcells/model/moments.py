@@ -7,8 +7,11 @@ For components N(mu_b, v_b I), b = 1..n, of equal weight, four averages suffice:
     KLbar(q) = mean_b KL(q || N(mu_b, v_b I))
              = 1/2 ( (d v_q + |mu_q|^2) a0 - 2 mu_q . a1 + a2 - d + d a3 - d log v_q ).
 
-Once computed for a word, every place where it is context or negative costs one dot product. The terms are
+Once computed for a word, every occurrence of it as context or negative costs one dot product. The terms are
 large and cancel, so everything here is float32 or better, whatever the networks run in.
+
+`mixture_moments` is the definition, from means that are written out. `linear_mixture_moments` and, on the CPU,
+`blocked_moments` compute the same of means W h + b from h alone.
 """
 
 import math
@@ -21,65 +24,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from lmcells.model.gaussian import Gaussian, GaussianHeads, at_least_float32, full_precision
-
-# Dot products of each query with some rows of a table, without writing the rows out.
-
+from lmcells.model.gaussian import Gaussian, at_least_float32, full_precision
+from lmcells.model.layers import GaussianHeads
 
 _QUERY_BLOCK = 128  # queries; with 40 rows of 102 values each 2 MB
-
-
-def row_products(query: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """query[b] . table[index[b, k]]: (B, D), (U, D), (B, K) -> (B, K)."""
-    if query.device.type == "cpu" and not torch.compiler.is_compiling():
-        products: Tensor = _RowProducts.apply(query, table, index)  # type: ignore[no-untyped-call]
-        return products
-    rows = functional.embedding(index, table)  # (B, K, D) exists once, in eager mode; compiled, it can fuse
-    return torch.matmul(rows, query.unsqueeze(-1)).squeeze(-1)
-
-
-class _RowProducts(torch.autograd.Function):
-    """On the CPU the rows of a block of queries fit the cache; gradients are weighted sums of rows (bags)."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, table: Tensor, index: Tensor) -> Tensor:
-        products = query.new_empty(index.shape)
-        for start in range(0, index.shape[0], _QUERY_BLOCK):
-            part = slice(start, start + _QUERY_BLOCK)
-            rows = functional.embedding(index[part], table)  # (b, K, D)
-            torch.bmm(rows, query[part].unsqueeze(-1), out=products[part].unsqueeze(-1))
-        ctx.save_for_backward(query, table, index)
-        return products
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        query, table, index = ctx.saved_tensors
-        grad = grad.contiguous()
-        grad_query = functional.embedding_bag(index, table, mode="sum", per_sample_weights=grad)
-        ids, pairs = index.flatten().sort(stable=True)  # the pairs of each row of the table
-        starts = torch.searchsorted(ids, torch.arange(table.shape[0], dtype=ids.dtype))
-        grad_table = functional.embedding_bag(
-            (pairs // index.shape[1]).to(ids.dtype),
-            query,
-            starts.to(ids.dtype),
-            mode="sum",
-            per_sample_weights=grad.flatten()[pairs],
-        )
-        return grad_query, grad_table, None
-
-
-# The moment table: all that a mean divergence to a mixture needs to know about the mixture.
-#
-# For components N(mu_b, v_b I), b = 1..n, of equal weight, four averages suffice:
-#
-#     a0 = mean 1/v,  a1 = mean mu/v,  a2 = mean |mu|^2/v,  a3 = mean log v,
-#
-#     KLbar(q) = mean_b KL(q || N(mu_b, v_b I))
-#              = 1/2 ( (d v_q + |mu_q|^2) a0 - 2 mu_q . a1 + a2 - d + d a3 - d log v_q ).
-#
-# Once computed for a word, every place where it is context or negative costs one dot product. The terms are
-# large and cancel, so everything here is float32 or better, whatever the networks run in.
+_WORD_BLOCK = 512  # words; with 10 sections and 64 hidden units 1.3 MB a tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,46 +39,6 @@ class Moments:
     a1: Tensor  # (U, d) mean mu/v
     a2: Tensor  # (U,) mean |mu|^2/v
     a3: Tensor  # (U,) mean log v
-
-
-def mixture_moments(components: Gaussian, *, variance_floor: float) -> Moments:
-    """Moments of mixtures given by their components: (U, n, d) -> U rows. The floor is added to each v."""
-    with full_precision(components.mean):
-        components = components.at_least_float32()
-        log_variance = raised(components.log_variance, variance_floor)  # (U, n)
-        precision = torch.exp(-log_variance)
-        return Moments(
-            a0=precision.mean(dim=1),
-            a1=(components.mean * precision.unsqueeze(-1)).mean(dim=1),  # (U, n, d) -> (U, d)
-            a2=(components.mean.square().sum(dim=-1) * precision).mean(dim=1),
-            a3=log_variance.mean(dim=1),
-        )
-
-
-def linear_mixture_moments(
-    hidden: Tensor, log_variance: Tensor, *, weight: Tensor, bias: Tensor, variance_floor: float
-) -> Moments:
-    """Moments of mixtures with means W h + b, from h (U, n, H) and without any (U, n, d) in between.
-
-    a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The products must be true
-    float32: with TF32 switched on a1 and a2 would round apart and no longer cancel.
-    """
-    with full_precision(hidden):
-        hidden = at_least_float32(hidden)
-        log_variance = raised(at_least_float32(log_variance), variance_floor)  # (U, n)
-        precision = torch.exp(-log_variance)
-        a0 = precision.mean(dim=1)
-        weighted = torch.matmul(precision.unsqueeze(1), hidden).squeeze(1) / hidden.shape[1]  # -> (U, H)
-        applied = functional.linear(
-            hidden, weight.T @ weight, 2 * (bias @ weight)
-        )  # W'W h + 2 W'b: (U, n, H)
-        squared = (applied * hidden).sum(dim=-1) + bias.square().sum()  # (U, n)
-        return Moments(
-            a0=a0,
-            a1=functional.linear(weighted, weight) + a0.unsqueeze(-1) * bias,  # (U, H) -> (U, d)
-            a2=(squared * precision).mean(dim=1),
-            a3=log_variance.mean(dim=1),
-        )
 
 
 def expected_divergence(posterior: Gaussian, moments: Moments, index: Tensor) -> Tensor:
@@ -155,13 +64,39 @@ def raised(log_variance: Tensor, floor: float) -> Tensor:
     return torch.logaddexp(log_variance, torch.full_like(log_variance, math.log(floor)))
 
 
-# The CPU's moment table: blocks of words small enough for the cache, and a backward written by hand.
-#
-# Of U words with n sections each, h = ReLU(W_w R_w + W_m R_m + b) is (U, n, H): twenty-five megabytes at 10,000
-# words. Autograd writes and reads as much a dozen times; here only (U, n) and (U, H) leave the cache.
+def mixture_moments(components: Gaussian, *, variance_floor: float) -> Moments:
+    """Moments of mixtures given by their components: (U, n, d) -> U rows. The floor is added to each v."""
+    with full_precision(components.mean):
+        components = components.at_least_float32()
+        log_variance = raised(components.log_variance, variance_floor)  # (U, n)
+        precision = torch.exp(-log_variance)
+        return Moments(
+            a0=precision.mean(dim=1),
+            a1=(components.mean * precision.unsqueeze(-1)).mean(dim=1),  # (U, n, d) -> (U, d)
+            a2=(components.mean.square().sum(dim=-1) * precision).mean(dim=1),
+            a3=log_variance.mean(dim=1),
+        )
 
 
-_WORD_BLOCK = 512  # words; with 10 sections and 64 hidden units 1.3 MB a tensor
+def linear_mixture_moments(hidden: Tensor, *, heads: GaussianHeads, variance_floor: float) -> Moments:
+    """`mixture_moments` of heads(h), from h (U, n, H) and without any (U, n, d) in between.
+
+    a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The products must be true
+    float32: with TF32 switched on a1 and a2 would round apart and no longer cancel.
+    """
+    weight, bias, log_variance = heads.mean.weight, heads.mean.bias, heads.log_variance(hidden).squeeze(-1)
+    with full_precision(hidden):
+        hidden = at_least_float32(hidden)
+        log_variance = raised(at_least_float32(log_variance), variance_floor)  # (U, n)
+        precision = torch.exp(-log_variance)
+        a0 = precision.mean(dim=1)
+        weighted = torch.matmul(precision.unsqueeze(1), hidden).squeeze(1) / hidden.shape[1]  # -> (U, H)
+        applied = functional.linear(
+            hidden, weight.T @ weight, 2 * (bias @ weight)
+        )  # W'W h + 2 W'b: (U, n, H)
+        squared = (applied * hidden).sum(dim=-1) + bias.square().sum()  # (U, n)
+        a1 = functional.linear(weighted, weight) + a0.unsqueeze(-1) * bias  # (U, H) -> (U, d)
+        return Moments(a0, a1, a2=(squared * precision).mean(dim=1), a3=log_variance.mean(dim=1))
 
 
 def blocked_moments(
@@ -172,9 +107,11 @@ def blocked_moments(
     heads: GaussianHeads,
     variance_floor: float,
 ) -> Moments:
-    """`linear_mixture_moments` of relu(from_words[u] + from_metadata[sections[u]]), U rows.
+    """`linear_mixture_moments` of h = relu(from_words[u] + from_metadata[sections[u]]) on the CPU.
 
-    (U, H), (M, H), (U, n) -> (U,), (U, d), (U,), (U,).
+    (U, H), (M, H), (U, n) -> U rows, in blocks of words that fit the cache, with a backward written by hand. All
+    of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read as much a dozen times; here only
+    (U, n) and (U, H) leave the cache.
     """
     weight, bias = heads.mean.weight, heads.mean.bias  # (d, H), (d,)
     with full_precision(weight):
@@ -188,12 +125,8 @@ def blocked_moments(
             2 * (bias @ weight),
             variance_floor,
         )
-        return Moments(
-            a0=a0,
-            a1=functional.linear(weighted, weight) + a0.unsqueeze(-1) * bias,  # (U, H) -> (U, d)
-            a2=quadratic + bias.square().sum() * a0,
-            a3=a3,
-        )
+        a1 = functional.linear(weighted, weight) + a0.unsqueeze(-1) * bias  # (U, H) -> (U, d)
+        return Moments(a0, a1, a2=quadratic + bias.square().sum() * a0, a3=a3)
 
 
 class _BlockedMoments(torch.autograd.Function):
@@ -234,17 +167,16 @@ class _BlockedMoments(torch.autograd.Function):
         of_a0, of_weighted, of_quadratic, of_a3 = (grad / n_draws for grad in grads)
         grad_words, grad_metadata = torch.empty_like(from_words), torch.zeros_like(from_metadata)
         grad_square, grad_vectors = torch.zeros_like(square), u.new_zeros(dim, 2)
+        grad_c = torch.zeros_like(u[0])
         to_length = of_quadratic.unsqueeze(1) * precision  # (U, n)
         # d log v / d raw is the share of the network's own variance in v.
         own_share = torch.sigmoid(raw - math.log(ctx.floor)) if ctx.floor > 0 else torch.ones_like(raw)
-        grad_c = torch.zeros_like(u[0])
         with full_precision(u):
             for rows, hidden in _hidden_by_block(from_words, from_metadata, sections):
                 flat = hidden.view(-1, dim)
-                along = torch.bmm(hidden, of_weighted[rows].unsqueeze(2)).squeeze(2)  # (r, n)
-                to_precision = along.add_(of_a0[rows].unsqueeze(1)).addcmul_(
-                    of_quadratic[rows].unsqueeze(1), length[rows]
-                )
+                to_precision = torch.bmm(hidden, of_weighted[rows].unsqueeze(2)).squeeze(2)  # (r, n)
+                to_precision.add_(of_a0[rows].unsqueeze(1))
+                to_precision.addcmul_(of_quadratic[rows].unsqueeze(1), length[rows])
                 to_raw = (of_a3[rows].unsqueeze(1) - to_precision * precision[rows]) * own_share[rows]
                 scales = torch.stack([precision[rows], to_length[rows], to_raw], dim=2)  # (r, n, 3)
                 vectors = torch.stack([linear, u]).expand(hidden.shape[0], -1, -1)
@@ -267,10 +199,44 @@ def _hidden_by_block(
     from_words: Tensor, from_metadata: Tensor, sections: Tensor
 ) -> Iterator[tuple[slice, Tensor]]:
     """Rows, and their h: (r, n, H)."""
-    n_words, n_draws = sections.shape
+    (n_words, n_draws), dim = sections.shape, from_words.shape[1]
     for start in range(0, n_words, _WORD_BLOCK):
         rows = slice(start, min(start + _WORD_BLOCK, n_words))
-        hidden = from_metadata.index_select(0, sections[rows].flatten()).view(
-            -1, n_draws, from_words.shape[1]
-        )
+        hidden = from_metadata.index_select(0, sections[rows].flatten()).view(-1, n_draws, dim)
         yield rows, hidden.add_(from_words[rows].unsqueeze(1)).relu_()
+
+
+def row_products(query: Tensor, table: Tensor, index: Tensor) -> Tensor:
+    """query[b] . table[index[b, k]], on the CPU without writing all rows out: (B, D), (U, D), (B, K) -> (B, K)."""
+    if query.device.type == "cpu" and not torch.compiler.is_compiling():
+        products: Tensor = _RowProducts.apply(query, table, index)  # type: ignore[no-untyped-call]
+        return products
+    rows = functional.embedding(index, table)  # (B, K, D) exists once, in eager mode; compiled, it can fuse
+    return torch.matmul(rows, query.unsqueeze(-1)).squeeze(-1)
+
+
+class _RowProducts(torch.autograd.Function):
+    """On the CPU the rows of a block of queries fit the cache; gradients are weighted sums of rows (bags)."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, table: Tensor, index: Tensor) -> Tensor:
+        products = query.new_empty(index.shape)
+        for start in range(0, index.shape[0], _QUERY_BLOCK):
+            part = slice(start, start + _QUERY_BLOCK)
+            rows = functional.embedding(index[part], table)  # (b, K, D)
+            torch.bmm(rows, query[part].unsqueeze(-1), out=products[part].unsqueeze(-1))
+        ctx.save_for_backward(query, table, index)
+        return products
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        query, table, index = ctx.saved_tensors
+        grad = grad.contiguous()
+        grad_query = functional.embedding_bag(index, table, mode="sum", per_sample_weights=grad)
+        ids, pairs = index.flatten().sort(stable=True)  # the pairs of each row of the table
+        queries = (pairs // index.shape[1]).to(ids.dtype)
+        starts = torch.searchsorted(ids, torch.arange(table.shape[0], dtype=ids.dtype)).to(ids.dtype)
+        weights = grad.flatten()[pairs]
+        grad_table = functional.embedding_bag(queries, query, starts, mode="sum", per_sample_weights=weights)
+        return grad_query, grad_table, None

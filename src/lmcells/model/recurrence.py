@@ -1,7 +1,10 @@
-"""A bidirectional LSTM over sequences with holes: one function, whose contract a kernel can take over."""
+"""A bidirectional LSTM over sequences with absent positions: one contract, three ways to compute it.
+
+`bidirectional_lstm` states the contract and chooses: `packed_lstm` on the CPU, `aligned_lstm` (cuDNN) on a GPU,
+`carried_lstm` where shapes must not depend on the data, as under torch.compile.
+"""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +14,6 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from lmcells.model.gaussian import at_least_float32, full_precision
-
-# The weights of a bidirectional LSTM, as the recurrence reads them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,60 +25,122 @@ class LstmWeights:
     bias: Tensor  # (2, 4H)
 
 
-# The CPU's bidirectional LSTM: work only where a word is present, and a backward written by hand.
-#
-# Rows are sorted by length and their present positions packed step by step, so that step t is a block of the
-# rows longer than t: no masks, no padding. Both directions go together, and what a step needs (its inputs
-# gathered, gates, gradients) stays in the cache; only activations and states are kept for the way back.
+class BidirectionalLstm(nn.Module):
+    """One layer, initialised as `torch.nn.LSTM`, with both directions in one tensor.
 
-
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """Where the present positions of (B, T) rows go when the rows are cut to them and laid step by step.
-
-    A step's slots are those of the rows still going, longest first: once read from the left, once from the right.
+    As in torch there are two biases although only their sum acts: Adam moves the sum twice as fast as one.
     """
 
-    row_order: Tensor  # (B,) rows, longest first
-    positions: Tensor  # (2N,) flat position b * T + t of each slot
-    slots: Tensor  # (B * T * 2,) the slot of each position and direction; 2N where it is absent
-    sizes: tuple[int, ...]  # rows still going at each step; they add to N
+    def __init__(self, input_dim: int, *, hidden_dim: int) -> None:
+        super().__init__()
+        self.input = nn.Parameter(torch.empty(2, 4 * hidden_dim, input_dim))
+        self.hidden = nn.Parameter(torch.empty(2, 4 * hidden_dim, hidden_dim))
+        self.input_bias = nn.Parameter(torch.empty(2, 4 * hidden_dim))
+        self.hidden_bias = nn.Parameter(torch.empty(2, 4 * hidden_dim))
+        bound = 1 / math.sqrt(hidden_dim)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
 
-    def blocks(self) -> Iterator[tuple[slice, int]]:
-        """Each step's slots, and the number of its rows."""
-        start = 0
-        for n in self.sizes:
-            yield slice(start, start + 2 * n), n
-            start += 2 * n
+    def forward(self, inputs: Tensor, mask: Tensor, *, constant: Tensor) -> Tensor:
+        """States at the present positions of [inputs ; constant]: (B, T, I), (B, T), (B, C) -> (B, T, 2H)."""
+        weights = LstmWeights(self.input, self.hidden, self.input_bias + self.hidden_bias)
+        return bidirectional_lstm(inputs, mask, weights, constant=constant)
 
 
-def pack(mask: Tensor) -> Packing:
-    """Lay out the present positions of `mask` (B, T)."""
-    batch, steps = mask.shape
-    lengths = mask.sum(dim=1)  # (B,)
-    row_order = torch.argsort(lengths, descending=True, stable=True)
-    place_of = torch.empty_like(row_order)
-    place_of[row_order] = torch.arange(batch, device=mask.device)
-    going = (lengths > torch.arange(steps, device=mask.device).unsqueeze(1)).sum(dim=1)  # (T,)
-    offsets = 2 * (going.cumsum(0) - going)
+def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
+    """States of both directions at each present position: (B, T, I), (B, T) -> (B, T, 2H).
 
-    present = mask.flatten().nonzero().squeeze(1)  # (N,)
-    rows = present // max(steps, 1)
-    from_left = mask.cumsum(dim=1).flatten()[present] - 1
-    from_right = lengths[rows] - 1 - from_left
-    left = offsets[from_left] + place_of[rows]
-    right = offsets[from_right] + going[from_right] + place_of[rows]
-    positions = torch.empty(2 * len(present), dtype=torch.int64, device=mask.device)
-    positions[left], positions[right] = present, present
-    slots = torch.full((batch * steps, 2), len(positions), device=mask.device)
-    slots[present] = torch.stack([left, right], dim=1)
-    return Packing(row_order, positions, slots.flatten(), tuple(n for n in going.tolist() if n > 0))
+    The contract, whatever computes it:
+
+    - the input of row b at step t is [inputs[b, t] ; constant[b]], `constant` being (B, C) and the width of
+      `weights.input` I + C: what is the same at every step is projected once;
+    - the result is that of an LSTM run, from zero states, over the present positions of a row alone, as if
+      the absent ones had been cut out: wherever they are, what `inputs` holds there changes nothing;
+    - the state at an absent position is zero, and so is the gradient of `inputs` there.
+    """
+    run = carried_lstm
+    if not torch.compiler.is_compiling():
+        if inputs.device.type == "cpu":
+            run = packed_lstm
+        elif inputs.device.type == "cuda" and inputs.shape[1]:
+            run = aligned_lstm
+    return run(inputs, mask, weights, constant=constant)
+
+
+def carried_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
+    """`bidirectional_lstm` in static shapes: an absent position carries both states through unchanged."""
+    (batch, steps, width), hidden_dim = inputs.shape, weights.hidden.shape[-1]
+    if steps == 0:
+        return inputs.new_zeros(batch, 0, 2 * hidden_dim)
+    both = weights.input.flatten(0, 1)  # (2, 4H, I + C) -> (8H, I + C)
+    gates = functional.linear(inputs, both[:, :width])  # (B, T, I) -> (B, T, 8H)
+    gates = gates + functional.linear(constant, both[:, width:], weights.bias.flatten()).unsqueeze(1)
+    gates = _in_reading_order(gates.view(batch, steps, 2, -1).permute(1, 2, 0, 3))  # -> (T, 2, B, 4H)
+    present = _in_reading_order(torch.stack([mask.T, mask.T], dim=1)).unsqueeze(-1)  # (B, T) -> (T, 2, B, 1)
+
+    recurrent = weights.hidden.transpose(1, 2)  # (2, H, 4H)
+    hidden = gates.new_zeros(2, batch, hidden_dim)
+    cell = at_least_float32(hidden)
+    states = []
+    for step in range(steps):
+        summed = torch.baddbmm(gates[step], hidden, recurrent)  # (2, B, 4H)
+        enter, keep, candidate, leave = summed.chunk(4, dim=-1)  # (2, B, H) each
+        next_cell = keep.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
+        next_hidden = (leave.sigmoid() * next_cell.tanh()).to(gates.dtype)
+        cell = torch.where(present[step], next_cell, cell)
+        hidden = torch.where(present[step], next_hidden, hidden)
+        states.append(hidden)
+    in_text_order = _in_reading_order(torch.stack(states))  # (T, 2, B, H)
+    joined = in_text_order.permute(2, 0, 1, 3).flatten(2)  # -> (B, T, 2H)
+    return joined.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _in_reading_order(sequence: Tensor) -> Tensor:
+    """Reverse the second direction in time, (T, 2, ...) -> (T, 2, ...); it is its own inverse."""
+    return torch.stack([sequence[:, 0], sequence[:, 1].flip(0)], dim=1)
+
+
+def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
+    """`bidirectional_lstm` by torch's own LSTM: each direction reads its present words first, the absent last."""
+    batch, steps, _ = inputs.shape
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
+    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
+    rank = (mask.cumsum(dim=1) - 1).clamp_min(0)  # (B, T), of a present position among the present
+    order = torch.argsort(~mask, dim=1, stable=True)  # (B, T) positions, the present first
+    slots = torch.arange(steps, device=mask.device).expand(batch, -1)
+    mirrored = (lengths - 1 - slots).clamp_min(0)  # (B, T), of a slot in the other direction
+    joined = torch.cat([inputs.to(dtype), constant.to(dtype).unsqueeze(1).expand(-1, steps, -1)], dim=-1)
+    start = joined.new_zeros(1, batch, weights.hidden.shape[-1])
+    states = []
+    for direction, read in enumerate((order, order.gather(1, mirrored))):
+        sequence = _rows(joined, read).transpose(0, 1)  # (T, B, I + C)
+        bias = weights.bias[direction]
+        given = (weights.input[direction], weights.hidden[direction], bias, torch.zeros_like(bias))
+        # cuDNN copies weights that do not lie next to each other in memory at every call, and warns.
+        flat = torch.cat([parameter.to(dtype).flatten() for parameter in given])
+        pieces = flat.split_with_sizes([parameter.numel() for parameter in given])
+        parameters = [piece.view_as(parameter) for piece, parameter in zip(pieces, given, strict=True)]
+        output, _, _ = torch._VF.lstm(sequence, (start, start), parameters, True, 1, 0.0, True, False, False)
+        slot = rank if direction == 0 else mirrored.gather(1, rank)
+        states.append(_rows(output.transpose(0, 1), slot))  # (B, T, H)
+    return torch.cat(states, dim=-1).masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def _rows(values: Tensor, positions: Tensor) -> Tensor:
+    """(B, T, D), (B, T) -> (B, T, D)."""
+    return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
 
 
 def packed_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`recurrence.bidirectional_lstm` in shapes that follow the mask, in the precision of the weights."""
+    """`bidirectional_lstm` for the CPU: work only where a word is present, in the precision of the weights.
+
+    Rows are sorted by length and their present positions packed step by step, so that step t is a block of the
+    rows longer than t: no masks, no padding. Both directions go together, and what a step needs (its inputs
+    gathered, gates, gradients) stays in the cache; only activations and states are kept for the backward pass,
+    which is written by hand.
+    """
     (batch, steps, width), dtype = inputs.shape, weights.hidden.dtype
-    packing = pack(mask)
+    packing = _pack(mask)
     with full_precision(inputs):
         constant = constant.to(dtype).index_select(0, packing.row_order).expand(2, -1, -1)  # (2, B, C)
         of_constant = weights.input[:, :, width:].transpose(1, 2)  # (2, C, 4H)
@@ -88,12 +151,49 @@ def packed_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant:
         return states.view(batch, steps, 2 * weights.hidden.shape[-1])
 
 
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    """Where the present positions of (B, T) rows go when the rows are cut to them and laid out step by step.
+
+    A step has a slot for each row still going, longest first: once read from the left, once from the right.
+    """
+
+    row_order: Tensor  # (B,) rows, longest first
+    positions: Tensor  # (2N,) flat position b * T + t of each slot
+    slots: Tensor  # (B * T * 2,) the slot of each position and direction; 2N where it is absent
+    blocks: list[tuple[slice, int]]  # each step's slots, and the number of its rows
+
+
+def _pack(mask: Tensor) -> _Packing:
+    batch, steps = mask.shape
+    lengths = mask.sum(dim=1)  # (B,)
+    row_order = torch.argsort(lengths, descending=True, stable=True)
+    rank_of = torch.empty_like(row_order)
+    rank_of[row_order] = torch.arange(batch, device=mask.device)
+    going = (lengths > torch.arange(steps, device=mask.device).unsqueeze(1)).sum(dim=1)  # (T,)
+    offsets = 2 * (going.cumsum(0) - going)
+
+    present = mask.flatten().nonzero().squeeze(1)  # (N,)
+    rows = present // max(steps, 1)
+    from_left = mask.cumsum(dim=1).flatten()[present] - 1
+    from_right = lengths[rows] - 1 - from_left
+    left = offsets[from_left] + rank_of[rows]
+    right = offsets[from_right] + going[from_right] + rank_of[rows]
+    positions = torch.empty(2 * len(present), dtype=torch.int64, device=mask.device)
+    positions[left], positions[right] = present, present
+    slots = torch.full((batch * steps, 2), len(positions), device=mask.device)
+    slots[present] = torch.stack([left, right], dim=1)
+    starts = zip(offsets.tolist(), going.tolist(), strict=True)
+    blocks = [(slice(start, start + 2 * n), n) for start, n in starts if n > 0]
+    return _Packing(row_order, positions, slots.flatten(), blocks)
+
+
 class _PackedLstm(torch.autograd.Function):
     """Inputs (B * T, I), to whose gates each row's `shared` (2, B, 4H) is added -> states (B * T * 2, H)."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - autograd passes by position
-        ctx: Any, inputs: Tensor, shared: Tensor, of_input: Tensor, of_hidden: Tensor, packing: Packing
+        ctx: Any, inputs: Tensor, shared: Tensor, of_input: Tensor, of_hidden: Tensor, packing: _Packing
     ) -> Tensor:
         dim, n_slots = of_hidden.shape[-1], len(packing.positions)
         activated = inputs.new_empty(n_slots, 4 * dim)
@@ -104,7 +204,7 @@ class _PackedLstm(torch.autograd.Function):
         input_columns, hidden_columns = of_input.transpose(1, 2), of_hidden.transpose(1, 2)
         last_cell, last_state = cells[:0], states[:0]
         with full_precision(inputs):
-            for step, (block, n) in enumerate(packing.blocks()):
+            for step, (block, n) in enumerate(packing.blocks):
                 summed = activated[block].view(2, n, -1)
                 cell, bent, state = (values[block].view(2, n, dim) for values in (cells, squashed, states))
                 words = inputs.index_select(0, packing.positions[block]).view(2, n, -1)
@@ -129,11 +229,10 @@ class _PackedLstm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_states: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
         inputs, of_input, of_hidden, activated, cells, squashed, states = ctx.saved_tensors
-        packing: Packing = ctx.packing
-        dim = of_hidden.shape[-1]
+        packing: _Packing = ctx.packing
+        blocks, dim = packing.blocks, of_hidden.shape[-1]
         grad_inputs, grad_shared = torch.zeros_like(inputs), inputs.new_zeros(ctx.shape_of_shared)
         grad_of_input, grad_of_hidden = torch.zeros_like(of_input), torch.zeros_like(of_hidden)
-        blocks = list(packing.blocks())
         direction = torch.arange(2).view(2, 1)
         later = later_hidden = later_cell = None
         with full_precision(inputs):
@@ -144,8 +243,8 @@ class _PackedLstm(torch.autograd.Function):
                 grad = inputs.new_empty(2, n, 4 * dim)
                 grad_enter, grad_keep, grad_candidate, grad_leave = grad.chunk(4, dim=-1)
 
-                places = (2 * positions.view(2, n) + direction).flatten()
-                to_hidden = grad_states.index_select(0, places).view(2, n, dim)
+                slots = (2 * positions.view(2, n) + direction).flatten()
+                to_hidden = grad_states.index_select(0, slots).view(2, n, dim)
                 if later_hidden is not None:
                     to_hidden[:, :later].add_(later_hidden)
                 torch.mul(to_hidden, bent, out=grad_leave)
@@ -179,117 +278,3 @@ def _through_tanh(grad: Tensor, output: Tensor) -> Tensor:
 
 def _through_sigmoid_(grad: Tensor, output: Tensor) -> None:
     grad.mul_(torch.addcmul(output, output, output, value=-1))  # grad * output * (1 - output)
-
-
-# A bidirectional LSTM over sequences with holes: one function, whose contract a kernel can take over.
-
-
-def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """States of both directions at each present position: (B, T, I), (B, T) -> (B, T, 2H).
-
-    The contract, whatever computes it:
-
-    - the input of row b at step t is [inputs[b, t] ; constant[b]], `constant` being (B, C) and the width of
-      `weights.input` I + C: what is the same at every step is projected once;
-    - the result is that of an LSTM run, from zero states, over the present positions of a row alone, as if
-      the absent ones had been cut out: wherever they stand, what `inputs` holds there changes nothing;
-    - the state at an absent position is zero, and so is the gradient of `inputs` there.
-    """
-    if inputs.device.type == "cpu" and not torch.compiler.is_compiling():
-        return packed_lstm(inputs, mask, weights, constant=constant)
-    if inputs.device.type == "cuda" and inputs.shape[1] and not torch.compiler.is_compiling():
-        return aligned_lstm(inputs, mask, weights, constant=constant)
-    return carried_lstm(inputs, mask, weights, constant=constant)
-
-
-def carried_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` in static shapes: an absent position carries both states through unchanged."""
-    (batch, steps, width), hidden_dim = inputs.shape, weights.hidden.shape[-1]
-    if steps == 0:
-        return inputs.new_zeros(batch, 0, 2 * hidden_dim)
-    both = weights.input.flatten(0, 1)  # (2, 4H, I + C) -> (8H, I + C)
-    gates = functional.linear(inputs, both[:, :width])  # (B, T, I) -> (B, T, 8H)
-    gates = gates + functional.linear(constant, both[:, width:], weights.bias.flatten()).unsqueeze(1)
-    gates = in_reading_order(gates.view(batch, steps, 2, -1).permute(1, 2, 0, 3))  # -> (T, 2, B, 4H)
-    present = in_reading_order(torch.stack([mask.T, mask.T], dim=1)).unsqueeze(-1)  # (B, T) -> (T, 2, B, 1)
-
-    recurrent = weights.hidden.transpose(1, 2)  # (2, H, 4H)
-    hidden = gates.new_zeros(2, batch, hidden_dim)
-    cell = at_least_float32(hidden)
-    states = []
-    for step in range(steps):
-        summed = torch.baddbmm(gates[step], hidden, recurrent)  # (2, B, 4H)
-        enter, keep, candidate, leave = summed.chunk(4, dim=-1)  # (2, B, H) each
-        next_cell = keep.sigmoid() * cell + enter.sigmoid() * candidate.tanh()
-        next_hidden = (leave.sigmoid() * next_cell.tanh()).to(gates.dtype)
-        cell = torch.where(present[step], next_cell, cell)
-        hidden = torch.where(present[step], next_hidden, hidden)
-        states.append(hidden)
-    in_place = in_reading_order(torch.stack(states))  # (T, 2, B, H)
-    joined = in_place.permute(2, 0, 1, 3).flatten(2)  # -> (B, T, 2H)
-    return joined.masked_fill(~mask.unsqueeze(-1), 0.0)
-
-
-def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` by the library's own LSTM: each direction reads its present words first, holes last."""
-    batch, steps, _ = inputs.shape
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
-    lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
-    rank = (mask.cumsum(dim=1) - 1).clamp_min(0)  # (B, T), of a present position among the present
-    order = torch.argsort(~mask, dim=1, stable=True)  # (B, T) positions, the present first
-    slots = torch.arange(steps, device=mask.device).expand(batch, -1)
-    mirrored = (lengths - 1 - slots).clamp_min(0)  # (B, T), of a slot in the other direction
-    joined = torch.cat([inputs.to(dtype), constant.to(dtype).unsqueeze(1).expand(-1, steps, -1)], dim=-1)
-    states = []
-    for direction, read in enumerate((order, order.gather(1, mirrored))):
-        sequence = _rows(joined, read).transpose(0, 1)  # (T, B, I + C)
-        start = joined.new_zeros(1, batch, weights.hidden.shape[-1])
-        bias = weights.bias[direction]
-        given = (weights.input[direction], weights.hidden[direction], bias, torch.zeros_like(bias))
-        parameters = _side_by_side([parameter.to(dtype) for parameter in given])
-        output, _, _ = torch._VF.lstm(sequence, (start, start), parameters, True, 1, 0.0, True, False, False)
-        place = rank if direction == 0 else mirrored.gather(1, rank)
-        states.append(_rows(output.transpose(0, 1), place))  # (B, T, H)
-    return torch.cat(states, dim=-1).masked_fill(~mask.unsqueeze(-1), 0.0)
-
-
-def _side_by_side(parameters: list[Tensor]) -> list[Tensor]:
-    """The same tensors next to each other in memory: cuDNN copies others at every call, and warns."""
-    flat = torch.cat([parameter.flatten() for parameter in parameters])
-    pieces = flat.split_with_sizes([parameter.numel() for parameter in parameters])
-    return [piece.view_as(parameter) for piece, parameter in zip(pieces, parameters, strict=True)]
-
-
-def _rows(values: Tensor, places: Tensor) -> Tensor:
-    """(B, T, D), (B, T) -> (B, T, D)."""
-    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
-
-
-def in_reading_order(sequence: Tensor) -> Tensor:
-    """Turn the second direction round in time, (T, 2, ...) -> (T, 2, ...); it is its own inverse."""
-    return torch.stack([sequence[:, 0], sequence[:, 1].flip(0)], dim=1)
-
-
-# The trained weights of a bidirectional LSTM; how it runs is in recurrence.py.
-
-
-class BidirectionalLstm(nn.Module):
-    """One layer, drawn as `torch.nn.LSTM` draws it, with both directions in one tensor.
-
-    As in torch there are two biases although only their sum acts: Adam moves the sum twice as fast as one.
-    """
-
-    def __init__(self, input_dim: int, *, hidden_dim: int) -> None:
-        super().__init__()
-        self.input = nn.Parameter(torch.empty(2, 4 * hidden_dim, input_dim))
-        self.hidden = nn.Parameter(torch.empty(2, 4 * hidden_dim, hidden_dim))
-        self.input_bias = nn.Parameter(torch.empty(2, 4 * hidden_dim))
-        self.hidden_bias = nn.Parameter(torch.empty(2, 4 * hidden_dim))
-        bound = 1 / math.sqrt(hidden_dim)
-        for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound)
-
-    def forward(self, inputs: Tensor, mask: Tensor, *, constant: Tensor) -> Tensor:
-        """States at the present positions of [inputs ; constant]: (B, T, I), (B, T), (B, C) -> (B, T, 2H)."""
-        weights = LstmWeights(self.input, self.hidden, self.input_bias + self.hidden_bias)
-        return bidirectional_lstm(inputs, mask, weights, constant=constant)

@@ -13,8 +13,7 @@ from lmcells.errors import ConfigError
 from lmcells.model import Batch, CellModel, Gaussian, LatentMeaningCells, SectionDraws, Windows
 from lmcells.training.contrastive import MaskedSpans, contrastive_loss, phrase_loss
 from lmcells.training.distributed import World
-from lmcells.training.kernels import kernels_available
-from lmcells.training.kernels.capture import CapturedStep
+from lmcells.training.kernels import CapturedStep, kernels_available
 from lmcells.training.sampler import Centers
 from lmcells.training.settings import TrainingSettings
 

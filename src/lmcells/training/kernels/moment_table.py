@@ -14,14 +14,12 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
-from lmcells.training.kernels.grouping import Grouping, sum_rows
-from lmcells.training.kernels.lstm import product_over_rows
+from lmcells.training.kernels.lookup import Grouping, sum_rows
+from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, product_over_rows
 
-HIDDEN = 64
-WIDTH = 128  # of a row: d + 2, padded
-FORWARD_WORDS = 64  # of a tile
-BACKWARD_WORDS = 64
+WORDS = 64  # of a tile
 N_PROGRAMS = 132  # of backward, each with its own partial sums
 
 
@@ -49,16 +47,14 @@ class _MomentTable(torch.autograd.Function):
     @staticmethod
     def forward(ctx, from_words, from_metadata, sections, grouping, weight, bias, v_weight, v_bias, floor):
         n_words, dim = from_words.shape[0], weight.shape[0]
-        padded = weight.new_zeros(WIDTH, HIDDEN)
-        padded[:dim] = weight
-        padded_bias = bias.new_zeros(WIDTH)
-        padded_bias[:dim] = bias
+        padded = functional.pad(weight, (0, 0, 0, WIDTH - dim))
+        padded_bias = functional.pad(bias, (0, WIDTH - dim))
         table = from_words.new_empty(n_words, WIDTH)
         log_floor = math.log(floor) if floor > 0 else -1e30
         from_words, from_metadata = from_words.contiguous(), from_metadata.contiguous()
-        _moments_forward[(triton.cdiv(n_words, FORWARD_WORDS),)](
+        _moments_forward[(triton.cdiv(n_words, WORDS),)](
             table, from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias, log_floor,
-            n_words, DIM=dim, DRAWS=sections.shape[1], WORDS=FORWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN, num_warps=4,
+            n_words, DIM=dim, DRAWS=sections.shape[1], num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias)
         ctx.grouping, ctx.log_floor, ctx.dim = grouping, log_floor, dim
@@ -68,10 +64,10 @@ class _MomentTable(torch.autograd.Function):
     def backward(ctx, d_table):
         from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias = ctx.saved_tensors
         n_words, n_draws = sections.shape
-        n_programs = min(triton.cdiv(n_words, BACKWARD_WORDS), N_PROGRAMS)
+        n_programs = min(triton.cdiv(n_words, WORDS), N_PROGRAMS)
         d_words = torch.empty_like(from_words)
-        d_hidden = from_words.new_empty(n_words * n_draws, HIDDEN, dtype=torch.bfloat16)
-        weighted = from_words.new_empty(n_words, WIDTH, dtype=torch.bfloat16)
+        d_hidden = from_words.new_empty(n_words * n_draws, HIDDEN, dtype=NARROW)
+        weighted = from_words.new_empty(n_words, WIDTH, dtype=NARROW)
         products = from_words.new_empty(n_programs, HIDDEN, HIDDEN)
         sums = from_words.new_empty(n_programs, 4, HIDDEN)
         square = padded.T @ padded
@@ -80,24 +76,18 @@ class _MomentTable(torch.autograd.Function):
         _moments_backward[(n_programs,)](
             d_words, d_hidden, weighted, products, sums, d_table.contiguous(), from_words, from_metadata,
             sections, padded, padded_bias, square, from_bias, bias_square, v_weight, v_bias, ctx.log_floor,
-            n_words, n_programs, DIM=ctx.dim, DRAWS=n_draws, WORDS=BACKWARD_WORDS, WIDTH=WIDTH, HIDDEN=HIDDEN,
-            num_warps=8,
+            n_words, n_programs, DIM=ctx.dim, DRAWS=n_draws, num_warps=8,
         )  # fmt: skip
         product, (of_hidden, of_ones, d_v_weight, d_v_bias) = products.sum(dim=0), sums.sum(dim=0)
-        linear = product_over_rows(d_table.to(torch.bfloat16), weighted) / n_draws  # (WIDTH, WIDTH)
+        linear = product_over_rows(d_table.to(NARROW), weighted) / n_draws  # (WIDTH, WIDTH)
         d_weight = linear[:, :HIDDEN] + 2 * (padded @ product + torch.outer(padded_bias, of_hidden))
         d_bias = linear[:, HIDDEN] + 2 * (padded @ of_hidden + padded_bias * of_ones[0])
-        return (
-            d_words,
-            sum_rows(d_hidden, ctx.grouping, width=HIDDEN),
-            None,
-            None,
-            d_weight[: ctx.dim],
-            d_bias[: ctx.dim],
-            d_v_weight.view_as(v_weight),
-            d_v_bias[:1].view_as(v_bias),
-            None,
+        d_mean, d_log_variance = (
+            (d_weight[: ctx.dim], d_bias[: ctx.dim]),
+            (d_v_weight.view_as(v_weight), d_v_bias[:1]),
         )
+        d_metadata = sum_rows(d_hidden, ctx.grouping, width=HIDDEN)
+        return d_words, d_metadata, None, None, *d_mean, *d_log_variance, None
 
 
 @triton.jit
@@ -109,7 +99,8 @@ def _raised(log_variance, log_floor):
 @triton.jit
 def _moments_forward(
     table, from_words, from_metadata, sections, weight, bias, v_weight, v_bias, log_floor, n_words,
-    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
+    HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
     inside = word < n_words
@@ -142,9 +133,11 @@ def _moments_forward(
 def _moments_backward(
     d_words, d_hiddens, weighted, products, sums, d_table, from_words, from_metadata, sections, weight, bias,
     square, from_bias, bias_square, v_weight, v_bias, log_floor, n_words, n_programs,
-    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
+    HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)
+    narrow = weighted.dtype.element_ty
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
     squared_weight = tl.load(square + unit[:, None] * HIDDEN + unit[None, :])
@@ -168,8 +161,8 @@ def _moments_backward(
         mask = inside[:, None] & (column < DIM)[None, :]
         d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
         along = tl.sum(d_a1 * tl.load(bias + column)[None, :], axis=1)
-        to_hidden = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(tl.bfloat16)
-        d_linear = tl.dot(d_a1.to(tl.bfloat16), to_hidden)  # (WORDS, HIDDEN)
+        to_hidden = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(narrow)
+        d_linear = tl.dot(d_a1.to(narrow), to_hidden)  # (WORDS, HIDDEN)
         d_word = tl.zeros((WORDS, HIDDEN), tl.float32)
         weighted_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
         precisions = tl.zeros((WORDS,), tl.float32)
@@ -190,10 +183,10 @@ def _moments_backward(
             d_hidden = tl.where(hidden > 0, d_hidden, 0.0)
             d_word += d_hidden
             at = (word * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
-            tl.store(d_hiddens + at, d_hidden.to(tl.bfloat16), mask=inside[:, None])
+            tl.store(d_hiddens + at, d_hidden, mask=inside[:, None])
             share = d_a2 * precision
             shared = hidden * share[:, None]
-            product = tl.dot(tl.trans(shared.to(tl.bfloat16)), hidden.to(tl.bfloat16), product)
+            product = tl.dot(tl.trans(shared.to(narrow)), hidden.to(narrow), product)
             of_hidden += tl.sum(shared, axis=0)
             of_ones += share
             weighted_hidden += hidden * precision[:, None]
@@ -202,9 +195,9 @@ def _moments_backward(
             d_v_bias += d_log
         tl.store(d_words + at_word, d_word, mask=inside[:, None])
         to_weighted = weighted + word[:, None] * WIDTH + unit[None, :]
-        tl.store(to_weighted, weighted_hidden.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(to_weighted, weighted_hidden, mask=inside[:, None])
         ones = tl.where(unit[None, :] == 0, precisions[:, None], 0.0)
-        tl.store(to_weighted + HIDDEN, ones.to(tl.bfloat16), mask=inside[:, None])
+        tl.store(to_weighted + HIDDEN, ones, mask=inside[:, None])
     tl.store(products + program * HIDDEN * HIDDEN + unit[:, None] * HIDDEN + unit[None, :], product)
     to_sums = sums + program * 4 * HIDDEN + unit
     first = unit == 0

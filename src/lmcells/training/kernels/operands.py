@@ -1,0 +1,105 @@
+"""What all kernels share: the widths of rows, the precision of operands, and dropout that is never stored.
+
+Operands of matrix products are bf16 and results float32. Triton's interpreter (TRITON_INTERPRET=1), which runs the
+kernels on the CPU, has no inline assembly, and its `tl.dot` multiplies bf16 as if their bits were integers: there
+operands are float32 and `tanh` is a formula.
+"""
+
+import math
+import os
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+NARROW = torch.float32 if INTERPRETED else torch.bfloat16  # dtype of operands
+HIDDEN = 64  # units of the LSTM in each direction, and of the model network
+WIDTH = 128  # columns of every row, zero-padded: the sides of a tile are powers of two
+
+_N_PARTS = (
+    64  # at most, of the sum over rows in a weight's gradient; each part is a matrix product of its own
+)
+
+
+def project(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """rows weight' + bias: (N, K) narrow, (D, K), (D,) -> (N, D) float32.
+
+    The operands are rounded, the result is not: a mean is then the same number wherever it is used, and the
+    terms of a divergence cancel.
+    """
+    result: Tensor = _Projection.apply(rows, weight, bias)
+    return result
+
+
+class _Projection(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, rows, weight, bias):
+        narrow = weight.to(NARROW)
+        ctx.save_for_backward(rows, narrow)
+        product = rows @ narrow.T if INTERPRETED else torch.mm(rows, narrow.T, out_dtype=torch.float32)
+        return product.add_(bias)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        rows, narrow = ctx.saved_tensors
+        narrow_gradient = gradient.to(NARROW)
+        return narrow_gradient @ narrow, product_over_rows(narrow_gradient, rows), gradient.sum(dim=0)
+
+
+def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
+    """left' right in float32, the sum over all leading rows in parts, so that enough of the GPU takes part."""
+    left, right = left.flatten(0, -2), right.flatten(0, -2)
+    n_parts = math.gcd(_N_PARTS, left.shape[0])
+    left = left.unflatten(0, (n_parts, -1)).transpose(1, 2)
+    return torch.bmm(left, right.unflatten(0, (n_parts, -1))).sum(dim=0, dtype=torch.float32)
+
+
+def narrow_autocast(device: torch.device) -> torch.autocast:
+    """Run what torch computes itself in the operands' precision, as a context manager."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=not INTERPRETED)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropout:
+    """A dropout whose mask kernels recompute wherever they need it, from the seed of the step: (1,) int32."""
+
+    rate: float
+    seed: Tensor
+
+    @property
+    def threshold(self) -> int:
+        """The hash value below which an element is dropped."""
+        return round(self.rate * 2**32)
+
+    @property
+    def scale(self) -> float:
+        return 1 / (1 - self.rate)
+
+
+def seed_and_constants(dropout: Dropout | None, *, unread: Tensor) -> tuple[Tensor, dict[str, float]]:
+    """The arguments that a dropout gives to a launch; without one the kernel gets `unread` as its seed."""
+    if dropout is None:
+        return unread, {"THRESHOLD": 0, "SCALE": 1.0}
+    return dropout.seed, {"THRESHOLD": dropout.threshold, "SCALE": dropout.scale}
+
+
+@triton.jit
+def kept(index, seed, THRESHOLD: tl.constexpr):
+    """Whether dropout keeps an element: a hash of its index and the step's seed, computed again in backward.
+
+    The mixer is Wellons' lowbias32; dropout only asks that neighbours look independent.
+    """
+    mixed = (index.to(tl.uint32) * 0x9E3779B1) ^ seed.to(tl.uint32)
+    mixed = (mixed ^ (mixed >> 16)) * 0x7FEB352D
+    mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B
+    mixed = mixed ^ (mixed >> 16)
+    return mixed >= THRESHOLD
+
+
+@triton.jit
+def exact_tanh(x):
+    """tanh in float32."""
+    return 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
