@@ -1,18 +1,17 @@
 """Is one model better than another on the same examples, or could it be chance?
 
-Three answers. `randomisation_test` assumes only that, if neither is better, their answers to a note could be swapped.
-`paired_bootstrap` is an interval for the difference. `mcnemar` is exact, for accuracy alone, and blind to notes: read
-it only where examples are independent. `compare_all` does every pair and corrects for their number.
+`randomisation_test` assumes only that, if neither is better, their answers to a note could be swapped.
+`paired_bootstrap` is an interval for the difference. `compare_all` does every pair and corrects for their number.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.evaluation.intervals import Interval, bca_interval, deleted_group_weights, resampled_weights
+from lmcells.evaluation.intervals import Interval, bca_intervals
 from lmcells.evaluation.metrics import Coding, Tally, headline
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
@@ -43,7 +42,6 @@ def randomisation_test(
     *,
     metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
-    by_note: bool = True,
     seed: int = 0,
 ) -> dict[str, float]:
     """Two-sided p-values of approximate randomisation: in each round the models swap answers to random notes.
@@ -52,14 +50,14 @@ def randomisation_test(
     """
     _check_metrics(metrics)
     a, b = _paired_codings(first, second)
-    clusters = first.cluster if by_note else np.arange(len(first))
-    n_clusters = int(clusters.max()) + 1
+    n_notes = int(first.cluster.max()) + 1
     random = np.random.default_rng(seed)
     observed = _difference(a.tally(), b.tally())
     at_least = dict.fromkeys(metrics, 0)
     for start in range(0, n_rounds, _ROUNDS_AT_ONCE):
         n = min(_ROUNDS_AT_ONCE, n_rounds - start)
-        swapped = _swapped_differences(a, b, random.integers(2, size=(n, n_clusters), dtype=bool), clusters)
+        swap = random.integers(2, size=(n, n_notes), dtype=bool)
+        swapped = _swapped_differences(a, b, swap, first.cluster)
         for name in metrics:
             at_least[name] += int((np.abs(swapped[name]) >= abs(observed[name]) - _ROUNDING).sum())
     return {name: (1 + count) / (1 + n_rounds) for name, count in at_least.items()}
@@ -72,41 +70,20 @@ def paired_bootstrap(
     metrics: Sequence[str] = METRICS,
     n_resamples: int = 2_000,
     level: float = 0.95,
-    by_note: bool = True,
     seed: int = 0,
 ) -> dict[str, Interval]:
     """BCa intervals of first minus second, both measured on the same resampled notes."""
     _check_metrics(metrics)
     a, b = _paired_codings(first, second)
-    clusters = first.cluster if by_note else np.arange(len(first))
-    n_clusters = int(clusters.max()) + 1
-    if n_clusters < 2:
-        raise InputError(f"An interval needs examples from at least two notes; found {n_clusters}.")
-    random = np.random.default_rng(seed)
-    draws = (resampled_weights(clusters, n_clusters, random) for _ in range(n_resamples))
-    resampled = _differences(a, b, draws)
-    jackknife = _differences(a, b, deleted_group_weights(clusters, n_clusters, random))
-    observed = _difference(a.tally(), b.tally())
-    return {
-        name: bca_interval(float(observed[name]), resampled[name], jackknife[name], level=level)
-        for name in metrics
-    }
+    if not first.cluster.max():
+        raise InputError("An interval needs examples from at least two notes; found 1.")
 
+    def differences(draws: Iterable[Floats]) -> dict[str, Floats]:
+        pairs = [(a.tally(weights), b.tally(weights)) for weights in draws]
+        found = _difference(Tally.stack(one for one, _ in pairs), Tally.stack(other for _, other in pairs))
+        return {name: found[name] for name in metrics}
 
-def mcnemar(first: Predictions, second: Predictions) -> float:
-    """Exact two-sided p-value of McNemar's test.
-
-    p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2); b times only the first is right, c times the second.
-    """
-    _paired_codings(first, second)
-    only_first = int((first.is_right & ~second.is_right).sum())
-    only_second = int((second.is_right & ~first.is_right).sum())
-    n, fewer = only_first + only_second, min(only_first, only_second)
-    ways = term = 1
-    for k in range(fewer):
-        term = term * (n - k) // (k + 1)  # C(n, k + 1), in whole numbers
-        ways += term
-    return min(1.0, 2 * ways / (1 << n))
+    return bca_intervals(differences, first.cluster, n_resamples=n_resamples, level=level, seed=seed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -126,36 +103,21 @@ def compare_all(
     metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
     n_resamples: int = 2_000,
-    by_note: bool = True,
     seed: int = 0,
 ) -> list[Comparison]:
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
-    found: list[Comparison] = []
-    for first, second in combinations(models, 2):
-        p_values = randomisation_test(
-            first, second, metrics=metrics, n_rounds=n_rounds, by_note=by_note, seed=seed
-        )
-        intervals = paired_bootstrap(
-            first, second, metrics=metrics, n_resamples=n_resamples, by_note=by_note, seed=seed
-        )
-        found += [
-            Comparison(
-                first.model,
-                second.model,
-                name,
-                intervals[name].estimate,
-                intervals[name],
-                p_values[name],
-                1.0,
-            )
-            for name in metrics
-        ]
-    corrected: list[Comparison] = []
+    pairs = list(combinations(models, 2))
+    p_values = [randomisation_test(*pair, metrics=metrics, n_rounds=n_rounds, seed=seed) for pair in pairs]
+    intervals = [paired_bootstrap(*pair, metrics=metrics, n_resamples=n_resamples, seed=seed) for pair in pairs]
+    found = []
     for name in metrics:
-        of_metric = [comparison for comparison in found if comparison.metric == name]
-        adjusted = holm([comparison.p_value for comparison in of_metric])
-        corrected += [replace(c, adjusted_p_value=p) for c, p in zip(of_metric, adjusted, strict=True)]
-    return corrected
+        adjusted = holm([of_pair[name] for of_pair in p_values])
+        for (first, second), interval, p, adjusted_p in zip(pairs, intervals, p_values, adjusted, strict=True):
+            estimate = interval[name].estimate
+            found.append(
+                Comparison(first.model, second.model, name, estimate, interval[name], p[name], adjusted_p)
+            )
+    return found
 
 
 def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integers) -> dict[str, Floats]:
@@ -196,19 +158,13 @@ def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integer
     return _difference(first, second)
 
 
-def _differences(a: Coding, b: Coding, draws: Iterable[Floats]) -> dict[str, Floats]:
-    """Differences of all metrics, one value a draw of weights."""
-    tallies = [(a.tally(weights), b.tally(weights)) for weights in draws]
-    return _difference(Tally.stack(one for one, _ in tallies), Tally.stack(other for _, other in tallies))
-
-
 def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
     ours, theirs = headline(first), headline(second)
     return {name: ours[name] - theirs[name] for name in ours}
 
 
 def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Coding]:
-    """Number the labels of both, after making sure that it is the same test."""
+    """Number the labels of both, after making sure that they answer the same test."""
     is_same = (
         first.ids == second.ids
         and first.short_forms == second.short_forms
