@@ -60,9 +60,9 @@ class DominantRanker:
 class SectionMleRanker:
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
-    The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section never
-    seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts as
-    a section.
+    The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
+    never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
+    as a section.
     """
 
     def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:

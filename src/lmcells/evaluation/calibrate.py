@@ -179,7 +179,8 @@ def report_calibration(mentions: Sequence[ScoredMention], calibration: Calibrati
     """Measure what a calibration achieves."""
     sure, right = _answers(mentions, calibration)
     reasons = (
-        calibration.reason_to_abstain(each.scores, calibration.probabilities(each.scores)) for each in mentions
+        calibration.reason_to_abstain(each.scores, calibration.probabilities(each.scores))
+        for each in mentions
     )
     given = np.array([reason is None for reason in reasons])
     several = [mention for mention in mentions if mention.scores.size > 1]
@@ -200,5 +201,7 @@ def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tup
     """The probability of each mention's best candidate, and whether it is right."""
     probabilities = [calibration.probabilities(mention.scores) for mention in mentions]
     sure = np.array([float(each.max()) for each in probabilities])
-    right = [int(each.argmax()) == mention.truth for each, mention in zip(probabilities, mentions, strict=True)]
+    right = [
+        int(each.argmax()) == mention.truth for each, mention in zip(probabilities, mentions, strict=True)
+    ]
     return sure, np.array(right)

@@ -16,7 +16,9 @@ from lmcells.evaluation.metrics import LOWER_IS_BETTER, Coding, Tally, headline
 from lmcells.evaluation.predictions import Floats, Integers, Predictions
 
 _NORMAL = NormalDist()
-_JACKKNIFE_GROUPS = 200  # deleting groups estimates the same acceleration as deleting single notes, in bounded time
+_JACKKNIFE_GROUPS = (
+    200  # deleting groups estimates the same acceleration as deleting single notes, in bounded time
+)
 
 # Weights of the examples, one array per resample -> values of statistics by name, one value per resample.
 Statistics = Callable[[Iterable[Floats]], dict[str, Floats]]
@@ -102,8 +104,8 @@ def bootstrap_intervals(
 ) -> dict[str, Interval]:
     """One interval per metric, resampling notes with all their examples; none where all are of one note.
 
-    Examples of one note resemble each other, so drawing single examples would give intervals that are too narrow. A short
-    form that is not drawn is not in that resample's means.
+    Examples of one note resemble each other, so drawing single examples would give intervals that are too narrow. A
+    short form that is not drawn is not in that resample's means.
     """
     if not predictions.cluster.max(initial=0):
         return {}

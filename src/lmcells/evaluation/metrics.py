@@ -26,7 +26,9 @@ from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictio
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
 DEFAULT_K = (1, 2, 3, 4, 5)
-_LARGEST_LOSS = -float(np.log(np.finfo(np.float64).tiny))  # 708.4: a probability of 0 costs much, not infinitely
+_LARGEST_LOSS = -float(
+    np.log(np.finfo(np.float64).tiny)
+)  # 708.4: a probability of 0 costs much, not infinitely
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,9 @@ class Tally:
 
 
 def _sum_by(codes: Integers, weights: Floats, n_codes: int) -> Floats:
-    sums: npt.NDArray[Any] = np.bincount(codes, weights, n_codes)  # numpy's stub forgets that weights make it float
+    sums: npt.NDArray[Any] = np.bincount(
+        codes, weights, n_codes
+    )  # numpy's stub forgets that weights make it float
     return sums.astype(np.float64, copy=False)
 
 

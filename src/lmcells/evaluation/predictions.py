@@ -94,9 +94,9 @@ class Predictions:
         """p = softmax(score) over each example's candidates, which are `candidates_of[short_form]`, in order.
 
         A score of -inf says that the long form could not be scored (it has no known word): it gets the probability of
-        the lowest one that could be, is ranked after it, and is reported in `excluded`. (`Expander` gives it 0, but here
-        it may be the label, and its NLL must be finite.) Examples whose sense is not in the inventory are left out
-        and reported as well.
+        the lowest one that could be, is ranked after it, and is reported in `excluded`. (`Expander` gives it 0, but
+        here it may be the label, and its NLL must be finite.) Examples whose sense is not in the inventory are left
+        out and reported as well.
         """
         reasons = [_why_left_out(example, candidates_of) for example in examples]
         kept = [example for example, reason in zip(examples, reasons, strict=True) if reason is None]

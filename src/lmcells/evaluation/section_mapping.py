@@ -9,6 +9,7 @@ and to none at all beyond a threshold.
 """
 
 import csv
+import io
 import json
 import math
 import re
@@ -70,7 +71,9 @@ class SectionMapper:
         self._manual: dict[str, str | None] = {}
         for header, target in manual.items():
             self._manual[header_key(header)] = target
-            self._manual.setdefault(_key(header), target)  # "2. FEN" speaks for FEN unless FEN is there itself
+            self._manual.setdefault(
+                _key(header), target
+            )  # "2. FEN" speaks for FEN unless FEN is there itself
 
     def __call__(self, header: str | None) -> MappedSection:
         """Map one header."""
@@ -149,13 +152,15 @@ def _json_map(path: Path, text: str) -> dict[str, str | None]:
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict) or not all(isinstance(target, str | None) for target in value.values()):
-        raise FormatError(f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.')
+        raise FormatError(
+            f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.'
+        )
     return {header: target or None for header, target in value.items()}
 
 
 def _csv_map(path: Path, text: str) -> dict[str, str | None]:
     section_map: dict[str, str | None] = {}
-    rows = csv.reader(text.splitlines(keepends=True))
+    rows = csv.reader(io.StringIO(text, newline=""))
     try:
         for row in rows:
             if rows.line_num == 1 or not row:

@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -108,11 +108,15 @@ def compare_all(
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
     pairs = list(combinations(models, 2))
     p_values = [randomisation_test(*pair, metrics=metrics, n_rounds=n_rounds, seed=seed) for pair in pairs]
-    intervals = [paired_bootstrap(*pair, metrics=metrics, n_resamples=n_resamples, seed=seed) for pair in pairs]
+    intervals = [
+        paired_bootstrap(*pair, metrics=metrics, n_resamples=n_resamples, seed=seed) for pair in pairs
+    ]
     found = []
     for name in metrics:
         adjusted = holm([of_pair[name] for of_pair in p_values])
-        for (first, second), interval, p, adjusted_p in zip(pairs, intervals, p_values, adjusted, strict=True):
+        for (first, second), interval, p, adjusted_p in zip(
+            pairs, intervals, p_values, adjusted, strict=True
+        ):
             estimate = interval[name].estimate
             found.append(
                 Comparison(first.model, second.model, name, estimate, interval[name], p[name], adjusted_p)
@@ -121,39 +125,19 @@ def compare_all(
 
 
 def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integers) -> dict[str, Floats]:
-    """Differences of all metrics after swapping, one row of `swap` (rounds, clusters) a round.
-
-    Only examples with different answers change a count, and what one model gains the other loses: counts of the second
-    are the fixed sums less the first's.
-    """
+    """Differences of all metrics after swapping answers, one row of `swap` (rounds, clusters) per round."""
     whole_a, whole_b = a.tally(), b.tally()
-    differs = a.predicted != b.predicted
-    truth, answer_a, answer_b = a.truth[differs], a.predicted[differs], b.predicted[differs]
-    is_right_a, is_right_b = answer_a == truth, answer_b == truth
-    excess = a.loss - b.loss
-    predicted, right, loss = [], [], []
+    tallies = []
     for row in swap:
-        swapped = row[clusters]
-        s = swapped[differs]
-        predicted.append(
-            whole_a.predicted
-            - np.bincount(answer_a[s], minlength=a.n_labels)
-            + np.bincount(answer_b[s], minlength=a.n_labels)
-        )
-        right.append(
-            whole_a.right
-            - np.bincount(truth[s & is_right_a], minlength=a.n_labels)
-            + np.bincount(truth[s & is_right_b], minlength=a.n_labels)
-        )
-        loss.append(whole_a.loss - np.bincount(a.short_form, excess * swapped, len(a.first_label)))
-    support = np.broadcast_to(whole_a.support, (len(swap), a.n_labels))
-    first = Tally(a.first_label, support, np.stack(predicted), np.stack(right), np.stack(loss))
-    second = Tally(
-        a.first_label,
-        support,
-        whole_a.predicted + whole_b.predicted - first.predicted,
-        whole_a.right + whole_b.right - first.right,
-        whole_a.loss + whole_b.loss - first.loss,
+        is_swapped = row[clusters]
+        answers = np.where(is_swapped, b.predicted, a.predicted)
+        tallies.append(replace(a, predicted=answers, loss=np.where(is_swapped, b.loss, a.loss)).tally())
+    first = Tally.stack(tallies)
+    second = replace(  # what one model gains the other loses
+        first,
+        predicted=whole_a.predicted + whole_b.predicted - first.predicted,
+        right=whole_a.right + whole_b.right - first.right,
+        loss=whole_a.loss + whole_b.loss - first.loss,
     )
     return _difference(first, second)
 
