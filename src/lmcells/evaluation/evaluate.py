@@ -209,7 +209,7 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAI
 
     Finding none means nothing unless one could have been found: `mimic3/12` can be looked for among `mimic3/7` and
     `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
-    and notes whose form the corpus does not have are counted. `waiver` is what users write if the notes are truly others.
+    and notes whose form the corpus does not have are counted. `waiver` is what to write if the notes are truly others.
     """
     of_examples = list(note_ids)
     tested, trained = set(of_examples), set(corpus.metadata_names("document"))

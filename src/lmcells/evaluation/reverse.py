@@ -8,7 +8,7 @@ Finley et al. 2016; the paper draws at most 500 examples per sense, with 20 word
 
 import re
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -137,8 +137,8 @@ def window_around(
 ) -> tuple[int, int] | None:
     """Return the span of `n_words` words on each side of `text[start:end]`, within `bounds`.
 
-    Words are separated by white space. What touches `text[start:end]`, such as a bracket, is not a word of its own. None
-    where words are too long to be words.
+    Words are separated by white space. What touches `text[start:end]`, such as a bracket, is not a word of its own.
+    None where words are too long to be words.
     """
     words = re.compile(rf"\S*(?:\s+\S+){{0,{n_words}}}")  # re keeps it compiled; it matches any text
     farthest = (n_words + 1) * _CHARACTERS_PER_WORD
