@@ -203,7 +203,7 @@ def test_one_model_under_two_names_is_refused(
     again = f"{model}/../{Path(model).name}/"
     assert evaluate(model, again) == 2
     assert capsys.readouterr().err == (
-        f"lmcells evaluate: MODEL: {again!r} is given twice, as {model!r} as well. Give each model once.\n"
+        f"lmcells evaluate: MODEL: {again!r} is given twice, also as {model!r}. Give each model once.\n"
     )
 
 
