@@ -195,6 +195,9 @@ def test_the_report_holds_the_results(
     assert evaluate("random", "dominant", "--json", "--output", str(tmp_path / "new" / "report")) == 0
     results = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
     assert results == json.loads(capsys.readouterr().out)
+    assert evaluate("random", "--output", str(tmp_path / "new" / "report")) == 2
+    assert "exists already. Choose another, or replace its report with --overwrite" in capsys.readouterr().err
+    assert json.loads((tmp_path / "new" / "report" / "results.json").read_text()) == results
 
 
 def test_one_model_under_two_names_is_refused(

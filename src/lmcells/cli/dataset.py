@@ -36,12 +36,7 @@ def _add_casi(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("raw", type=Path, metavar="RAW", help="the CASI file")
     add_dataset_output(parser, senses="are left")
-    add(
-        "--canonical-forms",
-        type=Path,
-        metavar="FILE",
-        help="names of the senses: sf, target_lf_sense, target_label",
-    )
+    add("--canonical-forms", type=Path, metavar="FILE", help="sense names: sf, target_lf_sense, target_label")
     add("--section-map", type=Path, metavar="FILE", help="CSV of two columns, CASI's header and the model's")
     add("--match-short-forms", type=Path, metavar="DATASET", help="keep only short forms of this dataset")
     add("--keep-single-sense", action="store_true", help="keep short forms that are left with one sense")
@@ -56,9 +51,7 @@ def _casi(options: argparse.Namespace) -> None:
         options.raw,
         canonical_forms=load_canonical_forms(options.canonical_forms) if options.canonical_forms else None,
         section_map=load_section_map(options.section_map) if options.section_map else None,
-        match_short_forms={each.short_form for each in read_dataset(match, report=ReadReport())}
-        if match
-        else None,
+        match_short_forms=_short_forms(match) if match else None,
         skip={*options.skip, *(("single-sense",) if options.keep_single_sense else ())},
         report=report,
     )
@@ -87,6 +80,10 @@ def _casi(options: argparse.Namespace) -> None:
         _print_casi(summary)
     if not built.examples:
         raise InputError(_why_empty(options.raw, built))
+
+
+def _short_forms(dataset: Path) -> set[str]:
+    return {example.short_form for example in read_dataset(dataset, report=ReadReport())}
 
 
 def _print_casi(summary: dict[str, Any]) -> None:
@@ -133,11 +130,7 @@ def _add_reverse(parser: argparse.ArgumentParser) -> None:
     add(
         "--split", metavar="NAME=SHARE,...", help="one dataset per name; the part of a note depends on its id"
     )
-    add(
-        "--allow-candidates",
-        action="store_true",
-        help="keep windows that also hold a long form of the same short form",
-    )
+    add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
     add(
         "--spelled-forms", action="store_true", help="only forms that have the short form's letters, in order"
     )

@@ -36,23 +36,14 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
     _add_dataset(parser)
-    add(
-        "--corpus",
-        type=Path,
-        metavar="CORPUS",
-        help="the training corpus: counts of long forms, and the leakage check",
-    )
+    add("--corpus", type=Path, help="the training corpus: counts of long forms, and the leakage check")
     add(
         "--section-map",
         type=Path,
         metavar="FILE",
-        help="foreign to known headers, CSV or JSON; the nearest is taken for others",
+        help="foreign to known headers, CSV or JSON; others are guessed",
     )
-    add(
-        "--no-leakage-check",
-        action="store_true",
-        help="the dataset's notes are truly not those of the corpus",
-    )
+    add("--no-leakage-check", action="store_true", help="the dataset's notes are truly not the corpus'")
     add(
         "--ranking",
         choices=get_args(Ranking),
@@ -170,7 +161,7 @@ def _add_calibrate(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.95,
         metavar="P",
-        help="share of the answers given that should be right (0.95)",
+        help="share of answers that should be right (0.95)",
     )
     add("--check", action="store_true", help="measure the model's calibration and change nothing")
     add("--json", action="store_true", help="print the result as JSON")

@@ -186,19 +186,9 @@ def _key(long_form: str) -> str:
 # The paper's filters. Nine senses, two of them in two spellings, that its authors took out: places, and what is no
 # meaning at all.
 LISTED_LONG_FORMS = frozenset(
-    (
-        "type a, type b",
-        "american society of anaesthesiologists",
-        "american society of anesthesiologists",
-        "california",
-        "iowa",
-        "fairview southdale hospital",
-        "los angeles",
-        "louisiana",
-        "louisiana (geographic location)",
-        "physician associates",
-        "right",
-    )
+    "type a, type b|american society of anaesthesiologists|american society of anesthesiologists|california|iowa|"
+    "fairview southdale hospital|los angeles|louisiana|louisiana (geographic location)|physician associates|"
+    "right".split("|")
 )
 CODES = frozenset(("C3", "C4", "T1", "T2", "T3", "T4"))  # vertebrae, complement factors and hormones
 NO_SENSE = ("UNSURED", "MISTAKE", "GENERAL ENGLISH", "NAME")  # what annotators wrote instead of a sense

@@ -95,14 +95,14 @@ def parse_example(content: bytes) -> Example:
     if not isinstance(row, dict):
         raise _NoExample("not a JSON object")
     example = Example(
-        id=_name(row, "id"),
-        text=_string(row, "text"),
-        start=_offset(row, "start"),
-        end=_offset(row, "end"),
-        short_form=_string(row, "short_form"),
-        section=None if row.get("section", "") is None else _string(row, "section") or None,
-        long_form=_string(row, "long_form"),
-        note_id=_name(row, "note_id"),
+        id=str(_field(row, "id", str, int)),
+        text=_field(row, "text", str),
+        start=_field(row, "start", int),
+        end=_field(row, "end", int),
+        short_form=_field(row, "short_form", str),
+        section=None if row.get("section", "") is None else _field(row, "section", str) or None,
+        long_form=_field(row, "long_form", str),
+        note_id=str(_field(row, "note_id", str, int)),
     )
     if not example.short_form or not example.long_form:
         raise _NoExample("empty short_form or long_form")
@@ -121,27 +121,13 @@ def spells(written: str, short_form: str) -> bool:
     return written in (short_form, short_form + "s", short_form + "'s")
 
 
-def _value(row: dict[str, Any], key: str) -> Any:
-    if row.get(key) is None:
+def _field(row: dict[str, Any], key: str, *types: type) -> Any:
+    value = row.get(key)
+    if value is None:
         raise _NoExample(f"no {key!r}")
-    return row[key]
-
-
-def _string(row: dict[str, Any], key: str) -> str:
-    if not isinstance(value := _value(row, key), str):
-        raise _NoExample(f"{key!r} is not a string")
-    return mend(value)
-
-
-def _name(row: dict[str, Any], key: str) -> str:
-    value = _value(row, key)
-    return str(value) if type(value) is int else _string(row, key)
-
-
-def _offset(row: dict[str, Any], key: str) -> int:
-    if type(value := _value(row, key)) is not int:
-        raise _NoExample(f"{key!r} is not a whole number")
-    return value
+    if type(value) not in types:  # not isinstance: true is no number
+        raise _NoExample(f"{key!r} is not a {'string' if str in types else 'whole number'}")
+    return mend(value) if isinstance(value, str) else value
 
 
 def rank_of(name: str, *, seed: int | str = "") -> int:
