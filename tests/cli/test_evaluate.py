@@ -256,3 +256,22 @@ def test_a_dataset_of_other_short_forms_is_refused(
 ) -> None:
     assert evaluate("random", given=[Example("x", "XY", 0, 2, "XY", None, "unknown", "n/1")]) == 2
     assert "no example is left to evaluate" in capsys.readouterr().err
+
+
+def test_a_calibration_is_fitted_into_the_model_folder_and_checked_without_changing_it(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = random_model(tmp_path / "lmc", corpus, "lmc").folder
+    write_dataset(tmp_path / "d.jsonl", examples(120))
+    save_inventory(INVENTORY, tmp_path / "i.json")
+    arguments = [str(folder), "--dataset", str(tmp_path / "d.jsonl"), "--inventory", str(tmp_path / "i.json")]
+    assert main(["calibrate", *arguments, "--precision", "0.6", "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    saved = (folder / "calibration.json").read_text()
+    assert json.loads(saved).items() < fitted.items()
+    assert fitted["n"] == 120
+    assert main(["calibrate", *arguments, "--check"]) == 0
+    assert f"temperature        {fitted['temperature']:.4f}" in capsys.readouterr().out
+    assert (folder / "calibration.json").read_text() == saved
+    assert main(["calibrate", *arguments, "--precision", "1"]) == 2
+    assert "--precision: found 1.0, allowed: above 0 and below 1" in capsys.readouterr().err

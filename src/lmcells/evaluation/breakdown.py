@@ -109,8 +109,6 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
     if not runs:
         raise InputError("There is no run to summarise.")
     flat = [_named_values(run) for run in runs]
-    if any(values.keys() != flat[0].keys() for values in flat):
-        raise InputError("The runs were not measured at the same k.")
     return {name: _summary(name, [values[name] for values in flat]) for name in flat[0]}
 
 

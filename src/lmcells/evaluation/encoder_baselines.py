@@ -111,19 +111,14 @@ class ElmoRanker(CosineRanker[Words]):
     not be among those: the model reads characters. It computes on the model's device.
     """
 
-    def __init__(
-        self, pretrained: "PretrainedLanguageModel", inventory: SenseInventory, *, radius: int = RADIUS
-    ) -> None:
+    def __init__(self, pretrained: "PretrainedLanguageModel", inventory: SenseInventory) -> None:
         super().__init__(inventory)
         self._model = pretrained.model
         self._words = frozenset(pretrained.words)
         self._stop_words = pretrained.reads_stop_words
-        self._radius = radius
 
     def window(self, mention: Mention) -> Words:
-        left, right = tokens_around(
-            mention, words=self._words, radius=self._radius, stop_words=self._stop_words
-        )
+        left, right = tokens_around(mention, words=self._words, stop_words=self._stop_words)
         return (*(each.word for each in left), spell(mention.short_form), *(each.word for each in right))
 
     def alternatives(self, sense: Sense) -> Sequence[Words]:

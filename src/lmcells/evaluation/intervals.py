@@ -11,11 +11,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lmcells.errors import InputError
 from lmcells.evaluation.metrics import LOWER_IS_BETTER, Coding, Tally, headline
 from lmcells.evaluation.predictions import Floats, Integers, Predictions
 
 _NORMAL = NormalDist()
+_PAPER_SHARE = 0.8
 _JACKKNIFE_GROUPS = (
     200  # deleting groups estimates the same acceleration as deleting single notes, in bounded time
 )
@@ -127,20 +127,13 @@ def bootstrap_intervals(
 
 
 def paper_intervals(
-    predictions: Predictions,
-    *,
-    n_samples: int = 100,
-    share: float = 0.8,
-    level: float = 0.95,
-    seed: int = 0,
+    predictions: Predictions, *, n_samples: int = 100, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
-    """The paper's bootstrap: percentiles of the metrics over random subsets, each `share` of the examples."""
+    """The paper's bootstrap: percentiles of the metrics over random subsets, each 80 % of the examples."""
     random = np.random.default_rng(seed)
     coding = Coding.of(predictions)
     n = len(predictions)
-    size = round(share * n)
-    if not 0 < share < 1 or not size:
-        raise InputError(f"A sample must be a proper part of the examples; found a share of {share} of {n}.")
+    size = round(_PAPER_SHARE * n)
     subsets = ((random.permutation(n) < size).astype(np.float64) for _ in range(n_samples))
     sampled = headline(Tally.stack(map(coding.tally, subsets)))
     whole = headline(coding.tally())

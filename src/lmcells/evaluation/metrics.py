@@ -25,7 +25,6 @@ from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
-DEFAULT_K = (1, 2, 3, 4, 5)
 _LARGEST_LOSS = -float(
     np.log(np.finfo(np.float64).tiny)
 )  # 708.4: a probability of 0 costs much, not infinitely
@@ -129,7 +128,7 @@ class Metrics:
         return asdict(self) | {"accuracy_at_k": {str(k): value for k, value in self.accuracy_at_k.items()}}
 
 
-def measure(predictions: Predictions, *, ks: tuple[int, ...] = DEFAULT_K) -> Metrics:
+def measure(predictions: Predictions) -> Metrics:
     """All metrics of one model on one dataset."""
     if not len(predictions):
         raise InputError(
@@ -141,7 +140,7 @@ def measure(predictions: Predictions, *, ks: tuple[int, ...] = DEFAULT_K) -> Met
     return Metrics(
         n=len(predictions),
         n_short_forms=len(predictions.short_forms),
-        accuracy_at_k={k: float((predictions.rank_of_truth < k).mean()) for k in ks},
+        accuracy_at_k={k: float((predictions.rank_of_truth < k).mean()) for k in range(1, 6)},
         **values,
     )
 

@@ -40,7 +40,6 @@ def randomisation_test(
     first: Predictions,
     second: Predictions,
     *,
-    metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
     seed: int = 0,
 ) -> dict[str, float]:
@@ -48,17 +47,16 @@ def randomisation_test(
 
     p = (1 + rounds with |difference| at least as large as observed) / (1 + rounds).
     """
-    _check_metrics(metrics)
     a, b = _paired_codings(first, second)
     n_notes = int(first.cluster.max()) + 1
     random = np.random.default_rng(seed)
     observed = _difference(a.tally(), b.tally())
-    at_least = dict.fromkeys(metrics, 0)
+    at_least = dict.fromkeys(METRICS, 0)
     for start in range(0, n_rounds, _ROUNDS_AT_ONCE):
         n = min(_ROUNDS_AT_ONCE, n_rounds - start)
         swap = random.integers(2, size=(n, n_notes), dtype=bool)
         swapped = _swapped_differences(a, b, swap, first.cluster)
-        for name in metrics:
+        for name in METRICS:
             at_least[name] += int((np.abs(swapped[name]) >= abs(observed[name]) - _ROUNDING).sum())
     return {name: (1 + count) / (1 + n_rounds) for name, count in at_least.items()}
 
@@ -67,13 +65,11 @@ def paired_bootstrap(
     first: Predictions,
     second: Predictions,
     *,
-    metrics: Sequence[str] = METRICS,
     n_resamples: int = 2_000,
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Interval]:
     """BCa intervals of first minus second, both measured on the same resampled notes."""
-    _check_metrics(metrics)
     a, b = _paired_codings(first, second)
     if not first.cluster.max():
         raise InputError("An interval needs examples from at least two notes; found 1.")
@@ -81,7 +77,7 @@ def paired_bootstrap(
     def differences(draws: Iterable[Floats]) -> dict[str, Floats]:
         pairs = [(a.tally(weights), b.tally(weights)) for weights in draws]
         found = _difference(Tally.stack(one for one, _ in pairs), Tally.stack(other for _, other in pairs))
-        return {name: found[name] for name in metrics}
+        return {name: found[name] for name in METRICS}
 
     return bca_intervals(differences, first.cluster, n_resamples=n_resamples, level=level, seed=seed)
 
@@ -100,19 +96,16 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def compare_all(
     models: Sequence[Predictions],
     *,
-    metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
     n_resamples: int = 2_000,
     seed: int = 0,
 ) -> list[Comparison]:
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
     pairs = list(combinations(models, 2))
-    p_values = [randomisation_test(*pair, metrics=metrics, n_rounds=n_rounds, seed=seed) for pair in pairs]
-    intervals = [
-        paired_bootstrap(*pair, metrics=metrics, n_resamples=n_resamples, seed=seed) for pair in pairs
-    ]
+    p_values = [randomisation_test(*pair, n_rounds=n_rounds, seed=seed) for pair in pairs]
+    intervals = [paired_bootstrap(*pair, n_resamples=n_resamples, seed=seed) for pair in pairs]
     found = []
-    for name in metrics:
+    for name in METRICS:
         adjusted = holm([of_pair[name] for of_pair in p_values])
         for (first, second), interval, p, adjusted_p in zip(
             pairs, intervals, p_values, adjusted, strict=True
@@ -165,11 +158,3 @@ def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Co
     if not len(first):
         raise InputError(f"{first.model} and {second.model} have no example to be compared on.")
     return Coding.of(first), Coding.of(second)
-
-
-def _check_metrics(metrics: Sequence[str]) -> None:
-    unknown = [name for name in metrics if name not in METRICS]
-    if unknown:
-        raise InputError(
-            f"{unknown[0]!r} is not a metric that models are compared by. One of: {', '.join(METRICS)}."
-        )
