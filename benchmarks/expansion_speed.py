@@ -86,7 +86,7 @@ def bert_mentions_per_second(texts: list[str]) -> float:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizer
 
-    from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
+    from lmcells.evaluation.encoder_baselines import PretrainedEncoder, TransformerRanker
 
     torch.set_num_threads(1)
     expander = Expander.from_pretrained()

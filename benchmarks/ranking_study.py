@@ -21,7 +21,8 @@ from dev_sets import DRAWN, ROOT, DevSet, benchmark_sets, own_sets
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.rankers import SectionMappingRanker, section_mapper
+from lmcells.evaluation.rankers import NamedRanker
+from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.sense_prototypes import ScoreWeights
 from lmcells.pretrained import PretrainedModel
@@ -87,7 +88,7 @@ def _slip(word: str, draw: random.Random) -> str:
 def score(model: PretrainedModel, choice: Choice, dev_set: DevSet) -> tuple[float, float]:
     """Accuracy and macro F1."""
     ranker = MaskedSpanRanker(choice.reader(model), dev_set.senses, weights=choice)
-    mapped = SectionMappingRanker(ranker, section_mapper(model.sections))  # as `lmcells evaluate` does
+    mapped = NamedRanker("", ranker, sections=SectionMapper(model.sections))  # as `lmcells evaluate` does
     measured = measure(predict("", mapped, choice.prepared(dev_set.examples), dev_set.senses))
     return measured.accuracy, measured.macro_f1
 

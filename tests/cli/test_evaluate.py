@@ -195,6 +195,9 @@ def test_the_report_holds_the_results(
     assert evaluate("random", "dominant", "--json", "--output", str(tmp_path / "new" / "report")) == 0
     results = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
     assert results == json.loads(capsys.readouterr().out)
+    assert evaluate("random", "--output", str(tmp_path / "new" / "report")) == 2
+    assert "exists already. Choose another, or replace its report with --overwrite" in capsys.readouterr().err
+    assert json.loads((tmp_path / "new" / "report" / "results.json").read_text()) == results
 
 
 def test_one_model_under_two_names_is_refused(
@@ -203,7 +206,7 @@ def test_one_model_under_two_names_is_refused(
     again = f"{model}/../{Path(model).name}/"
     assert evaluate(model, again) == 2
     assert capsys.readouterr().err == (
-        f"lmcells evaluate: MODEL: {again!r} is given twice, as {model!r} as well. Give each model once.\n"
+        f"lmcells evaluate: MODEL: {again!r} is given twice, also as {model!r}. Give each model once.\n"
     )
 
 
@@ -253,3 +256,22 @@ def test_a_dataset_of_other_short_forms_is_refused(
 ) -> None:
     assert evaluate("random", given=[Example("x", "XY", 0, 2, "XY", None, "unknown", "n/1")]) == 2
     assert "no example is left to evaluate" in capsys.readouterr().err
+
+
+def test_a_calibration_is_fitted_into_the_model_folder_and_checked_without_changing_it(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = random_model(tmp_path / "lmc", corpus, "lmc").folder
+    write_dataset(tmp_path / "d.jsonl", examples(120))
+    save_inventory(INVENTORY, tmp_path / "i.json")
+    arguments = [str(folder), "--dataset", str(tmp_path / "d.jsonl"), "--inventory", str(tmp_path / "i.json")]
+    assert main(["calibrate", *arguments, "--precision", "0.6", "--json"]) == 0
+    fitted = json.loads(capsys.readouterr().out)
+    saved = (folder / "calibration.json").read_text()
+    assert json.loads(saved).items() < fitted.items()
+    assert fitted["n"] == 120
+    assert main(["calibrate", *arguments, "--check"]) == 0
+    assert f"temperature        {fitted['temperature']:.4f}" in capsys.readouterr().out
+    assert (folder / "calibration.json").read_text() == saved
+    assert main(["calibrate", *arguments, "--precision", "1"]) == 2
+    assert "--precision: found 1.0, allowed: above 0 and below 1" in capsys.readouterr().err

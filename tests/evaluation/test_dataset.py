@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.errors import FormatError, InputError
@@ -38,10 +38,11 @@ def test_a_dataset_survives_a_file(tmp_path: Path) -> None:
 
 
 @given(st.text(), st.text(), st.none() | st.text(min_size=1))
+@settings(max_examples=50)
 def test_any_text_survives_a_file(
     tmp_path_factory: pytest.TempPathFactory, before: str, after: str, section: str | None
 ) -> None:
-    path = tmp_path_factory.mktemp("dataset") / "d.jsonl"
+    path = tmp_path_factory.getbasetemp() / "any_text.jsonl"
     example = Example("a", f"{before}PT{after}", len(before), len(before) + 2, "PT", section, "x", "n/1")
     write_dataset(path, [example])
     assert read(path)[0] == [example]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from language_model.small_models import small_model, texts_of
-from lmcells.evaluation.elmo_ranker import ElmoRanker
+from lmcells.evaluation.encoder_baselines import ElmoRanker
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.windows import Mention
 from lmcells.language_model.folder import PretrainedLanguageModel
@@ -81,10 +81,10 @@ def test_long_forms_are_encoded_once(
     ranker = ElmoRanker(pretrained, INVENTORY)
     ranker.scores([mention("PT went")])
     encoded: list[int] = []
-    encode = ranker._encode
-    monkeypatch.setattr(ranker, "_encode", lambda texts: encoded.append(len(texts)) or encode(texts))
+    encode = ranker.encode
+    monkeypatch.setattr(ranker, "encode", lambda texts: encoded.append(len(texts)) or encode(texts))
     ranker.scores([mention("PT went"), mention("walking PT")])
-    assert encoded == [0, 2]
+    assert encoded == [2, 0]
 
 
 def test_another_short_form_in_the_same_place_is_another_window(pretrained: PretrainedLanguageModel) -> None:

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score, recall_score
 
-from evaluation.prediction_samples import Example, predictions_from_answers, random_predictions
+from evaluation.prediction_samples import example, predictions_from_answers, random_predictions
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.metrics import Coding, Tally, measure, within_short_forms
 from lmcells.evaluation.predictions import Predictions, load_predictions, save_predictions
@@ -24,18 +25,18 @@ def test_metrics_within_each_short_form_are_those_of_scikit_learn(seed: int, ski
     for index in range(len(predictions.short_forms)):
         here = predictions.short_form_index == index
         truth, predicted = predictions.truth[here], predictions.predicted[here]
-        assert ours.accuracy[index] == pytest.approx(accuracy_score(truth, predicted))
+        assert ours["accuracy"][index] == pytest.approx(accuracy_score(truth, predicted))
         for average in ("macro", "weighted"):
-            for name, function in [
-                ("precision", precision_score),
-                ("recall", recall_score),
-                ("f1", f1_score),
-            ]:
+            for name, function in {
+                "precision": precision_score,
+                "recall": recall_score,
+                "f1": f1_score,
+            }.items():
                 expected = function(truth, predicted, average=average, zero_division=0)
-                assert getattr(ours, f"{average}_{name}")[index] == pytest.approx(expected)
+                assert ours[f"{average}_{name}"][index] == pytest.approx(expected)
         width = len(predictions.candidates[index])
         p = np.exp(predictions.log_probabilities[here, :width])
-        assert ours.nll[index] == pytest.approx(log_loss(truth, p, labels=np.arange(width)))
+        assert ours["nll"][index] == pytest.approx(log_loss(truth, p, labels=np.arange(width)))
 
 
 @settings(deadline=None, max_examples=40)
@@ -72,20 +73,13 @@ def test_weights_count_an_example_as_often_as_repeating_it_would(seed: int) -> N
     coding = Coding.of(random_predictions(seed))
     times = np.random.default_rng(seed).integers(0, 4, size=len(coding.truth))
     chosen = np.repeat(np.arange(len(times)), times)
-    repeated = Coding(
-        coding.first_label,
-        coding.n_labels,
-        coding.short_form[chosen],
-        coding.truth[chosen],
-        coding.predicted[chosen],
-        coding.loss[chosen],
-    ).tally()
+    per_example = ("short_form", "truth", "predicted", "loss")
+    repeated = replace(coding, **{name: getattr(coding, name)[chosen] for name in per_example}).tally()
     weighted = Tally.stack([coding.tally(times.astype(float))] * 2)
     for name in ("support", "predicted", "right", "loss"):
         np.testing.assert_allclose(getattr(weighted, name)[1], getattr(repeated, name))
-    np.testing.assert_allclose(
-        within_short_forms(weighted).macro_f1[0], within_short_forms(repeated).macro_f1
-    )
+    once, twice = within_short_forms(repeated), within_short_forms(weighted)
+    np.testing.assert_allclose(twice["macro_f1"][0], once["macro_f1"])
 
 
 def test_a_tiny_case_by_hand() -> None:
@@ -103,21 +97,24 @@ def test_a_tiny_case_by_hand() -> None:
     assert metrics.to_json()["accuracy_at_k"].keys() == {"1", "2", "3", "4", "5"}
 
 
+def predictions_of(
+    truths: list[tuple[str, str]], scores: object, candidates_of: dict[str, list[str]]
+) -> Predictions:
+    """From (short form, long form); the ids are a, b, c..."""
+    examples = [example(chr(ord("a") + i), *truth) for i, truth in enumerate(truths)]
+    return Predictions.from_scores("m", examples=examples, scores=scores, candidates_of=candidates_of)  # type: ignore[arg-type]
+
+
 def test_equal_scores_are_ranked_in_the_order_of_the_inventory() -> None:
-    examples = [Example("a", "AB", "x"), Example("b", "AB", "z")]
-    predictions = Predictions.from_scores(
-        "m", examples=examples, scores=np.zeros((2, 3)), candidates_of={"AB": ["x", "y", "z"]}
-    )
+    predictions = predictions_of([("AB", "x"), ("AB", "z")], np.zeros((2, 3)), {"AB": ["x", "y", "z"]})
     assert predictions.predicted.tolist() == [0, 0]
     assert predictions.rank_of_truth.tolist() == [0, 2]
 
 
 def test_a_long_form_without_a_score_is_ranked_last_reported_and_kept() -> None:
-    examples = [Example("a", "AB", "x"), Example("b", "AB", "y"), Example("c", "AB", "x")]
     scores = [[-np.inf, 1.0, 0.0], [-np.inf, 0.0, 1.0], [-np.inf, 2.0, 2.0]]
-    predictions = Predictions.from_scores(
-        "m", examples=examples, scores=scores, candidates_of={"AB": ["x", "y", "z"]}
-    )
+    truths = [("AB", "x"), ("AB", "y"), ("AB", "x")]
+    predictions = predictions_of(truths, scores, {"AB": ["x", "y", "z"]})
     assert predictions.rank_of_truth.tolist() == [2, 1, 2]
     assert [(e.long_form, e.reason, e.n_examples, e.kept) for e in predictions.excluded] == [
         ("x", "no known word", 2, True)
@@ -127,23 +124,14 @@ def test_a_long_form_without_a_score_is_ranked_last_reported_and_kept() -> None:
 
 
 def test_when_no_long_form_has_a_score_all_are_equally_probable() -> None:
-    predictions = Predictions.from_scores(
-        "m", examples=[Example("a", "AB", "y")], scores=[[-np.inf] * 4], candidates_of={"AB": ["x", "y"]}
-    )
+    predictions = predictions_of([("AB", "y")], [[-np.inf, -np.inf]], {"AB": ["x", "y"]})
     assert np.exp(predictions.log_probabilities[0]) == pytest.approx([1 / 2, 1 / 2])
     assert len(predictions.excluded) == 2
 
 
 def test_senses_outside_the_inventory_are_left_out_and_reported() -> None:
-    examples = [
-        Example("a", "AB", "x"),
-        Example("b", "AB", "new"),
-        Example("c", "QQ", "x"),
-        Example("d", "QQ", "x"),
-    ]
-    predictions = Predictions.from_scores(
-        "m", examples=examples, scores=np.zeros((4, 2)), candidates_of={"AB": ["x", "y"], "ZZ": ["only"]}
-    )
+    truths = [("AB", "x"), ("AB", "new"), ("QQ", "x"), ("QQ", "x")]
+    predictions = predictions_of(truths, np.zeros((4, 2)), {"AB": ["x", "y"], "ZZ": ["only"]})
     assert predictions.ids == ("a",)
     assert predictions.short_forms == ("AB",)
     found = [(e.short_form, e.long_form, e.n_examples, e.kept) for e in predictions.excluded]
@@ -151,30 +139,23 @@ def test_senses_outside_the_inventory_are_left_out_and_reported() -> None:
 
 
 def test_a_probability_of_zero_costs_much_but_not_infinitely() -> None:
-    predictions = Predictions.from_scores(
-        "m", examples=[Example("a", "AB", "y")], scores=[[0.0, -1e6]], candidates_of={"AB": ["x", "y"]}
-    )
+    predictions = predictions_of([("AB", "y")], [[0.0, -1e6]], {"AB": ["x", "y"]})
     assert measure(predictions).nll == pytest.approx(708.4, abs=0.1)
 
 
-def test_scores_that_are_not_numbers_are_refused() -> None:
-    for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="NaN or"):
-            Predictions.from_scores(
-                "m", examples=[Example("a", "AB", "y")], scores=[[0.0, bad]], candidates_of={"AB": ["x", "y"]}
-            )
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_scores_that_are_not_numbers_are_refused(bad: float) -> None:
+    with pytest.raises(ValueError, match="NaN or"):
+        predictions_of([("AB", "y")], [[0.0, bad]], {"AB": ["x", "y"]})
 
 
 def test_nothing_to_evaluate_is_an_error() -> None:
-    predictions = Predictions.from_scores(
-        "m", examples=[Example("a", "AB", "y")], scores=[[0.0, 1.0]], candidates_of={"XY": ["x"]}
-    )
     with pytest.raises(InputError, match="no example is left"):
-        measure(predictions)
+        measure(predictions_of([("AB", "y")], [[0.0, 1.0]], {"XY": ["x"]}))
 
 
 def test_two_examples_of_one_id_are_an_error() -> None:
-    examples = [Example("a", "AB", "x"), Example("a", "AB", "y")]
+    examples = [example("a", "AB", "x"), example("a", "AB", "y")]
     with pytest.raises(InputError, match="'a' occurs 2 times"):
         Predictions.from_scores(
             "m", examples=examples, scores=np.zeros((2, 2)), candidates_of={"AB": ["x", "y"]}
@@ -187,17 +168,18 @@ def test_predictions_cannot_be_changed() -> None:
         predictions.log_probabilities[0, 0] = 0.0
 
 
-def test_examples_without_a_note_are_clusters_of_their_own() -> None:
-    examples = [Example(str(i), "AB", "x", note) for i, note in enumerate(["n", None, "n", None, "3"])]
-    predictions = Predictions.from_scores(
-        "m", examples=examples, scores=np.zeros((5, 1)), candidates_of={"AB": ["x"]}
-    )
-    assert predictions.cluster.tolist() == [0, 1, 0, 2, 3]
+def test_examples_of_one_note_are_a_cluster() -> None:
+    answers = [("AB", 0, 0)] * 4
+    assert predictions_from_answers(answers, {"AB": 1}, notes=["n", "b", "n", "a"]).cluster.tolist() == [
+        0,
+        1,
+        0,
+        2,
+    ]
 
 
-@pytest.mark.parametrize("n_notes", [None, 7])
-def test_predictions_survive_a_round_trip_through_files(tmp_path: Path, n_notes: int | None) -> None:
-    predictions = random_predictions(3, n_notes=n_notes, model="lmc-0.1")
+def test_predictions_survive_a_round_trip_through_files(tmp_path: Path) -> None:
+    predictions = random_predictions(3, n_notes=7, model="lmc-0.1")
     save_predictions(tmp_path / "lmc-0.1", predictions)
     assert {path.name for path in tmp_path.iterdir()} == {"lmc-0.1.json", "lmc-0.1.npz"}
     loaded = load_predictions(tmp_path / "lmc-0.1")

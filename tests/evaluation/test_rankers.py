@@ -11,8 +11,10 @@ from expansion.clinic import INVENTORY, THERAPY, clinic_corpus, mention, random_
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, write_dataset
-from lmcells.evaluation.rankers import SectionMappingRanker, make_ranker, window_words
+from lmcells.evaluation.rankers import NamedRanker, make_ranker, window_words
 from lmcells.evaluation.section_mapping import SectionMapper
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.windows import Mention
 from lmcells.model import count_parameters
 from lmcells.pretrained import PretrainedModel
@@ -36,7 +38,7 @@ def test_a_baseline_is_found_by_its_name(corpus: Corpus, name: str) -> None:
     named = make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=corpus)
     assert named.name == name
     assert named.n_parameters is None
-    assert named.ranker.scores([mention("gait PT", section="PLAN")])[0].shape == (2,)
+    assert named.scores([mention("gait PT", section="PLAN")])[0].shape == (2,)
 
 
 @pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
@@ -46,7 +48,7 @@ def test_a_folder_is_a_model_and_its_parameters_are_counted_without_embeddings(
     named = make_ranker(str(models[kind].folder), INVENTORY, examples=[EXAMPLE])
     assert named.n_parameters == count_parameters(models[kind].to_torch())
     assert named.corpus_fingerprint == corpus.manifest.fingerprint
-    assert np.isfinite(named.ranker.scores([mention("gait PT", section="PLAN")])[0]).all()
+    assert np.isfinite(named.scores([mention("gait PT", section="PLAN")])[0]).all()
     assert (named.sections is None) == (kind == "bsg")
 
 
@@ -56,7 +58,7 @@ def test_the_corpus_supplies_the_counts_of_long_forms(
     mentions = [mention("valve MS", "MS", section="PLAN")]
     name = str(models["lmc"].folder)
     with_corpus, without = (
-        make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=each).ranker.scores(mentions)[0]
+        make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=each).scores(mentions)[0]
         for each in (corpus, None)
     )
     assert not np.allclose(with_corpus, without)
@@ -83,7 +85,7 @@ def test_a_name_that_stands_for_nothing_is_refused_with_the_choices(name: str, m
 def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
     write_dataset(tmp_path / "train.jsonl", [EXAMPLE])
     named = make_ranker(f"section-mle:{tmp_path / 'train.jsonl'}", INVENTORY, examples=[])
-    scores = named.ranker.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
+    scores = named.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
     assert scores[0].argmax() == 0
     assert np.ptp(scores[1]) < 1e-6
     assert named.sections is not None
@@ -100,7 +102,9 @@ def test_foreign_headers_are_mapped_and_unmapped_ones_left_alone() -> None:
 
     mapper = SectionMapper(["PLAN", "LABS"], manual={"Bloods": "LABS", "Nonsense": None})
     sections = ["plan:", "Bloods", "Nonsense", "zzzz", None]
-    SectionMappingRanker(Spy(), mapper).scores([mention("PT", section=section) for section in sections])
+    NamedRanker("spy", Spy(), sections=mapper).scores(
+        [mention("PT", section=section) for section in sections]
+    )
     assert seen == ["PLAN", "LABS", None, "zzzz", None]
 
 
@@ -109,6 +113,18 @@ def test_all_models_share_the_words_of_a_window(models: dict[str, PretrainedMode
     assert window_words(["random", "bert:x"]) is None
     assert window_words(["random", "bert:x", folder]) == frozenset(corpus.words)
     assert window_words(["random"], corpus=corpus) == frozenset(corpus.words)
+
+
+def test_a_calibration_belongs_to_the_models_best_ranking(corpus: Corpus, tmp_path: Path) -> None:
+    model = random_model(tmp_path / "lmc", corpus, "lmc")
+    mentions = [mention("gait PT", section="PLAN")]
+    Calibration(temperature=2.0).save(model.folder)
+    named = make_ranker(str(model.folder), INVENTORY, examples=[])
+    np.testing.assert_allclose(
+        named.scores(mentions)[0], CellRanker(model, INVENTORY).scores(mentions)[0] / 2
+    )
+    assert make_ranker("default", INVENTORY, examples=[]).temperature != 1.0
+    assert make_ranker("default", INVENTORY, examples=[], ranking="divergence").temperature == 1.0
 
 
 def test_rankers_are_imported_without_torch() -> None:

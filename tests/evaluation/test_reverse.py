@@ -1,5 +1,6 @@
 """Reverse substitution: planted long forms come back as short forms, and every one found is accounted for."""
 
+import os
 import re
 from collections import Counter
 from itertools import pairwise
@@ -25,8 +26,9 @@ from lmcells.evaluation.reverse import (
     used_inventory,
     window_around,
 )
-from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.notes.note import Note
+from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
 INVENTORY = SenseInventory.from_senses(
@@ -334,41 +336,27 @@ def test_parts_share_no_note_and_are_whole_datasets() -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
-    [
-        "",
-        "dev",
-        "dev=",
-        "dev=x",
-        "dev=0",
-        "dev=2",
-        "a=0.6,b=0.6",
-        "a=0.1,a=0.1",
-        "a b=0.1",
-        "../x=0.1",
-        "a=nan",
-    ],
+    "written", "|dev|dev=|dev=x|dev=0|dev=2|a=0.6,b=0.6|a=0.1,a=0.1|a b=0.1|../x=0.1|a=nan".split("|")
 )
 def test_malformed_splits_are_refused(written: str) -> None:
     with pytest.raises(ConfigError, match="split"):
         NoteSplit.parse(written)
 
 
-# ---- the real notes
+# ---- real notes
 
 
-DEV = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("LMCELLS_DATA", ""))
 
 
-@pytest.mark.skipif(not (DEV / "dev" / "mtsamples.parquet").exists(), reason="needs ../shared/data")
+@pytest.mark.skipif(
+    not (DATA / "dev" / "mtsamples.parquet").is_file(), reason="needs LMCELLS_DATA with dev/ and benchmarks/"
+)
 def test_real_notes_give_examples_of_many_short_forms() -> None:
     pytest.importorskip("pyarrow")
-    from lmcells.expansion import load_inventory
-    from lmcells.notes.readers import ReadReport, read_notes
-
     part = build_reverse_dataset(
-        read_notes(DEV / "dev" / "mtsamples.parquet", report=ReadReport()),
-        finder=LongFormFinder(load_inventory(DEV / "benchmarks" / "casi_inventory.json")),
+        read_notes(DATA / "dev" / "mtsamples.parquet", report=ReadReport()),
+        finder=LongFormFinder(load_inventory(DATA / "benchmarks" / "casi_inventory.json")),
         find_sections=section_finder("given"),
         settings=ReverseSettings(),
     )[""]

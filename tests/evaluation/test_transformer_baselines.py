@@ -15,7 +15,7 @@ import torch
 from evaluation.tiny_checkpoint import write_checkpoint
 from expansion.clinic import INVENTORY, mention
 from lmcells.errors import MissingExtra, ModelError
-from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker, read_pooling
+from lmcells.evaluation.encoder_baselines import PretrainedEncoder, TransformerRanker, read_pooling
 from lmcells.expansion import Sense, SenseInventory
 
 TEXTS = ["gait with PT on the stairs.", "PT", "bleeding, prothrombin time"]

@@ -1,34 +1,275 @@
 """`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
 
 import argparse
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from lmcells.cli import dataset_casi, dataset_reverse
-from lmcells.cli.arguments import add_command
+from lmcells.cli.arguments import (
+    Command,
+    add_dataset_output,
+    add_json,
+    add_reading,
+    command_group,
+    part_of_split,
+)
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
+from lmcells.evaluation.casi import OPTIONAL, CasiDataset, build_casi_dataset, load_canonical_forms
+from lmcells.evaluation.dataset import NoteSplit, read_dataset, write_dataset
+from lmcells.evaluation.long_form_finder import LongFormFinder
+from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
+from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.expansion import load_inventory, save_inventory
+from lmcells.notes.note import Note
+from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.notes.section_styles import section_finder
 
-SUMMARY = "make a dataset of labelled short forms"
-DESCRIPTION = """\
+
+def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
+    if output.resolve() in [path.resolve() for path in inputs]:
+        raise InputError(f"--output {output} is also an input. Choose another name for the dataset.")
+
+
+def _add_casi(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("raw", type=Path, metavar="RAW", help="the CASI file")
+    add_dataset_output(parser, senses="are left")
+    add("--canonical-forms", type=Path, metavar="FILE", help="sense names: sf, target_lf_sense, target_label")
+    add("--section-map", type=Path, metavar="FILE", help="CSV of two columns, CASI's header and the model's")
+    add("--match-short-forms", type=Path, metavar="DATASET", help="keep only short forms of this dataset")
+    add("--keep-single-sense", action="store_true", help="keep short forms that are left with one sense")
+    add("--skip", action="append", default=[], choices=OPTIONAL, help="leave a filter out; may be repeated")
+    add_json(parser)
+
+
+def _casi(options: argparse.Namespace) -> None:
+    _refuse_input_as_output(options.output, [options.raw])
+    match, report = options.match_short_forms, ReadReport()
+    built = build_casi_dataset(
+        options.raw,
+        canonical_forms=load_canonical_forms(options.canonical_forms) if options.canonical_forms else None,
+        section_map=load_section_map(options.section_map) if options.section_map else None,
+        match_short_forms=_short_forms(match) if match else None,
+        skip={*options.skip, *(("single-sense",) if options.keep_single_sense else ())},
+        report=report,
+    )
+    if built.examples:
+        write_dataset(options.output, built.examples)
+        if options.inventory_output:
+            save_inventory(built.inventory, options.inventory_output)
+    summary = {
+        "dataset": str(options.output),
+        "n_rows": built.n_rows,
+        "n_examples": len(built.examples),
+        "n_short_forms": len(built.inventory),
+        "n_senses": built.inventory.n_senses,
+        "steps": [
+            {"name": step.name, "removed": step.n_removed, "left": step.n_left, "title": step.title}
+            for step in built.steps
+        ],
+        "end_offsets": dict(built.end_offsets),
+        "sections": dict(built.sections),
+        "n_without_canonical_form": built.n_without_canonical_form,
+        "report": report.to_dict(),
+    }
+    if options.json:
+        print_json(summary)
+    else:
+        _print_casi(summary)
+    if not built.examples:
+        raise InputError(_why_empty(options.raw, built))
+
+
+def _short_forms(dataset: Path) -> set[str]:
+    return {example.short_form for example in read_dataset(dataset, report=ReadReport())}
+
+
+def _print_casi(summary: dict[str, Any]) -> None:
+    """Print the paper's table of filters, and what else is worth knowing."""
+    print_table(account_rows(summary["report"]))
+    print_table(
+        [
+            ("rows", f"{'':>8} {summary['n_rows']:>8,}"),
+            *((step["title"], f"{-step['removed']:>8,} {step['left']:>8,}") for step in summary["steps"]),
+        ],
+        title="filter, rows removed, rows left",
+    )
+    rows = [
+        ("examples", summary["n_examples"]),
+        ("short forms", summary["n_short_forms"]),
+        ("senses", summary["n_senses"]),
+        *((f"end offset {convention}", n) for convention, n in sorted(summary["end_offsets"].items())),
+        *((f"section: {how}", n) for how, n in sorted(summary["sections"].items())),
+    ]
+    if summary["n_without_canonical_form"]:
+        rows.append(("without a canonical form (kept as written)", summary["n_without_canonical_form"]))
+    print_table(rows, title=summary["dataset"])
+
+
+def _why_empty(raw: Path, built: CasiDataset) -> str:
+    emptied = next((step for step in built.steps if step.n_removed and not step.n_left), None)
+    if emptied is None:
+        return f"{raw} holds no row of CASI. Check the file."
+    can_skip = emptied.name in OPTIONAL
+    advice = f"Leave that filter out with --skip {emptied.name}." if can_skip else "Check the file."
+    return f"no row of {raw} is left: '{emptied.title}' removes the last {emptied.n_removed:,}. {advice}"
+
+
+def _add_reverse(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+    parser.add_argument("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
+    add_dataset_output(parser, senses="occur")
+    add = parser.add_argument_group("what is drawn").add_argument
+    add(
+        "--max-per-sense", type=int, default=500, metavar="N", help="at most so many examples per sense (500)"
+    )
+    add("--window", type=int, default=20, metavar="N", help="words on each side (20)")
+    add("--seed", type=int, default=0, metavar="N", help="random seed of the sample (0)")
+    add(
+        "--split", metavar="NAME=SHARE,...", help="one dataset per name; the part of a note depends on its id"
+    )
+    add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
+    add(
+        "--spelled-forms", action="store_true", help="only forms that have the short form's letters, in order"
+    )
+    add_reading(parser)
+    add_json(parser)
+
+
+def _reverse(options: argparse.Namespace) -> None:
+    _refuse_input_as_output(options.output, options.notes)
+    settings = ReverseSettings(
+        max_per_sense=options.max_per_sense,
+        window=options.window,
+        seed=options.seed,
+        allow_candidates=options.allow_candidates,
+    )
+    split = NoteSplit.parse(options.split) if options.split else None
+    inventory = load_inventory(options.inventory)
+    finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
+    report = ReadReport()
+    parts = build_reverse_dataset(
+        _read_notes(options, report),
+        finder=finder,
+        find_sections=section_finder(options.sections, header_rules=options.header_rules),
+        settings=settings,
+        split=split,
+    )
+    if not any(part.examples for part in parts.values()):
+        raise InputError(
+            f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur. "
+            "Give more notes, or an inventory whose long forms are written out in them."
+        )
+    datasets = []
+    for name, part in parts.items():
+        output = part_of_split(options.output, name)
+        write_dataset(output, part.examples)
+        if options.inventory_output:
+            save_inventory(used_inventory(inventory, part), part_of_split(options.inventory_output, name))
+        datasets.append(
+            {
+                "dataset": str(output),
+                "n_notes": part.n_notes,
+                "n_found": part.n_found,
+                "dropped": dict(part.dropped),
+                "n_examples": len(part.examples),
+                "n_short_forms": len({target.short_form for target in part.senses}),
+                "n_senses": len(part.senses),
+            }
+        )
+    summary = {
+        "notes": report.to_dict(),
+        "n_notes_in_no_part": report.n_read - sum(part.n_notes for part in parts.values()),
+        "n_forms": finder.n_forms,
+        "dropped_forms": [form._asdict() for form in finder.dropped],
+        "datasets": datasets,
+    }
+    if options.json:
+        print_json(summary)
+    else:
+        _print_reverse(summary)
+
+
+def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
+    columns = Columns(text=options.text_column, id=options.id_column)
+    started, n_notes, n_characters = time.monotonic(), 0, 0
+    with ProgressLine() as line:
+        for path in options.notes:
+            for note in read_notes(path, format=options.format, columns=columns, report=report):
+                yield note
+                n_notes, n_characters = n_notes + 1, n_characters + len(note.text)
+                if n_notes % 100 == 0:
+                    line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+
+
+def _print_reverse(summary: dict[str, Any]) -> None:
+    """Print what was read, which forms are not used, and what was drawn."""
+    notes, outside = summary["notes"], summary["n_notes_in_no_part"]
+    print_table(
+        [
+            ("notes read", notes["n_read"]),
+            *account_rows(notes),
+            *([("notes in no part of the split", outside)] if outside else []),
+            ("forms looked for", summary["n_forms"]),
+            *(
+                (f"form dropped: {each['short_form']}, {each['form']}", each["reason"])
+                for each in summary["dropped_forms"]
+            ),
+        ]
+    )
+    for dataset in summary["datasets"]:
+        print_table(
+            [
+                ("notes", dataset["n_notes"]),
+                ("long forms found", dataset["n_found"]),
+                *((f"dropped: {reason}", n) for reason, n in sorted(dataset["dropped"].items())),
+                ("examples", dataset["n_examples"]),
+                ("short forms", dataset["n_short_forms"]),
+                ("senses", dataset["n_senses"]),
+            ],
+            title=dataset["dataset"],
+        )
+
+
+_CASI = Command(
+    summary="from the hand-labelled CASI file",
+    description="""\
+Read CASI as published by the University of Minnesota (or its CSV re-save), apply the filters of the paper in order, and
+print how many rows each one removes.""",
+    example="""\
+example:
+  lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl \\
+    --canonical-forms labeled_sf_lf_map.csv --section-map casi_mimic_section_map.csv \\
+    --match-short-forms reverse.jsonl --inventory-output casi_inventory.json""",
+    add_arguments=_add_casi,
+    run=_casi,
+)
+_REVERSE = Command(
+    summary="from notes, by reverse substitution",
+    description="""\
+Find the long forms of an inventory in notes, replace each by its short form, and keep the long form as the label.
+Every example names its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.""",
+    example="""\
+examples:
+  lmcells dataset reverse NOTEEVENTS.csv.gz --inventory casi_inventory.json --output mimic_rs.jsonl --sections paper
+  lmcells dataset reverse notes/ --inventory inventory.json --output rs.jsonl --split dev=0.1,test=0.1
+    (writes rs.dev.jsonl and rs.test.jsonl; the other notes are left for pre-training)""",
+    add_arguments=_add_reverse,
+    run=_reverse,
+)
+COMMANDS = {
+    "dataset": command_group(
+        {"casi": _CASI, "reverse": _REVERSE},
+        summary="make a dataset of labelled short forms",
+        description="""\
 Make a dataset to evaluate on: from CASI, whose short forms were labelled by hand, or from any notes, where long forms
-that are written out become their short forms (reverse substitution)."""
-EXAMPLE = """\
+that are written out become their short forms (reverse substitution).""",
+        example="""\
 examples:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl
-  lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl"""
-
-KINDS: dict[str, Any] = {"casi": dataset_casi, "reverse": dataset_reverse}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the kinds of dataset, each with its options."""
-    kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
-    for name, kind in KINDS.items():
-        add_command(kinds, name, kind)
-
-
-def run(options: argparse.Namespace) -> None:
-    """Make the dataset, unless it would take the place of what it is made from."""
-    inputs = [options.raw] if options.kind == "casi" else options.notes
-    if options.output.resolve() in [path.resolve() for path in inputs]:
-        raise InputError(f"--output {options.output} is also an input. Give the dataset a name of its own.")
-    KINDS[options.kind].run(options)
+  lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl""",
+        metavar="KIND",
+    )
+}

@@ -23,10 +23,9 @@ from lmcells.analysis.gate import (
     weigh_alone,
 )
 from lmcells.cli.arguments import add_reading, at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_top, add_view_options, open_model, with_interval, write_figure
 from lmcells.cli.inspect_ranking import add_ranking_options, open_ranker
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.expansion.inventory import SenseInventory

@@ -7,10 +7,9 @@ import numpy as np
 
 from lmcells.analysis.interpolation import STEPS, Interpolation, calibration_of, interpolate
 from lmcells.cli.arguments import at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_view_options, open_model, write_figure
 from lmcells.cli.inspect_ranking import add_ranking_options, open_ranker
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

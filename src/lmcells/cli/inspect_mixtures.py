@@ -12,9 +12,8 @@ from lmcells.analysis.mixtures import (
     section_mixture,
 )
 from lmcells.cli.arguments import at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_top, add_view_options, open_model, write_figure
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     COMMONEST,
     add_min_count,
@@ -15,7 +14,7 @@ from lmcells.cli.inspect_options import (
     open_model,
     write_figure,
 )
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -16,9 +16,8 @@ from lmcells.analysis.sections import (
     shared_neighbors,
 )
 from lmcells.cli.arguments import at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import add_top, add_view_options, open_model, write_figure
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 from lmcells.pretrained import PretrainedModel
 
 if TYPE_CHECKING:

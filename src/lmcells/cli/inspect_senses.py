@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.senses import Movement, WordSenses, measure_movement, word_senses
 from lmcells.cli.arguments import at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     COMMONEST,
     add_min_count,
@@ -17,7 +16,7 @@ from lmcells.cli.inspect_options import (
     open_model,
     write_figure,
 )
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from lmcells.analysis.statistics import N_RESAMPLES
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, Association, WordUncertainty, word_variances
 from lmcells.cli.arguments import at_least
-from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
     add_min_count,
     add_top,
@@ -17,7 +16,7 @@ from lmcells.cli.inspect_options import (
     write_figure,
 )
 from lmcells.cli.inspect_ranking import add_inventory, open_inventory
-from lmcells.cli.terminal import print_json
+from lmcells.cli.terminal import print_columns, print_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

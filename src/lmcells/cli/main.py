@@ -22,7 +22,7 @@ COMMANDS = {
     "inventory": "inventory",
     "prepare": "prepare",
     "train": "train",
-    "calibrate": "calibrate",
+    "calibrate": "evaluate",
     "dataset": "dataset",
     "evaluate": "evaluate",
     "reproduce": "reproduce",

@@ -62,6 +62,17 @@ def print_table(rows: Sequence[tuple[str, Any]], *, title: str = "") -> None:
         print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
 
 
+def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
+    """Print rows of text in columns; those numbered in `left` are aligned to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            value.ljust(width) if column in left else value.rjust(width)
+            for column, (value, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(["", *cells]).rstrip())
+
+
 def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a reading skipped or warned of, how often, and where first: rows of a `ReadReport` as plain data."""
     places = report["first_seen"]

@@ -1,7 +1,7 @@
-"""Rankers that read no words: by chance, by the commonest sense, and by the section alone.
+"""Rankers that read no words: chance, the most common sense, and the section alone.
 
-Where candidates are equal, a ranking by inventory order would favour whatever its author wrote first. Chance and the
-section's ranker therefore break ties at random, from a seed, by differences too small to show in a probability.
+Ranking equal candidates in the inventory's order would favour whatever its author wrote first. Chance and the section
+therefore break ties at random, by differences too small to show in a probability.
 """
 
 from collections import Counter, defaultdict
@@ -17,51 +17,52 @@ from lmcells.expansion.long_forms import LongFormOccurrences
 from lmcells.expansion.windows import Mention
 
 TIE_BREAK = 1e-9
-FLOOR = 1e-6  # stands for a probability of zero: NLL stays finite, and no count of a real corpus is as rare
+FLOOR = 1e-6  # in place of a probability of 0: NLL stays finite, and no count in a real corpus is that rare
 
 SenseKey = tuple[str, str]  # short form, long form
-SectionCounts = Mapping[SenseKey, Mapping[str, int]]  # -> section -> how often the sense stands there
+SectionCounts = Mapping[SenseKey, Mapping[str, int]]  # -> section -> occurrences of the sense
 
 
 class RandomRanker:
-    """Every candidate is as likely as the others."""
+    """Every candidate is equally likely."""
 
     def __init__(self, inventory: SenseInventory, *, seed: int = 0) -> None:
         self._inventory = inventory
         self._seed = seed
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Equal scores, up to the order."""
+        """Equal scores, up to the random order."""
         random = np.random.default_rng(self._seed)
         return [TIE_BREAK * random.random(len(self._inventory.senses(each.short_form))) for each in mentions]
 
 
 class DominantRanker:
-    """Always the sense that is most common in the test set itself: an oracle, to put accuracy into perspective."""
+    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective."""
 
     def __init__(self, inventory: SenseInventory, examples: Iterable[Example]) -> None:
         self._inventory = inventory
         self._counts = Counter((example.short_form, example.long_form) for example in examples)
-        self._scores: dict[str, Floats] = {}
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """log p(long form); of equally common senses the first in the inventory comes first."""
-        return [self._of_short_form(mention.short_form) for mention in mentions]
+        """log p(long form); of equally common senses the inventory's first comes first."""
+        score_of = {
+            short_form: self._log_shares(short_form) for short_form in {each.short_form for each in mentions}
+        }
+        return [score_of[mention.short_form] for mention in mentions]
 
-    def _of_short_form(self, short_form: str) -> Floats:
-        if short_form not in self._scores:
-            senses = self._inventory.senses(short_form)
-            counts = np.array([self._counts[short_form, sense.long_form] for sense in senses], np.float64)
-            self._scores[short_form] = np.log(np.maximum(counts / max(counts.sum(), 1), FLOOR))
-        return self._scores[short_form]
+    def _log_shares(self, short_form: str) -> Floats:
+        senses = self._inventory.senses(short_form)
+        counts = np.array([self._counts[short_form, sense.long_form] for sense in senses], np.float64)
+        shares: Floats = np.log(np.maximum(counts / max(counts.sum(), 1), FLOOR))
+        return shares
 
 
 class SectionMleRanker:
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
-    The maximum-likelihood estimate, as in the paper: no prior of the long form, nothing smoothed. A probability of
-    zero (a section never seen with a long form, or a long form never seen) is a floor of 1e-6; where all
-    candidates are at the floor, or several are equal, one of them is drawn. No section is a section of its own.
+    The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
+    never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
+    as a section.
     """
 
     def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
@@ -83,12 +84,9 @@ class SectionMleRanker:
         random = np.random.default_rng(self._seed)
         scores = []
         for mention in mentions:
-            likelihoods = np.array(
-                [
-                    self._likelihood(mention.section, (mention.short_form, sense.long_form))
-                    for sense in self._inventory.senses(mention.short_form)
-                ]
-            )
+            senses = self._inventory.senses(mention.short_form)
+            keys = [(mention.short_form, sense.long_form) for sense in senses]
+            likelihoods = np.array([self._likelihood(mention.section, key) for key in keys])
             scores.append(np.log(likelihoods) + TIE_BREAK * random.random(likelihoods.size))
         return scores
 
@@ -106,13 +104,13 @@ def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
     return counts
 
 
-def count_sections_in_corpus(inventory: SenseInventory, places: LongFormOccurrences) -> SectionCounts:
+def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOccurrences) -> SectionCounts:
     """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
-    names = places.corpus.metadata_names("section")
+    names = occurrences.corpus.metadata_names("section")
     counts: dict[SenseKey, Counter[str]] = {}
     for sense in inventory:
-        under = places.metadata_counts(sense)
+        of_section = occurrences.metadata_counts(sense)
         counts[sense.short_form, sense.long_form] = Counter(
-            {names[index]: int(under[index]) for index in under.nonzero()[0]}
+            {names[index]: int(of_section[index]) for index in of_section.nonzero()[0]}
         )
     return counts

@@ -38,7 +38,7 @@ class ConfusionMatrix:
 
 @dataclass(frozen=True)
 class CandidateCountRow:
-    """The short forms that have `n_candidates` long forms: metrics over their examples, macro F1 over them."""
+    """Metrics over the short forms that have `n_candidates` long forms."""
 
     n_candidates: int
     n_short_forms: int
@@ -51,18 +51,18 @@ class CandidateCountRow:
 
 @dataclass(frozen=True)
 class SeedSummary:
-    """A metric over pre-training runs. Worst and best are by the metric's own direction: a low NLL is good."""
+    """A metric over training runs; worst and best follow the metric's direction: a low NLL is good."""
 
     metric: str
     n_seeds: int
     worst: float
     mean: float
     best: float
-    standard_deviation: float | None  # of one run there is none
+    standard_deviation: float | None  # None for a single run
 
 
 def acronym_table(predictions: Predictions) -> list[AcronymRow]:
-    """One row a short form, in alphabetical order."""
+    """One row per short form, in alphabetical order."""
     tally = Coding.of(predictions).tally()
     each = within_short_forms(tally)
     return [
@@ -70,14 +70,7 @@ def acronym_table(predictions: Predictions) -> list[AcronymRow]:
             short_form=short_form,
             count=int(tally.n_examples[index]),
             targets=len(predictions.candidates[index]),
-            macro_precision=float(each.macro_precision[index]),
-            macro_recall=float(each.macro_recall[index]),
-            macro_f1=float(each.macro_f1[index]),
-            weighted_precision=float(each.weighted_precision[index]),
-            weighted_recall=float(each.weighted_recall[index]),
-            weighted_f1=float(each.weighted_f1[index]),
-            accuracy=float(each.accuracy[index]),
-            nll=float(each.nll[index]),
+            **{name: float(values[index]) for name, values in each.items()},
         )
         for index, short_form in enumerate(predictions.short_forms)
     ]
@@ -106,17 +99,8 @@ def by_number_of_candidates(predictions: Predictions) -> list[CandidateCountRow]
     for width in np.unique(widths):
         here = predictions.n_candidates == width
         values = headline(coding.tally(here.astype(np.float64)))
-        rows.append(
-            CandidateCountRow(
-                n_candidates=int(width),
-                n_short_forms=int((widths == width).sum()),
-                n_examples=int(here.sum()),
-                accuracy=float(values["accuracy"]),
-                weighted_f1=float(values["weighted_f1"]),
-                macro_f1=float(values["macro_f1"]),
-                nll=float(values["nll"]),
-            )
-        )
+        metrics = {name: float(values[name]) for name in ("accuracy", "weighted_f1", "macro_f1", "nll")}
+        rows.append(CandidateCountRow(int(width), int((widths == width).sum()), int(here.sum()), **metrics))
     return rows
 
 
@@ -125,8 +109,6 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
     if not runs:
         raise InputError("There is no run to summarise.")
     flat = [_named_values(run) for run in runs]
-    if any(values.keys() != flat[0].keys() for values in flat):
-        raise InputError("The runs were not measured at the same k.")
     return {name: _summary(name, [values[name] for values in flat]) for name in flat[0]}
 
 

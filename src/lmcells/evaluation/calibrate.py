@@ -1,29 +1,27 @@
-"""Fitting a calibration to labelled mentions: a temperature, and how sure or how fitting an answer must be.
+"""Do probabilities mean what they say, and what is gained by answering only when sure?
 
-The mentions are reverse-substituted: long forms in training text, whose short form was put in their place. No acronym
-was labelled by anyone.
+`fit_calibration` fits a temperature and two thresholds to reverse-substituted mentions: long forms in training text,
+replaced by their short form. Nobody labels anything.
+
+Measures take `confidence` (the probability of the answer given) and `is_right`, one value per example. Examples with
+equal confidence cannot be told apart, so their order never matters.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.predictions import Booleans
+from lmcells.evaluation.predictions import Booleans, Floats
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import Ranker
-from lmcells.expansion.windows import Mention
 
-# Do probabilities mean what they say, and what is gained by answering only when sure?
-#
-# Everything takes `confidence` (the probability of the answer given) and `is_right`, one value an example. Examples with
-# equal confidence cannot be told apart, so their order never matters: they share their mean, or stand together.
+MIN_MENTIONS = 100
+_TEMPERATURES = np.geomspace(0.2, 5.0, 161)
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class ReliabilityPoint:
 class CoverageCurve:
     """Answering only when `confidence >= threshold`: the share of examples answered, and the share of those right.
 
-    One point a distinct confidence, from the surest alone to all examples.
+    One point per distinct confidence, from the most confident alone to all examples.
     """
 
     threshold: Floats
@@ -50,7 +48,7 @@ class CoverageCurve:
 def reliability_points(
     confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, n_bins: int = 15
 ) -> list[ReliabilityPoint]:
-    """Equal-mass bins, least confident first; fewer bins than asked for when there are fewer examples."""
+    """Equal-mass bins, least confident first; fewer than `n_bins` where there are fewer examples."""
     p, right = _pair(confidence, is_right)
     _, group, size = np.unique(p, return_inverse=True, return_counts=True)
     shared = (np.bincount(group, right) / size)[group]
@@ -71,7 +69,7 @@ def expected_calibration_error(
 def coverage_curve(confidence: npt.ArrayLike, is_right: npt.ArrayLike) -> CoverageCurve:
     """Coverage and accuracy at every threshold."""
     p, right = _pair(confidence, is_right)
-    threshold, group, size = np.unique(-p, return_inverse=True, return_counts=True)  # surest first
+    threshold, group, size = np.unique(-p, return_inverse=True, return_counts=True)  # most confident first
     answered = np.cumsum(size)
     return CoverageCurve(-threshold, answered / len(p), np.cumsum(np.bincount(group, right)) / answered)
 
@@ -109,32 +107,12 @@ def _pair(values: npt.ArrayLike, flags: npt.ArrayLike) -> tuple[Floats, Booleans
     return numbers, truths
 
 
-# Fitting a calibration to labelled mentions: a temperature, and how sure or how fitting an answer must be.
-#
-# The mentions are reverse-substituted: long forms in training text, whose short form was put in their place. No acronym
-# was labelled by anyone.
-
-
-MIN_MENTIONS = 100
-_TEMPERATURES = np.geomspace(0.2, 5.0, 161)
-
-
 @dataclass(frozen=True, slots=True)
 class ScoredMention:
     """The scores of a mention's candidates, and which of them is true."""
 
     scores: Floats
     truth: int
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the model can know the true long form at all."""
-        return bool(np.isfinite(self.scores[self.truth]))
-
-    @property
-    def others(self) -> Floats:
-        """The scores without the true one: a mention that none of the senses fits."""
-        return np.delete(self.scores, self.truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,20 +127,21 @@ class CalibrationReport:
     precision: float  # and how many of those are right
     none_fits_auroc: float | None  # telling mentions whose true sense was taken out from the others
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
-
 
 def score_mentions(
     ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory
 ) -> list[ScoredMention]:
     """Score the examples whose label is a sense of the inventory."""
-    truths = [_truth(example, inventory) for example in examples]
-    known = [(example, truth) for example, truth in zip(examples, truths, strict=True) if truth is not None]
-    mentions = [Mention(each.text, each.start, each.end, each.short_form, each.section) for each, _ in known]
-    scores = ranker.scores(mentions)
-    return [ScoredMention(each, truth) for each, (_, truth) in zip(scores, known, strict=True)]
+    long_forms = {
+        short_form: [sense.long_form for sense in inventory.senses(short_form)]
+        for short_form in inventory.short_forms
+    }
+    known = [each for each in examples if each.long_form in long_forms.get(each.short_form, ())]
+    scores = ranker.scores([example.mention for example in known])
+    return [
+        ScoredMention(of_one, long_forms[example.short_form].index(example.long_form))
+        for of_one, example in zip(scores, known, strict=True)
+    ]
 
 
 def fit_calibration(
@@ -170,36 +149,43 @@ def fit_calibration(
 ) -> Calibration:
     """Fit the temperature by likelihood, and the thresholds by what they should achieve on the mentions.
 
-    Answers are given from the least probability on at which a share of `precision` of them is right; an answer that
-    fits worse than all but a share of `rejected` of the true ones is not given at all.
+    The probability threshold is the lowest at which a share of `precision` of the answers is right; the score threshold
+    rejects answers that fit worse than all but a share of `rejected` of the true ones.
     """
-    known = [mention for mention in mentions if mention.is_known]
+    known = [mention for mention in mentions if np.isfinite(mention.scores[mention.truth])]
     if len(known) < MIN_MENTIONS:
         raise InputError(
             f"{len(known)} labelled mentions have a long form that the model knows; at least {MIN_MENTIONS} are "
             "needed to calibrate. Give a larger dataset."
         )
-    temperature = float(min(_TEMPERATURES, key=lambda each: _negative_log_likelihood(known, float(each))))
-    sure, right = _answers(mentions, Calibration(temperature=temperature))
+    scores = np.full((len(known), max(mention.scores.size for mention in known)), -np.inf)
+    for row, mention in zip(scores, known, strict=True):
+        row[: mention.scores.size] = mention.scores
+    of_truth = np.array([mention.scores[mention.truth] for mention in known])
+
+    def negative_log_likelihood(temperature: float) -> float:
+        return float((np.logaddexp.reduce(scores / temperature, axis=1) - of_truth / temperature).sum())
+
+    temperature = min(_TEMPERATURES.tolist(), key=negative_log_likelihood)
+    curve = coverage_curve(*_answers(mentions, Calibration(temperature=temperature)))
     return Calibration(
         temperature=temperature,
-        least_probability=_least_probability(sure, right, precision=precision),
-        least_score=float(np.quantile([mention.scores[mention.truth] for mention in known], rejected)),
+        least_probability=float(curve.threshold.min(where=curve.accuracy >= precision, initial=1.0)),
+        least_score=float(np.quantile(of_truth, rejected)),
     )
 
 
 def report_calibration(mentions: Sequence[ScoredMention], calibration: Calibration) -> CalibrationReport:
     """Measure what a calibration achieves."""
     sure, right = _answers(mentions, calibration)
-    given = np.array(
-        [
-            calibration.reason_to_abstain(each.scores, calibration.probabilities(each.scores)) is None
-            for each in mentions
-        ]
+    reasons = (
+        calibration.reason_to_abstain(each.scores, calibration.probabilities(each.scores))
+        for each in mentions
     )
+    given = np.array([reason is None for reason in reasons])
     several = [mention for mention in mentions if mention.scores.size > 1]
     best = [float(mention.scores.max()) for mention in several]
-    without = [float(mention.others.max()) for mention in several]
+    without_truth = [float(np.delete(mention.scores, mention.truth).max()) for mention in several]
     return CalibrationReport(
         n=len(mentions),
         accuracy=float(right.mean()),
@@ -207,40 +193,15 @@ def report_calibration(mentions: Sequence[ScoredMention], calibration: Calibrati
         coverage_at_95=coverage_at_precision(sure, right, precision=0.95),
         answered=float(given.mean()),
         precision=float(right[given].mean()) if given.any() else 0.0,
-        none_fits_auroc=auroc([*best, *without], [True] * len(best) + [False] * len(without)),
+        none_fits_auroc=auroc([*best, *without_truth], [True] * len(best) + [False] * len(without_truth)),
     )
 
 
-def _truth(example: Example, inventory: SenseInventory) -> int | None:
-    if example.short_form not in inventory:
-        return None
-    long_forms = [sense.long_form for sense in inventory.senses(example.short_form)]
-    return long_forms.index(example.long_form) if example.long_form in long_forms else None
-
-
-def _answers(
-    mentions: Sequence[ScoredMention], calibration: Calibration
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """How sure the best candidate of each mention is, and whether it is right."""
+def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tuple[Floats, Booleans]:
+    """The probability of each mention's best candidate, and whether it is right."""
     probabilities = [calibration.probabilities(mention.scores) for mention in mentions]
     sure = np.array([float(each.max()) for each in probabilities])
     right = [
         int(each.argmax()) == mention.truth for each, mention in zip(probabilities, mentions, strict=True)
     ]
     return sure, np.array(right)
-
-
-def _negative_log_likelihood(mentions: Sequence[ScoredMention], temperature: float) -> float:
-    total = 0.0
-    for mention in mentions:
-        scores = mention.scores[np.isfinite(mention.scores)] / temperature
-        total += float(np.logaddexp.reduce(scores)) - float(mention.scores[mention.truth]) / temperature
-    return total
-
-
-def _least_probability(sure: Floats, right: npt.NDArray[np.bool_], *, precision: float) -> float:
-    """The least probability from which on answers are right often enough; 1 where they never are."""
-    order = np.argsort(-sure, kind="stable")
-    share_right = np.cumsum(right[order]) / np.arange(1, order.size + 1)
-    enough = np.flatnonzero(share_right >= precision)
-    return float(sure[order][enough[-1]]) if enough.size else 1.0

@@ -1,14 +1,17 @@
-"""CASI -> a dataset: the rows that pass the paper's filters, with canonical names and mapped sections."""
+"""CASI, the Clinical Abbreviation Sense Inventory -> a dataset: the rows that pass the paper's filters.
+
+Published: `AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt`, seven columns between pipes, no quotes, no header,
+Windows-1252 bytes here and there, and now and then a pipe inside the last column. Re-saved by the authors of the
+paper: a comma CSV with a header and, in a first column without a name, the row's position in the published file.
+"""
 
 import csv
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.evaluation.dataset import Example
@@ -18,20 +21,108 @@ from lmcells.notes.readers.records import open_utf8
 from lmcells.notes.sections import upper_name
 from lmcells.notes.tokens import iterate_tokens, spell
 
-# The names that long forms get: from any spelling of an annotated sense to the inventory's canonical name.
-#
-# The authors' `labeled_sf_lf_map.csv` has a row a sense: `sf`, `target_lf_sense` (all spellings, separated by ";") and
-# `target_label` (the canonical forms, separated by ";", the first one being the name).
-
-
+COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
 CANONICAL_COLUMNS = ("sf", "target_lf_sense", "target_label")
+_ENCODINGS = ("utf-8", "cp1252", "latin-1")  # the last one accepts any byte
+_EXPECTED = (
+    f"Expected CASI as published, {len(COLUMNS)} columns between '|', or a CSV with the columns "
+    f"{', '.join(COLUMNS)}."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CasiRow:
+    """One annotated short form."""
+
+    number: int  # of its line in the published file
+    short_form: str
+    long_form: str
+    start: int
+    end: int  # of the last character or of the one after it: the file has both
+    section: str | None
+    text: str = field(repr=False)
+
+
+Line = tuple[int, str]  # its number in the file, from 1, and its content
+Cells = tuple[
+    int, int, list[str]
+]  # the line in the file, the row's number, its cells in the order of `COLUMNS`
+
+
+def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
+    """Stream the rows; broken ones are skipped and counted with their line and reason."""
+    with open_utf8(path) as file:
+        lines = _decoded(file, report, path)
+        first = next(lines, None)
+        if first is None:
+            raise FormatError(f"{path} holds no row. {_EXPECTED}")
+        is_published = first[1].count("|") >= len(COLUMNS) - 1
+        lines = chain((first,), lines)
+        for line, number, cells in _published_cells(lines) if is_published else _resaved_cells(lines, path):
+            if len(cells) < len(COLUMNS):
+                report.skip(f"fewer than {len(COLUMNS)} columns", line, path=path)
+                continue
+            short_form, long_form, _, start, end, section, text = cells
+            if not (start.strip().isdecimal() and end.strip().isdecimal()):
+                report.skip("an offset is not a whole number", line, path=path)
+                continue
+            report.n_read += 1
+            long_form, section = " ".join(long_form.split()), " ".join(section.split())
+            yield CasiRow(number, short_form.strip(), long_form, int(start), int(end), section or None, text)
+
+
+def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:
+    """Decode line by line, and leave blank ones out. One stray byte must not shift the offsets of other lines."""
+    for number, content in enumerate(lines, start=1):
+        for encoding in _ENCODINGS:
+            try:
+                line = content.decode(encoding)
+            except UnicodeDecodeError:
+                continue
+            if encoding != _ENCODINGS[0]:
+                report.warn(f"not UTF-8: read as {encoding}", number, path=path)
+            if not line.isspace():
+                yield number, line
+            break
+
+
+def _published_cells(lines: Iterator[Line]) -> Iterator[Cells]:
+    n_headers = 0
+    for row, (line, content) in enumerate(lines):
+        cells = content.rstrip("\r\n").split("|", len(COLUMNS) - 1)
+        if row == 0 and cells[0].strip().lower() == COLUMNS[0]:
+            n_headers = 1
+        else:
+            yield line, line - n_headers, cells
+
+
+def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
+    reader = csv.reader(content for _, content in lines)
+    header = [name.strip().lower() for name in next(reader)]
+    missing = [name for name in COLUMNS if name not in header]
+    if missing:
+        raise FormatError(f"{path} has no column {missing[0]!r}. {_EXPECTED}")
+    columns = [header.index(name) for name in COLUMNS]
+    index = header.index("") if "" in header else None
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            cells = []
+        number = reader.line_num - 1
+        if index is not None and index < len(cells) and cells[index].isdecimal():
+            number = int(cells[index]) + 1  # the position counts from 0
+        is_complete = len(cells) > max(columns)
+        yield reader.line_num, number, [cells[column] for column in columns] if is_complete else []
 
 
 @dataclass(slots=True)
 class CanonicalForms:
-    """Senses by short form and name, and the name that each spelling belongs to."""
+    """From any spelling of an annotated sense to the inventory's canonical name."""
 
-    _senses: dict[tuple[str, str], Sense] = field(default_factory=dict)
+    _senses: dict[tuple[str, str], Sense] = field(default_factory=dict)  # by short form and name
     _by_spelling: dict[tuple[str, str], str] = field(default_factory=dict)
     _by_form: dict[tuple[str, str], str] = field(default_factory=dict)  # weaker: two senses may share a form
 
@@ -41,17 +132,15 @@ class CanonicalForms:
 
     def find(self, short_form: str, long_form: str) -> Sense | None:
         """Return the sense that this long form spells, or None."""
-        place = short_form, _key(long_form)
-        name = self._by_spelling.get(place) or self._by_form.get(place)
+        key = short_form, _key(long_form)
+        name = self._by_spelling.get(key) or self._by_form.get(key)
         return self._senses[short_form, name] if name else None
 
     def add(self, short_form: str, *, spellings: list[str], forms: list[str]) -> None:
-        """Add a sense named after its first form; a name that is there already gains spellings and forms."""
+        """Add a sense named after its first form; a known name gains the spellings and forms."""
         name = _key(forms[0])
-        known = self._senses.get((short_form, name))
-        self._senses[short_form, name] = Sense(
-            short_form, known.long_form if known else forms[0], (*(known.forms if known else ()), *forms)
-        )
+        known = self._senses.get((short_form, name)) or Sense(short_form, forms[0], (forms[0],))
+        self._senses[short_form, name] = replace(known, forms=(*known.forms, *forms))
         for spelling in spellings:
             self._by_spelling.setdefault((short_form, _key(spelling)), name)
         for form in forms:
@@ -59,7 +148,11 @@ class CanonicalForms:
 
 
 def load_canonical_forms(path: Path) -> CanonicalForms:
-    """Read the map of the authors, or one like it."""
+    """Read the authors' `labeled_sf_lf_map.csv`, one row per sense, or a file like it.
+
+    The columns are `sf`, `target_lf_sense` (all spellings, separated by ";") and `target_label` (the canonical forms,
+    separated by ";", the first one being the name).
+    """
     canonical = CanonicalForms()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -90,205 +183,31 @@ def _key(long_form: str) -> str:
     return " ".join(long_form.casefold().split())
 
 
-# The rows of CASI, the Clinical Abbreviation Sense Inventory, from the file as published or from a CSV re-save.
-#
-# Published: `AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt`, seven columns between pipes, no quotes, no header,
-# Windows-1252 bytes here and there, and now and then a pipe inside the last column. Re-saved by the authors of the
-# paper: a comma CSV with a header and, in a first column without a name, the row's position in the published file.
-
-
-COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
-_N_COLUMNS = len(COLUMNS)
-_ENCODINGS = ("utf-8", "cp1252", "latin-1")  # the last one accepts any byte
-
-
-@dataclass(frozen=True, slots=True)
-class CasiRow:
-    """One annotated short form."""
-
-    number: int  # of its line in the published file
-    short_form: str
-    long_form: str
-    start: int
-    end: int  # of the last character or of the one after it: the file has both
-    section: str | None
-    text: str = field(repr=False)
-
-
-class _Line(NamedTuple):
-    """A row's cells in the order of `COLUMNS`, and where it was read."""
-
-    line: int
-    number: int
-    cells: list[str]
-
-
-def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
-    """Stream the rows; one that is not a row is counted with its line and reason."""
-    with open_utf8(path) as file:
-        warn = partial(report.warn, path=path)
-        lines = _numbered(_decoded(file, warn))
-        first = next(lines, None)
-        if first is None:
-            raise FormatError(f"{path} holds no row. {_expected()}")
-        read_lines = _published_lines if first[1].count("|") >= _N_COLUMNS - 1 else _resaved_lines
-        for row in read_lines(first, lines, path):
-            try:
-                casi_row = _row(row)
-            except _NotARow as reason:
-                report.skip(str(reason), row.line, path=path)
-                continue
-            report.n_read += 1
-            yield casi_row
-
-
-def _decoded(lines: Iterable[bytes], warn: Callable[[str, int], None]) -> Iterator[str]:
-    """Decode line by line: one stray byte must not spoil the others, whose offsets count characters."""
-    for number, content in enumerate(lines, start=1):
-        for encoding in _ENCODINGS:
-            try:
-                line = content.decode(encoding)
-            except UnicodeDecodeError:
-                continue
-            if encoding != _ENCODINGS[0]:
-                warn(f"not UTF-8: read as {encoding}", number)
-            yield line
-            break
-
-
-def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in enumerate(lines, start=1) if not line.isspace())
-
-
-class _NotARow(Exception):  # noqa: N818 - the reason why a line is skipped, not a failure
-    pass
-
-
-def _row(found: _Line) -> CasiRow:
-    if len(found.cells) < _N_COLUMNS:
-        raise _NotARow(f"fewer than {_N_COLUMNS} columns")
-    short_form, long_form, _, start, end, section, text = found.cells
-    if not (start.strip().isdecimal() and end.strip().isdecimal()):
-        raise _NotARow("an offset is not a whole number")
-    return CasiRow(
-        found.number,
-        short_form.strip(),
-        " ".join(long_form.split()),
-        int(start),
-        int(end),
-        " ".join(section.split()) or None,
-        text,
-    )
-
-
-def _published_lines(first: tuple[int, str], rest: Iterator[tuple[int, str]], path: Path) -> Iterator[_Line]:
-    del path  # every line stands for itself: nothing can be wrong with the file as a whole
-    has_header = first[1].partition("|")[0].strip().lower() == COLUMNS[0]
-    for line, content in rest if has_header else chain((first,), rest):
-        yield _Line(line, line - has_header, content.rstrip("\r\n").split("|", _N_COLUMNS - 1))
-
-
-def _resaved_lines(first: tuple[int, str], rest: Iterator[tuple[int, str]], path: Path) -> Iterator[_Line]:
-    reader = csv.reader(content for _, content in chain((first,), rest))
-    header = [name.strip().lower() for name in next(reader)]
-    missing = [name for name in COLUMNS if name not in header]
-    if missing:
-        raise FormatError(f"{path} has no column {missing[0]!r}. {_expected()}")
-    places = [header.index(name) for name in COLUMNS]
-    index = header.index("") if "" in header else None
-    while True:
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield _Line(reader.line_num, 0, [])
-            continue
-        number = reader.line_num - 1
-        if index is not None and index < len(cells) and cells[index].isdecimal():
-            number = int(cells[index]) + 1  # the position counts from 0
-        complete = len(cells) > max(places)
-        yield _Line(reader.line_num, number, [cells[place] for place in places] if complete else [])
-
-
-def _expected() -> str:
-    return (
-        f"Expected CASI as published, {_N_COLUMNS} columns between '|', or a CSV with the columns "
-        f"{', '.join(COLUMNS)}."
-    )
-
-
-# What the paper leaves out of CASI: one function a filter, in the paper's order.
-#
-# The first five look at the label as it was annotated; then labels become canonical, and the others look at those.
-
-
-Filter = Callable[[Iterable[CasiRow]], list[CasiRow]]
-
-CODES = frozenset(("C3", "C4", "T1", "T2", "T3", "T4"))
-NO_SENSE = ("UNSURED", "MISTAKE", "GENERAL ENGLISH", "NAME")
-
-# Nine senses, two of them in two spellings, that the paper's authors took out: places, and what is no meaning at all.
+# The paper's filters. Nine senses, two of them in two spellings, that its authors took out: places, and what is no
+# meaning at all.
 LISTED_LONG_FORMS = frozenset(
-    (
-        "type a, type b",
-        "american society of anaesthesiologists",
-        "american society of anesthesiologists",
-        "california",
-        "iowa",
-        "fairview southdale hospital",
-        "los angeles",
-        "louisiana",
-        "louisiana (geographic location)",
-        "physician associates",
-        "right",
-    )
+    "type a, type b|american society of anaesthesiologists|american society of anesthesiologists|california|iowa|"
+    "fairview southdale hospital|los angeles|louisiana|louisiana (geographic location)|physician associates|"
+    "right".split("|")
 )
+CODES = frozenset(("C3", "C4", "T1", "T2", "T3", "T4"))  # vertebrae, complement factors and hormones
+NO_SENSE = ("UNSURED", "MISTAKE", "GENERAL ENGLISH", "NAME")  # what annotators wrote instead of a sense
 
 _CORRECTION = re.compile(r":\s*([A-Za-z&]+)\s*$")
 _WORD = re.compile(r"\w+")
 
 
-def drop_nulls(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Rows without a short form, a long form or a text."""
-    return [row for row in rows if row.short_form and row.long_form and row.text.strip()]
-
-
-def drop_codes(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Vertebrae, complement factors and hormones: C3, C4, T1 to T4."""
-    return [row for row in rows if row.short_form not in CODES]
-
-
-def drop_repeated_short_forms(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Long forms that hold the short form as a word: they name a use of it, and expand nothing."""
-    return [row for row in rows if row.short_form.lower() not in row.long_form.lower().split()]
-
-
-def drop_unclear_senses(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """What annotators marked as no sense at all."""
-    return [row for row in rows if not any(mark in row.long_form for mark in NO_SENSE)]
-
-
-def drop_listed_long_forms(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """The authors' list of nine long forms."""
-    return [row for row in rows if split_correction(row.long_form)[0].lower() not in LISTED_LONG_FORMS]
-
-
 def split_correction(long_form: str) -> tuple[str, str | None]:
-    """Split "central venous pressure:CVP", a sense that belongs to another short form: the writer's slip."""
+    """Split "central venous pressure:CVP", a sense of another short form: the writer's slip."""
     match = _CORRECTION.search(long_form)
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
 
-def drop_missed_offsets(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Rows whose start is not that of the short form as a word, with a space within two characters after it.
+def _hits_short_form(row: CasiRow) -> bool:
+    """Whether the row's start is that of the short form as a word, with a space within two characters after it.
 
     The end follows from the start, so that the file's two conventions for it do not matter.
     """
-    return [row for row in rows if _hits_short_form(row)]
-
-
-def _hits_short_form(row: CasiRow) -> bool:
     end = row.start + len(row.short_form)
     return (
         row.text.startswith(row.short_form, row.start)
@@ -298,60 +217,63 @@ def _hits_short_form(row: CasiRow) -> bool:
     )
 
 
-def drop_lost_tokens(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Rows whose short form is not a token of its own."""
-    return [row for row in rows if _is_token(row)]
-
-
 def _is_token(row: CasiRow) -> bool:
     word, end = spell(row.short_form), row.start + len(row.short_form)
     return any(token == (word, row.start, end) for token in iterate_tokens(row.text))
 
 
-def drop_duplicates(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Rows with the long form and the words of an earlier one."""
+def _without_duplicates(rows: list[CasiRow]) -> list[CasiRow]:
+    """Without rows that have the long form and the words of an earlier one."""
     first: dict[tuple[str, str], CasiRow] = {}
     for row in rows:
         first.setdefault((row.long_form, " ".join(_WORD.findall(row.text.lower()))), row)
     return list(first.values())
 
 
-def drop_single_senses(rows: Iterable[CasiRow]) -> list[CasiRow]:
-    """Short forms that are left with one sense."""
-    rows = list(rows)
+def _without_single_senses(rows: list[CasiRow]) -> list[CasiRow]:
     senses: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         senses[row.short_form].add(row.long_form)
     return [row for row in rows if len(senses[row.short_form]) > 1]
 
 
-def drop_other_short_forms(rows: Iterable[CasiRow], *, short_forms: Collection[str]) -> list[CasiRow]:
-    """Short forms that the other dataset does not have."""
-    return [row for row in rows if row.short_form in short_forms]
+Filter = Callable[[list[CasiRow]], list[CasiRow]]
 
 
-# Name on the command line, title in the table, function.
-ANNOTATION_FILTERS: tuple[tuple[str, str, Filter], ...] = (
-    ("nulls", "no short form, long form or text", drop_nulls),
-    ("codes", "C3, C4, T1 to T4", drop_codes),
-    ("repeated-short-forms", "short form is a word of the long form", drop_repeated_short_forms),
-    ("unclear-senses", "UNSURED, MISTAKE, GENERAL ENGLISH, NAME", drop_unclear_senses),
-    ("listed-long-forms", "the authors' list of nine long forms", drop_listed_long_forms),
+def _rows_where(keep: Callable[[CasiRow], object]) -> Filter:
+    return lambda rows: [row for row in rows if keep(row)]
+
+
+# By name on the command line, in the paper's order: title in the table, and what does it. The first five look at the
+# label as it was annotated; then labels become canonical, and the others look at those.
+ANNOTATION_FILTERS: dict[str, tuple[str, Filter]] = {
+    "nulls": (
+        "no short form, long form or text",
+        _rows_where(lambda row: row.short_form and row.long_form and row.text.strip()),
+    ),
+    "codes": ("C3, C4, T1 to T4", _rows_where(lambda row: row.short_form not in CODES)),
+    "repeated-short-forms": (  # such a long form names a use of the short form, and expands nothing
+        "short form is a word of the long form",
+        _rows_where(lambda row: row.short_form.lower() not in row.long_form.lower().split()),
+    ),
+    "unclear-senses": (
+        "UNSURED, MISTAKE, GENERAL ENGLISH, NAME",
+        _rows_where(lambda row: not any(mark in row.long_form for mark in NO_SENSE)),
+    ),
+    "listed-long-forms": (
+        "the authors' list of nine long forms",
+        _rows_where(lambda row: split_correction(row.long_form)[0].lower() not in LISTED_LONG_FORMS),
+    ),
+}
+SENSE_FILTERS: dict[str, tuple[str, Filter]] = {
+    "offsets": ("offset misses the short form", _rows_where(_hits_short_form)),
+    "tokens": ("short form is no token", _rows_where(_is_token)),
+    "duplicates": ("duplicate of (long form, context)", _without_duplicates),
+    "single-sense": ("short form left with one sense", _without_single_senses),
+}
+OPTIONAL = tuple(  # without the two others there is no example
+    name for name in (*ANNOTATION_FILTERS, *SENSE_FILTERS) if name not in ("nulls", "offsets")
 )
-SENSE_FILTERS: tuple[tuple[str, str, Filter], ...] = (
-    ("offsets", "offset misses the short form", drop_missed_offsets),
-    ("tokens", "short form is no token", drop_lost_tokens),
-    ("duplicates", "duplicate of (long form, context)", drop_duplicates),
-    ("single-sense", "short form left with one sense", drop_single_senses),
-)
-NECESSARY = frozenset(("nulls", "offsets"))  # without these there is no example
-OPTIONAL = tuple(name for name, _, _ in ANNOTATION_FILTERS + SENSE_FILTERS if name not in NECESSARY)
-
-
-# CASI -> a dataset: the rows that pass the paper's filters, with canonical names and mapped sections.
-
-
-MATCH_TITLE = "short form not in the other dataset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,35 +317,38 @@ def build_casi_dataset(
     rows = list(read_casi_rows(path, report=report))
     n_rows, steps = len(rows), []
 
-    def apply(filters: tuple[tuple[str, str, Filter], ...], rows: list[CasiRow]) -> list[CasiRow]:
-        for name, title, drop in filters:
+    def apply(filters: Mapping[str, tuple[str, Filter]]) -> None:
+        nonlocal rows
+        for name, (title, keep) in filters.items():
             if name not in skip:
-                left = drop(rows)
+                left = keep(rows)
                 steps.append(Step(name, title, len(rows) - len(left), len(left)))
                 rows = left
-        return rows
 
-    rows = apply(ANNOTATION_FILTERS, rows)
+    apply(ANNOTATION_FILTERS)
     senses = _name_senses(rows, canonical_forms)
     rows = [replace(row, long_form=sense.long_form) for row, sense in zip(rows, senses, strict=True)]
-    rows = apply(SENSE_FILTERS, rows)
+    apply(SENSE_FILTERS)
     if match_short_forms is not None:
         if rows and not any(row.short_form in match_short_forms for row in rows):
             raise InputError(
                 f"none of the {len(match_short_forms)} short forms to match is in {path}. Check --match-short-forms."
             )
-        drop = partial(drop_other_short_forms, short_forms=match_short_forms)
-        rows = apply((("match-short-forms", MATCH_TITLE, drop),), rows)
+        matches = _rows_where(lambda row: row.short_form in match_short_forms)
+        apply({"match-short-forms": ("short form not in the other dataset", matches)})
     used = {(row.short_form, row.long_form) for row in rows}
-    kept = {(sense.short_form, sense.long_form): sense for sense in senses}
+    sense_of = {(sense.short_form, sense.long_form): sense for sense in senses}
     sections: Counter[str] = Counter()
     targets = {upper_name(header): target for header, target in (section_map or {}).items()}
+    conventions = {-1: "inclusive", 0: "exclusive"}
     return CasiDataset(
         examples=[_example(row, targets, sections) for row in rows],
-        inventory=SenseInventory.from_senses(kept[key] for key in sorted(used)),
+        inventory=SenseInventory.from_senses(sense_of[key] for key in sorted(used)),
         n_rows=n_rows,
         steps=tuple(steps),
-        end_offsets=Counter(map(_end_convention, rows)),
+        end_offsets=Counter(
+            conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows
+        ),
         sections=sections,
         n_without_canonical_form=sum(
             canonical_forms is not None and canonical_forms.find(row.short_form, row.long_form) is None
@@ -470,8 +395,3 @@ def _example(row: CasiRow, targets: Mapping[str, str | None], sections: Counter[
         long_form=row.long_form,
         note_id=f"casi/{row.number}",
     )
-
-
-def _end_convention(row: CasiRow) -> str:
-    beyond = row.end - row.start - len(row.short_form)
-    return {-1: "inclusive", 0: "exclusive"}.get(beyond, "neither")

@@ -1,4 +1,7 @@
-"""A model and a dataset -> predictions."""
+"""How well models expand the short forms of a dataset.
+
+evaluate(["default", "dominant"], dataset="dev.jsonl", inventory="senses.csv")   # a list of ModelResult
+"""
 
 import re
 import tempfile
@@ -14,31 +17,23 @@ import lmcells
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.elmo_ranker import ElmoRanker
+from lmcells.evaluation.encoder_baselines import ElmoRanker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions
-from lmcells.evaluation.rankers import NamedRanker
-from lmcells.expansion.inventory import SenseInventory, load_inventory
-from lmcells.expansion.ranking import CellRanker, Ranker
-from lmcells.expansion.windows import Mention
+from lmcells.evaluation.rankers import make_ranker, window_words
+from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory, load_inventory
+from lmcells.expansion.ranking import CellRanker, Ranker, Ranking
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes seconds to import
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
 
+Scores = dict[str, dict[str, float]]  # dataset -> metric -> value
 
-# Whether a test set's notes were in the pre-training corpus.
-#
-# Notes are compared by id, `source/id`. That none is shared means nothing unless one could have been: `mimic3/12` can be
-# looked for among `mimic3/7, mimic3/9`, `12` and `mimic/12` cannot. So each id has a *form* (its source, and the kinds of
-# characters that follow). A dataset of which no id has the form of any in the corpus is an error, not a clean bill of
-# health; notes whose form the corpus does not have are counted, so that a check of a part does not pass for a whole.
-
-
-_SHOWN = 3
 _WAIVER = "--no-leakage-check"
 _RUNS = re.compile(r"[^\W_]+")
 
@@ -49,8 +44,8 @@ class Leakage:
 
     leaked: tuple[str, ...]  # note ids, sorted
     n_notes: int
-    n_examples: int  # that stand in leaked notes
-    n_incomparable: int  # test notes with an id of a form that no note of the corpus has
+    n_examples: int  # in leaked notes
+    n_incomparable: int  # test notes whose id has a form that no note of the corpus has
     n_corpus_notes: int
 
     def to_json(self) -> dict[str, Any]:
@@ -66,70 +61,14 @@ class Leakage:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        """What `to_json` gave."""
-        return cls(
-            leaked=tuple(saved["leaked_notes"]),
-            n_notes=saved["n_notes"],
-            n_examples=saved["n_leaked_examples"],
-            n_incomparable=saved["n_incomparable_notes"],
-            n_corpus_notes=saved["n_corpus_notes"],
-        )
-
-
-def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAIVER) -> Leakage:
-    """List the test notes that are documents of a corpus; `note_ids` has one id an example.
-
-    `waiver` is what the user can write where the notes are truly others.
-    """
-    documents = corpus.metadata_names("document")
-    return find_leakage(note_ids, documents, corpus_name=str(corpus.folder), waiver=waiver)
-
-
-def find_leakage(
-    note_ids: Iterable[str], documents: Iterable[str], *, corpus_name: str, waiver: str = _WAIVER
-) -> Leakage:
-    """The same for the ids of the corpus' documents."""
-    of_examples = list(note_ids)
-    tested, trained = set(of_examples), set(documents)
-    leaked = tested & trained
-    forms = set(map(form_of, trained))
-    n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
-    if tested and n_incomparable == len(tested):
-        raise InputError(
-            f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
-            f"in {corpus_name} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
-            f"are truly different notes, say so with {waiver}."
-        )
-    return Leakage(
-        leaked=tuple(sorted(leaked)),
-        n_notes=len(tested),
-        n_examples=sum(note_id in leaked for note_id in of_examples),
-        n_incomparable=n_incomparable,
-        n_corpus_notes=len(trained),
-    )
-
-
-def form_of(id_: str) -> str:
-    """Return the source of an id, and of the rest each run as `0` (digits), `a` (letters) or `x` (both)."""
-    start = id_.find("/") + 1  # 0 where there is no source
-    return id_[:start] + _RUNS.sub(_kind_of_run, id_[start:])
-
-
-def _kind_of_run(run: re.Match[str]) -> str:
-    return "0" if run.group().isdigit() else "a" if run.group().isalpha() else "x"
-
-
-def _some(ids: set[str]) -> str:
-    shown = sorted(ids)[:_SHOWN]
-    return ", ".join(map(repr, shown)) + (", ..." if len(ids) > _SHOWN else "") if shown else "none"
-
-
-# One model on one dataset: all that the terminal, `--json` and the report show.
+        """Read what `to_json` returned."""
+        counts = ("n_notes", "n_leaked_examples", "n_incomparable_notes", "n_corpus_notes")
+        return cls(tuple(saved["leaked_notes"]), *(saved[name] for name in counts))
 
 
 @dataclass(frozen=True, eq=False)
 class ModelResult:
-    """What a model said, how good it was, and what it cost."""
+    """What a model said about one dataset, how good it was, and what it cost."""
 
     model: str
     predictions: Predictions = field(repr=False)
@@ -157,82 +96,172 @@ class ModelResult:
         }
 
 
-# A model and a dataset -> predictions.
+def evaluate(
+    models: str | Path | Sequence[str | Path],
+    *,
+    dataset: str | Path | Iterable[Example],
+    inventory: InventoryLike,
+    corpus: str | Path | Corpus | None = None,
+    section_map: str | Path | Mapping[str, str | None] | None = None,
+    ranking: Ranking = "auto",
+    seed: int = 0,
+    leakage_check: bool = True,
+    on_model: Callable[[str], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
+) -> list[ModelResult]:
+    """Rank the candidates of every example with each model, and measure; nothing is fitted to the dataset.
+
+    `models` are model folders, "default" or names of baselines; see `lmcells evaluate --help`. `corpus` is the training
+    corpus: it supplies counts of long forms, and no test note should be in it. `section_map` maps foreign headers to
+    those of the models. `on_model` is told of each model before it starts, `on_warning` of rows that are skipped and
+    of models whose leakage is unknown.
+    """
+    names = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
+    _require_different(names)
+    if seed < 0:
+        raise InputError(f"--seed: found {seed}, allowed: 0 or more.")
+    warn = on_warning or (lambda _: None)
+    senses = as_inventory(inventory)
+    examples = _read(Path(dataset), warn) if isinstance(dataset, str | Path) else list(dataset)
+    corpus = Corpus.open(Path(corpus)) if isinstance(corpus, str | Path) else corpus
+    headers = (
+        load_section_map(Path(section_map)) if isinstance(section_map, str | Path) else section_map or {}
+    )
+    leakage = None
+    if corpus is not None and leakage_check:
+        leakage = check_leakage((example.note_id for example in examples), corpus)
+    words = window_words(names, corpus=corpus)
+    results = []
+    for name in names:
+        if on_model is not None:
+            on_model(name)
+        ranker = make_ranker(
+            name,
+            senses,
+            examples=examples,
+            corpus=corpus,
+            section_map=headers,
+            words=words,
+            ranking=ranking,
+            seed=seed,
+        )
+        is_of_corpus = corpus is None or ranker.corpus_fingerprint in (None, corpus.manifest.fingerprint)
+        if corpus is not None and leakage is not None and not is_of_corpus:
+            warn(f"{name} was trained on another corpus than {corpus.folder}: its leakage is unknown")
+        started = time.perf_counter()
+        predictions = predict(name, ranker, examples, senses)
+        seconds = time.perf_counter() - started
+        results.append(
+            ModelResult(
+                model=name,
+                predictions=predictions,
+                metrics=measure(predictions),
+                intervals=bootstrap_intervals(predictions, seed=seed),
+                n_parameters=ranker.n_parameters,
+                hours_to_peak=ranker.hours_to_peak,
+                seconds=seconds,
+                contexts={example.id: example for example in examples},
+                leakage=leakage if is_of_corpus else None,
+                section_mapping={}
+                if ranker.sections is None
+                else {str(how): n for how, n in ranker.sections.counts.items()},
+            )
+        )
+    return results
 
 
 def predict(name: str, ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory) -> Predictions:
     """Score every example whose short form the inventory has."""
-    known = [example for example in examples if example.short_form in inventory]
-    mentions = [Mention(each.text, each.start, each.end, each.short_form, each.section) for each in known]
-    widest = max((len(inventory.senses(each.short_form)) for each in known), default=0)
-    by_example = dict(zip((each.id for each in known), ranker.scores(mentions), strict=True))
-    scores = np.full((len(examples), widest), -np.inf)
-    for row, example in enumerate(examples):
-        if example.id in by_example:
-            scores[row, : by_example[example.id].size] = by_example[example.id]
-    candidates_of = {
-        short_form: [sense.long_form for sense in inventory.senses(short_form)]
-        for short_form in inventory.short_forms
-    }
-    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates_of)
-
-
-# One ranker on one dataset, from scores to a result.
-
-
-def run_model(
-    named: NamedRanker,
-    examples: Sequence[Example],
-    inventory: SenseInventory,
-    *,
-    leakage: Leakage | None = None,
-    seed: int = 0,
-) -> ModelResult:
-    """Score every example, measure, and put intervals around the metrics."""
-    started = time.perf_counter()
-    predictions = predict(named.name, named.ranker, examples, inventory)
-    seconds = time.perf_counter() - started
-    return ModelResult(
-        model=named.name,
-        predictions=predictions,
-        metrics=measure(predictions),
-        intervals=_intervals(predictions, seed=seed),
-        n_parameters=named.n_parameters,
-        hours_to_peak=named.hours_to_peak,
-        seconds=seconds,
-        contexts={example.id: example for example in examples},
-        leakage=leakage,
-        section_mapping={}
-        if named.sections is None
-        else {str(how): n for how, n in named.sections.counts.items()},
+    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in inventory]))
+    return Predictions.from_scores(
+        name,
+        examples=examples,
+        scores=(next(scored) if each.short_form in inventory else np.zeros(0) for each in examples),
+        candidates_of={
+            short_form: [sense.long_form for sense in inventory.senses(short_form)]
+            for short_form in inventory.short_forms
+        },
     )
 
 
-def _intervals(predictions: Predictions, *, seed: int) -> dict[str, Interval]:
-    """Bootstrap over notes; of one note there is nothing to draw from."""
-    if not predictions.cluster.max(initial=0):
-        return {}
-    return bootstrap_intervals(predictions, seed=seed)
+def _require_different(models: Sequence[str]) -> None:
+    """Refuse one model under two names, such as `model` and `./model/`: a report would compare it with itself."""
+    seen: dict[str, str] = {}
+    for model in models:
+        kind, colon, folder = model.rpartition(":")
+        meant = f"{kind}{colon}{Path(folder).resolve()}" if Path(folder).exists() else model
+        if meant in seen:
+            same = "" if seen[meant] == model else f", also as {seen[meant]!r}"
+            raise InputError(f"MODEL: {model!r} is given twice{same}. Give each model once.")
+        seen[meant] = model
 
 
-# Scores of a model while it trains: the paper's figure of accuracy by hours of pre-training.
+def _read(path: Path, warn: Callable[[str], None]) -> list[Example]:
+    report = ReadReport()
+    examples = list(read_dataset(path, report=report))
+    for reason, n in report.skipped.items():
+        warn(f"{n:,} rows skipped: {reason} (first at {report.first_seen[reason]})")
+    return examples
 
 
-Scores = dict[str, Any]
+def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAIVER) -> Leakage:
+    """List the test notes that are documents of a corpus; `note_ids` has one id per example.
+
+    Finding none means nothing unless one could have been found: `mimic3/12` can be looked for among `mimic3/7` and
+    `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
+    and notes whose form the corpus does not have are counted. `waiver` is what to write if the notes are truly others.
+    """
+    of_examples = list(note_ids)
+    tested, trained = set(of_examples), set(corpus.metadata_names("document"))
+    leaked = tested & trained
+    forms = set(map(form_of, trained))
+    n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
+    if tested and n_incomparable == len(tested):
+        raise InputError(
+            f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
+            f"in {corpus.folder} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
+            f"are truly different notes, say so with {waiver}."
+        )
+    return Leakage(
+        leaked=tuple(sorted(leaked)),
+        n_notes=len(tested),
+        n_examples=sum(note_id in leaked for note_id in of_examples),
+        n_incomparable=n_incomparable,
+        n_corpus_notes=len(trained),
+    )
+
+
+def form_of(id_: str) -> str:
+    """Return the source of an id, and of the rest each run as `0` (digits), `a` (letters) or `x` (both)."""
+
+    def kind(run: re.Match[str]) -> str:
+        return "0" if run.group().isdigit() else "a" if run.group().isalpha() else "x"
+
+    start = id_.find("/") + 1  # 0 where there is no source
+    return id_[:start] + _RUNS.sub(kind, id_[start:])
+
+
+def _some(ids: set[str]) -> str:
+    shown = [repr(id_) for id_ in sorted(ids)[:3]]
+    return ", ".join([*shown, "..."] if len(ids) > len(shown) else shown) or "none"
 
 
 def evaluation_hook(
     datasets: Sequence[Path], *, inventory: Path, corpus: Corpus, metadata_kind: str
 ) -> Callable[["CellModel", float], Scores]:
-    """Read everything now, so that a mistake shows before training; return what scores a model on each dataset."""
-    score = _Scorer(datasets, inventory)
+    """Return what scores a model on each dataset while it trains, as in the paper's figure of accuracy by hours.
 
-    def evaluate(model: "CellModel", _: float) -> Scores:
+    Everything is read now, so that a mistake shows before training.
+    """
+    senses = load_inventory(inventory)
+    score = _scorer(datasets, senses)
+
+    def score_model(model: "CellModel", _: float) -> Scores:
         with tempfile.TemporaryDirectory() as folder:
             save_pretrained(model, Path(folder) / "model", corpus=corpus, metadata_kind=metadata_kind)
-            return score(CellRanker(PretrainedModel.from_pretrained(Path(folder) / "model"), score.senses))
+            return score(CellRanker(PretrainedModel.from_pretrained(Path(folder) / "model"), senses))
 
-    return evaluate
+    return score_model
 
 
 def elmo_evaluation_hook(
@@ -241,29 +270,25 @@ def elmo_evaluation_hook(
     """The same for a language model, which is scored on the device where it trains."""
     from lmcells.language_model.folder import PretrainedLanguageModel
 
-    score = _Scorer(datasets, inventory)
+    senses = load_inventory(inventory)
+    score = _scorer(datasets, senses)
 
-    def evaluate(model: "LanguageModel", _: float) -> Scores:
-        as_saved = PretrainedLanguageModel(
-            Path(), model, corpus.words, {"settings": corpus.manifest.settings}, {}, lmcells.__version__
-        )
-        return score(ElmoRanker(as_saved, score.senses))
+    def score_model(model: "LanguageModel", _: float) -> Scores:
+        settings = {"settings": corpus.manifest.settings}
+        as_saved = PretrainedLanguageModel(Path(), model, corpus.words, settings, {}, lmcells.__version__)
+        return score(ElmoRanker(as_saved, senses))
 
-    return evaluate
+    return score_model
 
 
-class _Scorer:
-    """Datasets that rankers are measured on, one after the other."""
+def _scorer(datasets: Sequence[Path], senses: SenseInventory) -> Callable[[Ranker], Scores]:
+    examples = {path.stem: list(read_dataset(path, report=ReadReport())) for path in datasets}
 
-    def __init__(self, datasets: Sequence[Path], inventory: Path) -> None:
-        self.senses: SenseInventory = load_inventory(inventory)
-        self._examples = {path.stem: list(read_dataset(path, report=ReadReport())) for path in datasets}
-
-    def __call__(self, ranker: Ranker) -> Scores:
-        measured = {
-            name: measure(predict(name, ranker, each, self.senses)) for name, each in self._examples.items()
-        }
+    def score(ranker: Ranker) -> Scores:
+        measured = {name: measure(predict(name, ranker, each, senses)) for name, each in examples.items()}
         return {
             name: {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "nll": found.nll}
             for name, found in measured.items()
         }
+
+    return score

@@ -1,6 +1,6 @@
 """Finding the long forms of an inventory in text: whole words, any case, any white space, longest first.
 
-No note is searched for all forms. The set of its words tells which forms can be there at all, usually a handful, and
+A note is not searched for all forms. The set of its words tells which forms can be there at all, usually a handful, and
 only those are looked for: ten times faster than one alternation of all forms, whose branches are tried one by one at
 every word.
 """
@@ -8,16 +8,10 @@ every word.
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.tokens import LOWER
-
-SHARED = "shared by two senses of the short form"
-SAME = "the short form itself"
-NOT_SPELLED = "does not spell the short form"
-NO_WORD = "holds no word"
 
 _WORD = re.compile(r"\w")
 _BLANK_REST = bytes(code if re.match(rb"\w", bytes([code])) else ord(" ") for code in range(256))
@@ -31,7 +25,7 @@ class Target(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A form as it stands at `text[start:end]`, and all that it may be shortened to."""
+    """A form at `text[start:end]`, and all that it may be shortened to."""
 
     start: int
     end: int
@@ -46,8 +40,7 @@ class DroppedForm(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
+class _Form(NamedTuple):
     """How one form is found: by its words, then by its beginning, then by its pattern."""
 
     words: frozenset[bytes]
@@ -65,48 +58,44 @@ class _Form:
 
 
 def lower_text(text: str) -> str:
-    """Lower a text character by character: offsets stay what they are."""
+    """Lower a text character by character, so that offsets stay what they are."""
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two letters
         lower = text.translate(LOWER)
     return lower if lower.isascii() else lower.replace("’", "'")
 
 
-@dataclass(slots=True)
 class LongFormFinder:
-    """Finds the forms of an inventory that stand for one sense of each of their short forms."""
+    """Finds the forms of an inventory that stand for one sense of each of their short forms.
 
-    inventory: SenseInventory
-    spelled_only: bool = False  # only forms that hold the letters of the short form, in order
-    dropped: list[DroppedForm] = field(init=False, default_factory=list)
-    n_forms: int = field(init=False, default=0)
-    _by_word: dict[bytes, list[_Form]] = field(
-        init=False, default_factory=dict
-    )  # under the longest of its words
-    _candidates: dict[str, re.Pattern[str]] = field(init=False, default_factory=dict)
+    With `spelled_only`, only forms that hold the letters of the short form, in order. `dropped` lists the other forms.
+    """
 
-    def __post_init__(self) -> None:
+    def __init__(self, inventory: SenseInventory, *, spelled_only: bool = False) -> None:
+        self.dropped: list[DroppedForm] = []
+        self._spelled_only = spelled_only
+        self._by_word: defaultdict[bytes, list[_Form]] = defaultdict(list)  # by the longest of a form's words
+        self._candidates: dict[str, re.Pattern[str]] = {}
         targets: defaultdict[str, list[Target]] = defaultdict(list)
-        for short_form in self.inventory.short_forms:
-            for form, target in self._usable(self.inventory.senses(short_form)):
+        for short_form in inventory.short_forms:
+            for form, target in self._usable(short_form, inventory.senses(short_form)):
                 targets[form].append(target)
         self.n_forms = len(targets)
         for form, shared_by in targets.items():
-            words = _words(form)
-            self._by_word.setdefault(max(words, key=lambda word: (len(word), word)), []).append(
-                _Form(frozenset(words), form.split(" ")[0], re.compile(_pattern(form)), tuple(shared_by))
-            )
+            words = frozenset(_words(form))
+            pattern = re.compile(_any_of([form]))
+            longest = max(words, key=lambda word: (len(word), word))
+            self._by_word[longest].append(_Form(words, form.split(" ")[0], pattern, tuple(shared_by)))
 
-    def _usable(self, senses: tuple[Sense, ...]) -> Iterator[tuple[str, Target]]:
+    def _usable(self, short_form: str, senses: tuple[Sense, ...]) -> Iterator[tuple[str, Target]]:
         """Yield the forms of a short form that say which sense is meant; remember the others."""
         owners: dict[str, list[Sense]] = {}
         for sense in senses:
             for form in dict.fromkeys(map(_normal, sense.forms)):
                 owners.setdefault(form, []).append(sense)
-        short_form = senses[0].short_form
         candidates = [form for form in owners if _WORD.search(form) and form != _normal(short_form)]
         if candidates:
-            self._candidates[short_form] = re.compile(_alternation(candidates))
+            self._candidates[short_form] = re.compile(_any_of(candidates))
         for form, owned_by in owners.items():
             reason = self._reason_to_drop(form, short_form, len(owned_by))
             if reason:
@@ -116,56 +105,52 @@ class LongFormFinder:
 
     def _reason_to_drop(self, form: str, short_form: str, n_owners: int) -> str | None:
         if not _WORD.search(form):
-            return NO_WORD
+            return "holds no word"
         if form == _normal(short_form):
-            return SAME
+            return "the short form itself"
         if n_owners > 1:
-            return SHARED
-        if self.spelled_only and not spells_in_order(form, short_form):
-            return NOT_SPELLED
+            return "shared by two senses of the short form"
+        if self._spelled_only and not spells_in_order(form, short_form):
+            return "does not spell the short form"
         return None
 
     def find(self, text: str) -> list[Match]:
         """Return the matches in a text, in order; of two that overlap, the longer one."""
         lower = lower_text(text)
         words = _words(lower)
-        found = [
+        found = (
             match
             for word in words & self._by_word.keys()
             for form in self._by_word[word]
             if form.words <= words
             for match in form.find_in(lower)
-        ]
-        return _longest_first(found)
+        )
+        kept: list[Match] = []
+        group: list[Match] = []  # matches that overlap, directly or through others
+        end = 0
+        for match in sorted(found):
+            if match.start >= end:
+                kept += _longest_first(group)
+                group = []
+            group.append(match)
+            end = max(end, match.end)
+        return kept + _longest_first(group)
 
     def holds_candidate(self, text: str, short_form: str) -> bool:
-        """Whether any long form of the short form stands in the text, whichever sense it is."""
+        """Whether any long form of the short form occurs in the text, whichever sense it is."""
         pattern = self._candidates.get(short_form)
         return pattern is not None and pattern.search(lower_text(text)) is not None
 
 
 def spells_in_order(form: str, short_form: str) -> bool:
-    """Whether the letters and digits of the short form are in the form, in order, from its first on."""
+    """Whether a form has the letters and digits of the short form, in order, starting with its first."""
     letters = [character for character in short_form.lower() if character.isalnum()]
     rest = (character for character in form.lower() if character.isalnum())
-    return form.lower()[:1] == letters[0] and all(letter in rest for letter in letters) if letters else False
+    return bool(letters) and form.lower()[:1] == letters[0] and all(letter in rest for letter in letters)
 
 
-def _longest_first(found: list[Match]) -> list[Match]:
-    """Of matches that overlap, keep the longest, then the longest of those that do not overlap it, and so on."""
-    kept: list[Match] = []
-    group: list[Match] = []
-    end = 0
-    for match in sorted(found):
-        if match.start >= end:
-            kept += _resolve(group)
-            group = []
-        group.append(match)
-        end = max(end, match.end)
-    return kept + _resolve(group)
-
-
-def _resolve(overlapping: list[Match]) -> list[Match]:
+def _longest_first(overlapping: list[Match]) -> list[Match]:
+    """Keep the longest match, then the longest of those that do not overlap it, and so on."""
     taken: list[Match] = []
     for match in sorted(overlapping, key=lambda match: (match.start - match.end, match.start)):
         if all(match.end <= other.start or other.end <= match.start for other in taken):
@@ -178,27 +163,17 @@ def _normal(form: str) -> str:
 
 
 def _words(lower: str) -> set[bytes]:
-    """Return the runs of ASCII letters and digits: where a form stands, its runs stand too. b"" is in every text."""
+    """Return the runs of ASCII letters and digits: where a form occurs, its runs do too. b"" is in every text."""
     return {b"", *lower.encode(errors="surrogatepass").translate(_BLANK_REST).split()}
 
 
-def _edges(form: str) -> tuple[str, str]:
-    """Return what keeps a form from being a part of a word: no letter or digit before it or after it."""
-    return r"(?<!\w)" if re.match(r"\w", form) else "", r"(?!\w)" if re.match(r"\w", form[-1]) else ""
+def _any_of(forms: list[str]) -> str:
+    r"""Return one expression for several forms, with no letter or digit right before or after them.
 
-
-def _spaced(form: str) -> str:
-    return r"\s+".join(map(re.escape, form.split(" ")))
-
-
-def _pattern(form: str) -> str:
-    before, after = _edges(form)
-    return before + _spaced(form) + after
-
-
-def _alternation(forms: list[str]) -> str:
-    """Return one expression for several forms; the edges outside, so that they are looked at once a place."""
+    Forms with the same edges share them: `(?<!\w)(?:physical\s+therapy|physiotherapy)(?!\w)`.
+    """
     by_edges: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for form in forms:
-        by_edges[_edges(form)].append(_spaced(form))
+        edges = r"(?<!\w)" if _WORD.match(form) else "", r"(?!\w)" if _WORD.match(form[-1]) else ""
+        by_edges[edges].append(r"\s+".join(map(re.escape, form.split(" "))))
     return "|".join(f"{before}(?:{'|'.join(group)}){after}" for (before, after), group in by_edges.items())

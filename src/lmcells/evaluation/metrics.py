@@ -1,12 +1,16 @@
 """The paper's metrics: within each short form over the candidates of the inventory, then over short forms or examples.
 
-For a label l with `support` s, `predicted` p and `right` r examples:
+For a label (a long form of one short form) with `support` s, `predicted` p and `right` r examples:
 
     precision = r / p      recall = r / s      F1 = 2 r / (s + p)      (0 / 0 = 0)
 
 *macro* is the mean over the labels of a short form that occur or were predicted, *weighted* the mean weighted by s.
 Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accuracy`, `weighted_f1` and `nll` are over
 all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
+
+Labels are numbered through, short form after short form, so a resample of the examples is a vector of weights, and its
+counts are four calls of `bincount`. Counts may have leading dimensions, one row per resample; metrics are computed for
+all rows at once.
 """
 
 from collections.abc import Iterable
@@ -20,13 +24,7 @@ import numpy.typing as npt
 from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
-# Weighted counts of true, predicted and rightly predicted long forms: what every metric is computed from.
-#
-# A *label* is a long form of one short form. Labels are numbered through, short form after short form, so a resample
-# of the examples is a vector of weights and its counts are four calls of `bincount`. Counts may have leading
-# dimensions (one row a resample); the metrics of `metrics.py` are computed for all rows at once.
-
-
+LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
 _LARGEST_LOSS = -float(
     np.log(np.finfo(np.float64).tiny)
 )  # 708.4: a probability of 0 costs much, not infinitely
@@ -59,7 +57,7 @@ class Coding:
         )
 
     def tally(self, weights: Floats | None = None) -> "Tally":
-        """Count the examples, each as often as its weight says (once, without weights)."""
+        """Count each example as often as its weight says (once, without weights)."""
         w = np.ones(len(self.truth)) if weights is None else weights
         is_right = self.truth == self.predicted
         return Tally(
@@ -76,23 +74,21 @@ class Tally:
     """Counts by label and summed losses by short form; leading dimensions are resamples."""
 
     first_label: Integers  # (n_short_forms,)
-    support: Floats  # (..., n_labels) examples whose truth it is
+    support: Floats  # (..., n_labels) examples with this label
     predicted: Floats  # (..., n_labels) examples it was predicted for
     right: Floats  # (..., n_labels) both
     loss: Floats  # (..., n_short_forms)
 
     @classmethod
     def stack(cls, tallies: Iterable["Tally"]) -> "Tally":
-        """One tally whose first dimension runs over those given."""
+        """Return one tally whose first dimension runs over those given."""
         rows = list(tallies)
         names = ("support", "predicted", "right", "loss")
         return cls(rows[0].first_label, *(np.stack([getattr(row, name) for row in rows]) for name in names))
 
     def by_short_form(self, values: Floats) -> Floats:
-        """Sum over the labels of each short form."""
-        summed: Floats = np.add.reduceat(
-            values, self.first_label, axis=-1
-        )  # (..., n_labels) -> (..., n_short_forms)
+        """Sum over the labels of each short form: (..., n_labels) -> (..., n_short_forms)."""
+        summed: Floats = np.add.reduceat(values, self.first_label, axis=-1)
         return summed
 
     @cached_property
@@ -108,38 +104,9 @@ def _sum_by(codes: Integers, weights: Floats, n_codes: int) -> Floats:
     return sums.astype(np.float64, copy=False)
 
 
-# The paper's metrics: within each short form over the candidates of the inventory, then over short forms or examples.
-#
-# For a label l with `support` s, `predicted` p and `right` r examples:
-#
-#     precision = r / p      recall = r / s      F1 = 2 r / (s + p)      (0 / 0 = 0)
-#
-# *macro* is the mean over the labels of a short form that occur or were predicted, *weighted* the mean weighted by s.
-# Over a dataset, `macro_f1` is the mean over short forms of their macro F1; `accuracy`, `weighted_f1` and `nll` are over
-# all examples (labels weighted by s), and `mean_accuracy`, `mean_weighted_f1`, `mean_nll` are means over short forms.
-
-
-LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
-DEFAULT_K = (1, 2, 3, 4, 5)
-
-
-@dataclass(frozen=True, eq=False)
-class ShortFormMetrics:
-    """Metrics within each short form, arrays of shape (..., n_short_forms); NaN where a short form has no example."""
-
-    accuracy: Floats
-    nll: Floats
-    macro_precision: Floats
-    macro_recall: Floats
-    macro_f1: Floats
-    weighted_precision: Floats
-    weighted_recall: Floats
-    weighted_f1: Floats
-
-
 @dataclass(frozen=True)
 class Metrics:
-    """One model on one dataset; the fields are defined at the head of this module."""
+    """One model on one dataset; the module's docstring defines the fields."""
 
     n: int
     n_short_forms: int
@@ -161,7 +128,7 @@ class Metrics:
         return asdict(self) | {"accuracy_at_k": {str(k): value for k, value in self.accuracy_at_k.items()}}
 
 
-def measure(predictions: Predictions, *, ks: tuple[int, ...] = DEFAULT_K) -> Metrics:
+def measure(predictions: Predictions) -> Metrics:
     """All metrics of one model on one dataset."""
     if not len(predictions):
         raise InputError(
@@ -173,71 +140,55 @@ def measure(predictions: Predictions, *, ks: tuple[int, ...] = DEFAULT_K) -> Met
     return Metrics(
         n=len(predictions),
         n_short_forms=len(predictions.short_forms),
-        accuracy_at_k={k: accuracy_at(predictions, k) for k in ks},
+        accuracy_at_k={k: float((predictions.rank_of_truth < k).mean()) for k in range(1, 6)},
         **values,
     )
 
 
-def accuracy_at(predictions: Predictions, k: int) -> float:
-    """Share of all examples whose true long form is among the k most probable."""
-    return float((predictions.rank_of_truth < k).mean())
-
-
-def within_short_forms(tally: Tally) -> ShortFormMetrics:
-    """The metrics of each short form."""
-    precision, recall, f1 = by_label(tally)
+def within_short_forms(tally: Tally) -> dict[str, Floats]:
+    """Metrics of each short form by name, (..., n_short_forms); NaN where a short form has no example."""
+    by_label = _by_label(tally)
     n = tally.n_examples
     n_labels = tally.by_short_form(((tally.support + tally.predicted) > 0).astype(np.float64))
-
-    def macro(values: Floats) -> Floats:
-        return _divide(tally.by_short_form(values), n_labels, where=n > 0)
-
-    def weighted(values: Floats) -> Floats:
-        return _divide(tally.by_short_form(values * tally.support), n, where=n > 0)
-
-    accuracy = weighted(recall)  # sum over labels of s/n r/s: weighted recall is accuracy
-    return ShortFormMetrics(
-        accuracy=accuracy,
-        nll=_divide(tally.loss, n, where=n > 0),
-        macro_precision=macro(precision),
-        macro_recall=macro(recall),
-        macro_f1=macro(f1),
-        weighted_precision=weighted(precision),
-        weighted_recall=accuracy,
-        weighted_f1=weighted(f1),
-    )
-
-
-def by_label(tally: Tally) -> tuple[Floats, Floats, Floats]:
-    """Precision, recall and F1 of each label, 0 where there is nothing to divide by."""
-    both = tally.support + tally.predicted
-    precision = _divide(tally.right, tally.predicted, where=tally.predicted > 0, otherwise=0.0)
-    recall = _divide(tally.right, tally.support, where=tally.support > 0, otherwise=0.0)
-    return precision, recall, _divide(2 * tally.right, both, where=both > 0, otherwise=0.0)
+    metrics = {}
+    for name, values in by_label.items():
+        metrics[f"macro_{name}"] = _divide(tally.by_short_form(values), n_labels, where=n > 0)
+        metrics[f"weighted_{name}"] = _divide(tally.by_short_form(values * tally.support), n, where=n > 0)
+    # The sum over labels of s/n r/s: weighted recall is accuracy.
+    return metrics | {
+        "accuracy": metrics["weighted_recall"],
+        "nll": _divide(tally.loss, n, where=n > 0),
+    }
 
 
 def headline(tally: Tally) -> dict[str, Floats]:
     """Every metric over the dataset by name, of the tally's leading shape; absent short forms have no say."""
     each = within_short_forms(tally)
-    precision, recall, f1 = by_label(tally)
     n = tally.support.sum(axis=-1)
-
-    def over_examples(values: Floats) -> Floats:
-        total: Floats = (values * tally.support).sum(axis=-1) / n
-        return total
-
+    over_examples = {
+        name: (values * tally.support).sum(axis=-1) / n for name, values in _by_label(tally).items()
+    }
     return {
-        "accuracy": over_examples(recall),
-        "weighted_f1": over_examples(f1),
-        "macro_f1": _mean_of_present(each.macro_f1),
+        "accuracy": over_examples["recall"],
+        "weighted_f1": over_examples["f1"],
+        "macro_f1": _mean_of_present(each["macro_f1"]),
         "nll": tally.loss.sum(axis=-1) / n,
-        "mean_accuracy": _mean_of_present(each.accuracy),
-        "mean_weighted_f1": _mean_of_present(each.weighted_f1),
-        "mean_nll": _mean_of_present(each.nll),
-        "macro_precision": _mean_of_present(each.macro_precision),
-        "macro_recall": _mean_of_present(each.macro_recall),
-        "weighted_precision": over_examples(precision),
-        "weighted_recall": over_examples(recall),
+        "mean_accuracy": _mean_of_present(each["accuracy"]),
+        "mean_weighted_f1": _mean_of_present(each["weighted_f1"]),
+        "mean_nll": _mean_of_present(each["nll"]),
+        "macro_precision": _mean_of_present(each["macro_precision"]),
+        "macro_recall": _mean_of_present(each["macro_recall"]),
+        "weighted_precision": over_examples["precision"],
+        "weighted_recall": over_examples["recall"],
+    }
+
+
+def _by_label(tally: Tally) -> dict[str, Floats]:
+    both = tally.support + tally.predicted
+    return {
+        "precision": _divide(tally.right, tally.predicted, where=tally.predicted > 0, otherwise=0.0),
+        "recall": _divide(tally.right, tally.support, where=tally.support > 0, otherwise=0.0),
+        "f1": _divide(2 * tally.right, both, where=both > 0, otherwise=0.0),
     }
 
 

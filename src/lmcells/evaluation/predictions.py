@@ -6,16 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
+from lmcells.evaluation.dataset import Example
 from lmcells.files import atomic_write, read_json, write_json
-
-# What one model said about every example of one dataset: all that metrics, tests and reports look at.
-
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -25,26 +22,15 @@ UNKNOWN_SHORT_FORM = "short form is not in the inventory"
 UNKNOWN_LONG_FORM = "long form is not a candidate of its short form"
 NO_SCORE = "no known word"
 
-
-class Labelled(Protocol):
-    """The part of a dataset's example that metrics need."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def short_form(self) -> str: ...
-    @property
-    def long_form(self) -> str: ...
-    @property
-    def note_id(self) -> str | None: ...
+_VERSION = 1
 
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A sense that could not be treated like the others, why, and the number of examples it is the truth of.
+    """A sense that could not be treated like the others, why, and how many examples have it as their label.
 
-    `kept`: the long form has no score, so it is ranked last, and its examples count. Otherwise its examples could
-    not be evaluated by any model and do not count.
+    With `kept`, the long form has no score: it is ranked last, and its examples count. Otherwise no model can be
+    evaluated on its examples, and they do not count.
     """
 
     short_form: str
@@ -56,15 +42,15 @@ class Exclusion:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """The probabilities one model gave to the candidates of every example.
+    """The probabilities that one model gave to the candidates of every example.
 
-    Ragged: example `i` has the candidates `candidates[short_form_index[i]]`, and only so many columns of its row in
-    `log_probabilities` mean something; the others are -inf. Short forms are sorted and each has an example.
+    Example `i` has the candidates `candidates[short_form_index[i]]`; further columns of its row in `log_probabilities`
+    are -inf. Short forms are sorted, and each has an example.
     """
 
     model: str
     ids: tuple[str, ...]
-    note_ids: tuple[str | None, ...]
+    note_ids: tuple[str, ...]
     short_forms: tuple[str, ...]
     candidates: tuple[tuple[str, ...], ...]
     short_form_index: Integers  # (n,)
@@ -101,44 +87,33 @@ class Predictions:
         cls,
         model: str,
         *,
-        examples: Iterable[Labelled],
-        scores: npt.ArrayLike,
+        examples: Sequence[Example],
+        scores: Iterable[npt.ArrayLike],
         candidates_of: Mapping[str, Sequence[str]],
     ) -> "Predictions":
-        """p = softmax(score) over each example's candidates; column k scores `candidates_of[short_form][k]`.
+        """p = softmax(score) over each example's candidates, which are `candidates_of[short_form]`, in order.
 
-        Columns beyond an example's candidates are ignored. A score of -inf says that the long form could not be scored
-        (it has no known word): it gets the probability of the lowest one that could be, comes after it in rank, and
-        is reported in `excluded`. Examples whose sense is not in the inventory are left out and reported as well.
+        A score of -inf says that the long form could not be scored (it has no known word): it gets the probability of
+        the lowest one that could be, is ranked after it, and is reported in `excluded`. (`Expander` gives it 0, but
+        here it may be the label, and its NLL must be finite.) Examples whose sense is not in the inventory are left
+        out and reported as well.
         """
-        given = list(examples)
-        matrix = np.asarray(scores, dtype=np.float64)
-        if matrix.ndim != 2 or len(matrix) != len(given):
-            raise ValueError(
-                f"{len(given)} examples need a matrix with as many rows, found shape {matrix.shape}"
-            )
-        reasons = [_why_left_out(example, candidates_of) for example in given]
-        kept = [example for example, reason in zip(given, reasons, strict=True) if reason is None]
-
+        reasons = [_why_left_out(example, candidates_of) for example in examples]
+        kept = [example for example, reason in zip(examples, reasons, strict=True) if reason is None]
         short_forms = tuple(sorted({example.short_form for example in kept}))
         candidates = tuple(tuple(candidates_of[short_form]) for short_form in short_forms)
         index_of = {short_form: index for index, short_form in enumerate(short_forms)}
         short_form_index = np.array([index_of[example.short_form] for example in kept], dtype=np.int64)
         truth = [candidates[index_of[example.short_form]].index(example.long_form) for example in kept]
 
-        widths = np.array([len(names) for names in candidates], dtype=np.int64)
-        widest = int(widths.max(initial=0))
-        if matrix.shape[1] < widest:
-            raise ValueError(f"a short form has {widest} candidates, but there are {matrix.shape[1]} columns")
-        matrix = matrix[[reason is None for reason in reasons], :widest]
-        is_candidate = np.arange(widest) < widths[short_form_index, None]  # (n, widest)
-        unscored = is_candidate & np.isneginf(matrix)
-        senses_unscored = {
-            (short_forms[index], candidates[index][column])
-            for index, column in zip(
-                short_form_index[unscored.nonzero()[0]], unscored.nonzero()[1], strict=True
-            )
-        }
+        is_candidate = _is_candidate(candidates, short_form_index)
+        rows = (row for row, reason in zip(scores, reasons, strict=True) if reason is None)
+        matrix = np.full(is_candidate.shape, -np.inf)
+        for into, mask, row in zip(matrix, is_candidate, rows, strict=True):
+            into[mask] = row
+        unscored = (is_candidate & np.isneginf(matrix)).nonzero()
+        places = zip(short_form_index[unscored[0]], unscored[1], strict=True)
+        senses_unscored = {(short_forms[index], candidates[index][column]) for index, column in places}
         return cls(
             model=model,
             ids=tuple(example.id for example in kept),
@@ -148,7 +123,7 @@ class Predictions:
             short_form_index=short_form_index,
             truth=np.array(truth, dtype=np.int64),
             log_probabilities=_log_softmax(matrix, is_candidate),
-            excluded=_exclusions(given, reasons, senses_unscored),
+            excluded=_exclusions(examples, reasons, senses_unscored),
         )
 
     def __len__(self) -> int:
@@ -157,13 +132,12 @@ class Predictions:
     @cached_property
     def n_candidates(self) -> Integers:
         """The number of candidates of each example."""
-        widths = np.array([len(names) for names in self.candidates], dtype=np.int64)
-        return widths[self.short_form_index]
+        return np.asarray(self.is_candidate.sum(axis=1), dtype=np.int64)
 
     @cached_property
     def is_candidate(self) -> Booleans:
         """Which columns of `log_probabilities` belong to a candidate of the example."""
-        return np.arange(self.log_probabilities.shape[1]) < self.n_candidates[:, None]
+        return _is_candidate(self.candidates, self.short_form_index)
 
     @cached_property
     def predicted(self) -> Integers:
@@ -199,23 +173,25 @@ class Predictions:
 
     @cached_property
     def cluster(self) -> Integers:
-        """A number for the note of each example; one without a note is a cluster of its own."""
-        number_of: dict[tuple[str, str], int] = {}
-        keys = (
-            ("example", id_) if note is None else ("note", note)
-            for id_, note in zip(self.ids, self.note_ids, strict=True)
-        )
-        return np.array([number_of.setdefault(key, len(number_of)) for key in keys], dtype=np.int64)
+        """The number of each example's note, in the order in which notes first occur."""
+        number_of = {note_id: number for number, note_id in enumerate(dict.fromkeys(self.note_ids))}
+        return np.array([number_of[note_id] for note_id in self.note_ids], dtype=np.int64)
 
 
-def _why_left_out(example: Labelled, candidates_of: Mapping[str, Sequence[str]]) -> str | None:
+def _is_candidate(candidates: Sequence[Sequence[str]], short_form_index: Integers) -> Booleans:
+    widths = np.array([len(names) for names in candidates], dtype=np.int64)
+    mask: Booleans = np.arange(widths.max(initial=0)) < widths[short_form_index, None]
+    return mask
+
+
+def _why_left_out(example: Example, candidates_of: Mapping[str, Sequence[str]]) -> str | None:
     if example.short_form not in candidates_of:
         return UNKNOWN_SHORT_FORM
     return None if example.long_form in candidates_of[example.short_form] else UNKNOWN_LONG_FORM
 
 
 def _exclusions(
-    examples: Sequence[Labelled], reasons: Sequence[str | None], unscored: Iterable[tuple[str, str]]
+    examples: Sequence[Example], reasons: Sequence[str | None], unscored: Iterable[tuple[str, str]]
 ) -> tuple[Exclusion, ...]:
     senses = [(example.short_form, example.long_form) for example in examples]
     n_examples = Counter(senses)
@@ -226,7 +202,7 @@ def _exclusions(
 
 
 def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
-    """Log-softmax over each row's candidates; one with score -inf takes the row's lowest and is ranked last."""
+    """Log-softmax over each row's candidates; -inf becomes the row's lowest score and is ranked last."""
     if np.isnan(scores[is_candidate]).any() or np.isposinf(scores[is_candidate]).any():
         raise ValueError("a score is NaN or +inf; a long form that cannot be scored has the score -inf")
     is_scored = is_candidate & ~np.isneginf(scores)
@@ -235,20 +211,14 @@ def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
     filled = np.where(is_scored, scores, np.where(is_candidate, lowest, -np.inf))
     shifted = filled - filled.max(axis=1, keepdims=True, initial=-np.inf) if scores.size else filled
     log_p: Floats = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    # One step of floating point lower: equal in probability, but after its equals in rank.
+    # One floating-point step lower: equal in probability, but ranked after its equals.
     is_unscored = is_candidate & ~is_scored
     log_p[is_unscored] = np.nextafter(log_p[is_unscored], -np.inf)
     return log_p
 
 
-# Predictions on disk: `NAME.json` with the names, `NAME.npz` with the numbers, no pickle.
-
-
-_VERSION = 1
-
-
 def save_predictions(path: Path, predictions: Predictions) -> None:
-    """Write `path`.npz and then `path`.json."""
+    """Write the numbers to `path`.npz and then the names to `path`.json; nothing is pickled."""
     with atomic_write(_beside(path, ".npz")) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
             file,
@@ -256,47 +226,41 @@ def save_predictions(path: Path, predictions: Predictions) -> None:
             truth=predictions.truth,
             log_probabilities=predictions.log_probabilities[predictions.is_candidate],  # without the padding
         )
-    names = {
-        "version": _VERSION,
-        "model": predictions.model,
-        "ids": predictions.ids,
-        "note_ids": predictions.note_ids,
-        "short_forms": predictions.short_forms,
-        "candidates": predictions.candidates,
-        "excluded": [asdict(exclusion) for exclusion in predictions.excluded],
-    }
-    write_json(_beside(path, ".json"), names)
+    names = {name: getattr(predictions, name) for name in _NAMES}
+    excluded = [asdict(exclusion) for exclusion in predictions.excluded]
+    write_json(_beside(path, ".json"), {"version": _VERSION, **names, "excluded": excluded})
+
+
+_NAMES = ("model", "ids", "note_ids", "short_forms", "candidates")
 
 
 def load_predictions(path: Path) -> Predictions:
     """Read what `save_predictions` wrote."""
     json_path, npz_path = _beside(path, ".json"), _beside(path, ".npz")
     try:
-        names = read_json(json_path)
-        version = names["version"]
-        if version != _VERSION:
+        saved = read_json(json_path)
+        if saved["version"] != _VERSION:
             raise FormatError(
-                f"{json_path} has version {version}, this program reads {_VERSION}. Evaluate again."
+                f"{json_path} has version {saved['version']}, this program reads {_VERSION}. Evaluate again."
             )
         with npz_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             short_form_index = arrays["short_form_index"].astype(np.int64)
             truth = arrays["truth"].astype(np.int64)
             flat = arrays["log_probabilities"].astype(np.float64)
-        candidates = tuple(map(tuple, names["candidates"]))
-        widths = np.array([len(of_one) for of_one in candidates], dtype=np.int64)
-        is_candidate = np.arange(widths.max(initial=0)) < widths[short_form_index, None]
+        candidates = tuple(map(tuple, saved["candidates"]))
+        is_candidate = _is_candidate(candidates, short_form_index)
         log_probabilities = np.full(is_candidate.shape, -np.inf)
         log_probabilities[is_candidate] = flat
         return Predictions(
-            model=names["model"],
-            ids=tuple(names["ids"]),
-            note_ids=tuple(names["note_ids"]),
-            short_forms=tuple(names["short_forms"]),
+            model=saved["model"],
+            ids=tuple(saved["ids"]),
+            note_ids=tuple(saved["note_ids"]),
+            short_forms=tuple(saved["short_forms"]),
             candidates=candidates,
             short_form_index=short_form_index,
             truth=truth,
             log_probabilities=log_probabilities,
-            excluded=tuple(Exclusion(**exclusion) for exclusion in names["excluded"]),
+            excluded=tuple(Exclusion(**exclusion) for exclusion in saved["excluded"]),
         )
     except FileNotFoundError as error:
         raise FormatError(
@@ -307,5 +271,5 @@ def load_predictions(path: Path) -> Predictions:
 
 
 def _beside(path: Path, suffix: str) -> Path:
-    """A model's name may hold dots, so the suffix is added and never replaced."""
+    """Add a suffix, never replace one: a model's name may hold dots."""
     return path.with_name(path.name + suffix)

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmcells.corpus import Corpus
-from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import InputError, nearest
 from lmcells.evaluation.baselines import (
     DominantRanker,
@@ -16,16 +15,14 @@ from lmcells.evaluation.baselines import (
     count_sections_of_examples,
 )
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.elmo_ranker import ElmoRanker
+from lmcells.evaluation.encoder_baselines import ElmoRanker, PretrainedEncoder, TransformerRanker
 from lmcells.evaluation.predictions import Floats
 from lmcells.evaluation.section_mapping import SectionMapper
-from lmcells.evaluation.transformer_baselines import PretrainedEncoder, TransformerRanker
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
 from lmcells.expansion.ranking import CellRanker, MaskedSpanRanker, Ranker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import Mention
-from lmcells.language_model.folder import is_language_model
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
@@ -46,52 +43,31 @@ _TABLES = (  # embeddings: what the paper's counts of parameters leave out
 
 @dataclass(frozen=True, slots=True)
 class NamedRanker:
-    """A ranker, what it is called, and what is known about it."""
+    """A ranker as it is evaluated, under its name on the command line.
 
-    name: str
-    ranker: Ranker
-    n_parameters: int | None = None  # without embeddings
-    hours_to_peak: float | None = None
-    sections: SectionMapper | None = None  # counts how the dataset's headers were mapped
-    corpus_fingerprint: str | None = None  # of the corpus it was trained on
-
-
-class CalibratedRanker:
-    """Another ranker's scores, so that their softmax is a calibrated probability."""
-
-    def __init__(self, ranker: Ranker, calibration: Calibration) -> None:
-        self._ranker = ranker
-        self._temperature = calibration.temperature
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """The other's scores, divided by the temperature."""
-        return [scores / self._temperature for scores in self._ranker.scores(mentions)]
-
-
-class SectionMappingRanker:
-    """Puts a known header in the place of a foreign one, and asks another ranker.
-
-    A header without a counterpart is left as it is: the ranker has its own answer to an unknown header. One that a
-    manual map gives nothing for is no section.
+    A cell model ranks as it does in `Expander`: the same windows, scorer, temperature and section ids. The paper's
+    protocol makes two differences. A dataset's headers are those of other notes (CASI's are not MIMIC's), so they are
+    first mapped to the model's, by `section_map` or by name; `Expander` files a header that is not known under "other".
+    And with a corpus, ranking by divergence uses its counts of long forms; `Expander` has those of their words alone.
     """
 
-    def __init__(self, ranker: Ranker, mapper: SectionMapper) -> None:
-        self._ranker = ranker
-        self._mapper = mapper
+    name: str
+    base: Ranker
+    temperature: float = 1.0  # softmax(score / temperature) are the probabilities
+    sections: SectionMapper | None = None  # how the dataset's headers are mapped, and were
+    n_parameters: int | None = None  # without embeddings
+    hours_to_peak: float | None = None
+    corpus_fingerprint: str | None = None  # of the corpus it was trained on
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """The other's scores."""
-        return self._ranker.scores([self._mapped(mention) for mention in mentions])
+        """Score the candidates of each mention, so that their softmax is the model's probability."""
+        return [scores / self.temperature for scores in self.base.scores([*map(self._mapped, mentions)])]
 
     def _mapped(self, mention: Mention) -> Mention:
-        mapped = self._mapper(mention.section)
-        return mention if mapped.how == "unmapped" else replace(mention, section=mapped.section)
-
-
-def section_mapper(sections: Iterable[str], section_map: Mapping[str, str | None] = {}) -> SectionMapper:
-    """What puts one of a model's sections in the place of a foreign one."""
-    known = [section for section in sections if section not in (NO_SECTION, OTHER)]
-    return SectionMapper(known, manual=section_map)
+        if self.sections is None:
+            return mention
+        section, how = self.sections(mention.section)
+        return mention if how == "unmapped" else replace(mention, section=section)
 
 
 def make_ranker(
@@ -105,10 +81,10 @@ def make_ranker(
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Find out what a name stands for, and open it.
+    """Open what a name stands for.
 
     `corpus` supplies the counts of long forms; `section_map` overrides how headers are mapped to known ones; `words`
-    are those that count towards a transformer's window; `ranking` is how a cell model ranks.
+    count towards a transformer's window; `ranking` is how a cell model ranks.
     """
     kind, colon, argument = name.partition(":")
     if name == "random":
@@ -116,21 +92,21 @@ def make_ranker(
     if name == ORACLE:
         return NamedRanker(name, DominantRanker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
-        counts = _section_counts(argument, inventory, corpus=corpus)
-        by_section = SectionMleRanker(inventory, counts, seed=seed)
-        return _with_sections(NamedRanker(name, by_section), by_section.sections, section_map)
+        by_section = SectionMleRanker(
+            inventory, _section_counts(argument, inventory, corpus=corpus), seed=seed
+        )
+        return NamedRanker(name, by_section, sections=SectionMapper(by_section.sections, manual=section_map))
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
         transformer = TransformerRanker(encoder, inventory, words=words)
         return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
     folder = model_folder(name)
-    if is_language_model(folder):
-        return _elmo_ranker(name, inventory)
+    if _is_language_model(folder):
+        return _of_language_model(name, folder, inventory)
     if folder.is_dir():
         model = PretrainedModel.from_pretrained(folder)
-        ranker = _masked_span_ranker if ranks_by_masked_span(model, ranking) else _divergence_ranker
-        return _of_cell_model(name, model, ranker(model, inventory, corpus=corpus), section_map=section_map)
+        return _of_cell_model(name, model, inventory, corpus=corpus, section_map=section_map, ranking=ranking)
     raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
 
 
@@ -140,15 +116,36 @@ def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> froze
         return frozenset(corpus.words)
     for name in names:
         is_folder = ":" not in name and name not in (DEFAULT, *NAMES) and Path(name).is_dir()
-        if is_folder and not is_language_model(Path(name)):
+        if is_folder and not _is_language_model(Path(name)):
             return frozenset(PretrainedModel.from_pretrained(name).words)
     return None
 
 
-def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
+def _section_counts(dataset: str, inventory: SenseInventory, *, corpus: Corpus | None) -> SectionCounts:
+    if dataset:
+        return count_sections_of_examples(read_dataset(Path(dataset), report=ReadReport()))
+    if corpus is None:
+        raise InputError(
+            "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
+            "section-mle:DATASET with reverse substitutions in training notes."
+        )
+    return count_sections_in_corpus(inventory, LongFormOccurrences(corpus))
+
+
+def _is_language_model(folder: Path) -> bool:
+    if folder == model_folder(DEFAULT):
+        return False
+    from lmcells.language_model.folder import (
+        is_language_model,
+    )  # imports torch, which cell models do not need
+
+    return is_language_model(folder)
+
+
+def _of_language_model(name: str, folder: Path, inventory: SenseInventory) -> NamedRanker:
     from lmcells.language_model.folder import load_language_model
 
-    pretrained = load_language_model(Path(name))
+    pretrained = load_language_model(folder)
     return NamedRanker(
         name,
         ElmoRanker(pretrained, inventory),
@@ -158,52 +155,31 @@ def _elmo_ranker(name: str, inventory: SenseInventory) -> NamedRanker:
     )
 
 
-def _masked_span_ranker(
+def _of_cell_model(
+    name: str,
     model: PretrainedModel,
     inventory: SenseInventory,
     *,
-    corpus: Corpus | None,  # noqa: ARG001
-) -> Ranker:
-    """The model alone: what a corpus could tell about long forms, its phrase store knows."""
-    return CalibratedRanker(MaskedSpanRanker(model, inventory), Calibration.load(model.folder))
-
-
-def _divergence_ranker(model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None) -> Ranker:
-    weights = None
-    if corpus is not None and model.sizes.kind == "lmc":
-        places = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
-        weights = counted_section_weights(model, places, add=smoothing_in_training(model))
-    return CellRanker(model, inventory, section_weights=weights)
-
-
-def _of_cell_model(
-    name: str, model: PretrainedModel, ranker: Ranker, *, section_map: Mapping[str, str | None]
+    corpus: Corpus | None,
+    section_map: Mapping[str, str | None],
+    ranking: Ranking,
 ) -> NamedRanker:
-    training = model.config.training
-    named = NamedRanker(
+    by_masked_span = ranks_by_masked_span(model, ranking)
+    # A calibration is fitted to the scores of the model's best ranking, and means nothing for those of another.
+    is_best = by_masked_span == ranks_by_masked_span(model)
+    weights = None
+    if not by_masked_span and corpus is not None and model.sizes.kind == "lmc":
+        occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
+        weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
+    reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
+    return NamedRanker(
         name,
-        ranker,
-        n_parameters=sum(array.size for name, array in model.arrays.items() if name not in _TABLES),
-        hours_to_peak=training.get("hours_to_peak"),
+        MaskedSpanRanker(model, inventory)
+        if by_masked_span
+        else CellRanker(model, inventory, section_weights=weights),
+        temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
+        sections=SectionMapper(model.sections, manual=section_map) if reads_sections else None,
+        n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
+        hours_to_peak=model.config.training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),
     )
-    reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
-    return _with_sections(named, model.sections, section_map) if reads_sections else named
-
-
-def _with_sections(
-    named: NamedRanker, sections: Iterable[str], section_map: Mapping[str, str | None]
-) -> NamedRanker:
-    mapper = section_mapper(sections, section_map)
-    return replace(named, ranker=SectionMappingRanker(named.ranker, mapper), sections=mapper)
-
-
-def _section_counts(dataset: str, inventory: SenseInventory, *, corpus: Corpus | None) -> SectionCounts:
-    if dataset:
-        return count_sections_of_examples(read_dataset(Path(dataset), report=ReadReport()))
-    if corpus is None:
-        raise InputError(
-            "section-mle counts where long forms stand in training notes. Give them: --corpus CORPUS, or "
-            "section-mle:DATASET with reverse substitutions in training notes."
-        )
-    return count_sections_in_corpus(inventory, LongFormOccurrences(corpus))

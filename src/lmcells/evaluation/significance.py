@@ -1,8 +1,7 @@
 """Is one model better than another on the same examples, or could it be chance?
 
-Three answers. `randomisation_test` assumes only that, if neither is better, their answers to a note could be swapped.
-`paired_bootstrap` is an interval for the difference. `mcnemar` is exact, for accuracy alone, and blind to notes: read
-it only where examples are independent. `compare_all` does every pair and corrects for their number.
+`randomisation_test` assumes only that, if neither is better, their answers to a note could be swapped.
+`paired_bootstrap` is an interval for the difference. `compare_all` does every pair and corrects for their number.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.evaluation.intervals import Interval, bca_interval, deleted_group_weights, resampled_weights
+from lmcells.evaluation.intervals import Interval, bca_intervals
 from lmcells.evaluation.metrics import Coding, Tally, headline
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
@@ -41,26 +40,23 @@ def randomisation_test(
     first: Predictions,
     second: Predictions,
     *,
-    metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
-    by_note: bool = True,
     seed: int = 0,
 ) -> dict[str, float]:
     """Two-sided p-values of approximate randomisation: in each round the models swap answers to random notes.
 
     p = (1 + rounds with |difference| at least as large as observed) / (1 + rounds).
     """
-    _check_metrics(metrics)
     a, b = _paired_codings(first, second)
-    clusters = first.cluster if by_note else np.arange(len(first))
-    n_clusters = int(clusters.max()) + 1
+    n_notes = int(first.cluster.max()) + 1
     random = np.random.default_rng(seed)
     observed = _difference(a.tally(), b.tally())
-    at_least = dict.fromkeys(metrics, 0)
+    at_least = dict.fromkeys(METRICS, 0)
     for start in range(0, n_rounds, _ROUNDS_AT_ONCE):
         n = min(_ROUNDS_AT_ONCE, n_rounds - start)
-        swapped = _swapped_differences(a, b, random.integers(2, size=(n, n_clusters), dtype=bool), clusters)
-        for name in metrics:
+        swap = random.integers(2, size=(n, n_notes), dtype=bool)
+        swapped = _swapped_differences(a, b, swap, first.cluster)
+        for name in METRICS:
             at_least[name] += int((np.abs(swapped[name]) >= abs(observed[name]) - _ROUNDING).sum())
     return {name: (1 + count) / (1 + n_rounds) for name, count in at_least.items()}
 
@@ -69,44 +65,21 @@ def paired_bootstrap(
     first: Predictions,
     second: Predictions,
     *,
-    metrics: Sequence[str] = METRICS,
     n_resamples: int = 2_000,
     level: float = 0.95,
-    by_note: bool = True,
     seed: int = 0,
 ) -> dict[str, Interval]:
     """BCa intervals of first minus second, both measured on the same resampled notes."""
-    _check_metrics(metrics)
     a, b = _paired_codings(first, second)
-    clusters = first.cluster if by_note else np.arange(len(first))
-    n_clusters = int(clusters.max()) + 1
-    if n_clusters < 2:
-        raise InputError(f"An interval needs examples from at least two notes; found {n_clusters}.")
-    random = np.random.default_rng(seed)
-    draws = (resampled_weights(clusters, n_clusters, random) for _ in range(n_resamples))
-    resampled = _differences(a, b, draws)
-    jackknife = _differences(a, b, deleted_group_weights(clusters, n_clusters, random))
-    observed = _difference(a.tally(), b.tally())
-    return {
-        name: bca_interval(float(observed[name]), resampled[name], jackknife[name], level=level)
-        for name in metrics
-    }
+    if not first.cluster.max():
+        raise InputError("An interval needs examples from at least two notes; found 1.")
 
+    def differences(draws: Iterable[Floats]) -> dict[str, Floats]:
+        pairs = [(a.tally(weights), b.tally(weights)) for weights in draws]
+        found = _difference(Tally.stack(one for one, _ in pairs), Tally.stack(other for _, other in pairs))
+        return {name: found[name] for name in METRICS}
 
-def mcnemar(first: Predictions, second: Predictions) -> float:
-    """Exact two-sided p-value of McNemar's test.
-
-    p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2); b times only the first is right, c times the second.
-    """
-    _paired_codings(first, second)
-    only_first = int((first.is_right & ~second.is_right).sum())
-    only_second = int((second.is_right & ~first.is_right).sum())
-    n, fewer = only_first + only_second, min(only_first, only_second)
-    ways = term = 1
-    for k in range(fewer):
-        term = term * (n - k) // (k + 1)  # C(n, k + 1), in whole numbers
-        ways += term
-    return min(1.0, 2 * ways / (1 << n))
+    return bca_intervals(differences, first.cluster, n_resamples=n_resamples, level=level, seed=seed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -123,83 +96,43 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def compare_all(
     models: Sequence[Predictions],
     *,
-    metrics: Sequence[str] = METRICS,
     n_rounds: int = 10_000,
     n_resamples: int = 2_000,
-    by_note: bool = True,
     seed: int = 0,
 ) -> list[Comparison]:
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
-    found: list[Comparison] = []
-    for first, second in combinations(models, 2):
-        p_values = randomisation_test(
-            first, second, metrics=metrics, n_rounds=n_rounds, by_note=by_note, seed=seed
-        )
-        intervals = paired_bootstrap(
-            first, second, metrics=metrics, n_resamples=n_resamples, by_note=by_note, seed=seed
-        )
-        found += [
-            Comparison(
-                first.model,
-                second.model,
-                name,
-                intervals[name].estimate,
-                intervals[name],
-                p_values[name],
-                1.0,
+    pairs = list(combinations(models, 2))
+    p_values = [randomisation_test(*pair, n_rounds=n_rounds, seed=seed) for pair in pairs]
+    intervals = [paired_bootstrap(*pair, n_resamples=n_resamples, seed=seed) for pair in pairs]
+    found = []
+    for name in METRICS:
+        adjusted = holm([of_pair[name] for of_pair in p_values])
+        for (first, second), interval, p, adjusted_p in zip(
+            pairs, intervals, p_values, adjusted, strict=True
+        ):
+            estimate = interval[name].estimate
+            found.append(
+                Comparison(first.model, second.model, name, estimate, interval[name], p[name], adjusted_p)
             )
-            for name in metrics
-        ]
-    corrected: list[Comparison] = []
-    for name in metrics:
-        of_metric = [comparison for comparison in found if comparison.metric == name]
-        adjusted = holm([comparison.p_value for comparison in of_metric])
-        corrected += [replace(c, adjusted_p_value=p) for c, p in zip(of_metric, adjusted, strict=True)]
-    return corrected
+    return found
 
 
 def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integers) -> dict[str, Floats]:
-    """Differences of all metrics after swapping, one row of `swap` (rounds, clusters) a round.
-
-    Only examples with different answers change a count, and what one model gains the other loses: counts of the second
-    are the fixed sums less the first's.
-    """
+    """Differences of all metrics after swapping answers, one row of `swap` (rounds, clusters) per round."""
     whole_a, whole_b = a.tally(), b.tally()
-    differs = a.predicted != b.predicted
-    truth, answer_a, answer_b = a.truth[differs], a.predicted[differs], b.predicted[differs]
-    is_right_a, is_right_b = answer_a == truth, answer_b == truth
-    excess = a.loss - b.loss
-    predicted, right, loss = [], [], []
+    tallies = []
     for row in swap:
-        swapped = row[clusters]
-        s = swapped[differs]
-        predicted.append(
-            whole_a.predicted
-            - np.bincount(answer_a[s], minlength=a.n_labels)
-            + np.bincount(answer_b[s], minlength=a.n_labels)
-        )
-        right.append(
-            whole_a.right
-            - np.bincount(truth[s & is_right_a], minlength=a.n_labels)
-            + np.bincount(truth[s & is_right_b], minlength=a.n_labels)
-        )
-        loss.append(whole_a.loss - np.bincount(a.short_form, excess * swapped, len(a.first_label)))
-    support = np.broadcast_to(whole_a.support, (len(swap), a.n_labels))
-    first = Tally(a.first_label, support, np.stack(predicted), np.stack(right), np.stack(loss))
-    second = Tally(
-        a.first_label,
-        support,
-        whole_a.predicted + whole_b.predicted - first.predicted,
-        whole_a.right + whole_b.right - first.right,
-        whole_a.loss + whole_b.loss - first.loss,
+        is_swapped = row[clusters]
+        answers = np.where(is_swapped, b.predicted, a.predicted)
+        tallies.append(replace(a, predicted=answers, loss=np.where(is_swapped, b.loss, a.loss)).tally())
+    first = Tally.stack(tallies)
+    second = replace(  # what one model gains the other loses
+        first,
+        predicted=whole_a.predicted + whole_b.predicted - first.predicted,
+        right=whole_a.right + whole_b.right - first.right,
+        loss=whole_a.loss + whole_b.loss - first.loss,
     )
     return _difference(first, second)
-
-
-def _differences(a: Coding, b: Coding, draws: Iterable[Floats]) -> dict[str, Floats]:
-    """Differences of all metrics, one value a draw of weights."""
-    tallies = [(a.tally(weights), b.tally(weights)) for weights in draws]
-    return _difference(Tally.stack(one for one, _ in tallies), Tally.stack(other for _, other in tallies))
 
 
 def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
@@ -208,7 +141,7 @@ def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
 
 
 def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Coding]:
-    """Number the labels of both, after making sure that it is the same test."""
+    """Number the labels of both, after making sure that they answer the same test."""
     is_same = (
         first.ids == second.ids
         and first.short_forms == second.short_forms
@@ -225,11 +158,3 @@ def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Co
     if not len(first):
         raise InputError(f"{first.model} and {second.model} have no example to be compared on.")
     return Coding.of(first), Coding.of(second)
-
-
-def _check_metrics(metrics: Sequence[str]) -> None:
-    unknown = [name for name in metrics if name not in METRICS]
-    if unknown:
-        raise InputError(
-            f"{unknown[0]!r} is not a metric that models are compared by. One of: {', '.join(METRICS)}."
-        )

@@ -160,7 +160,7 @@ def _evaluate(run: Run, dataset: DatasetPlan, workspace: Workspace) -> None:
         seed=run.seed or 0,
     )
     started = time.perf_counter()
-    predictions = predict(run.name, named.ranker, examples, inventory)
+    predictions = predict(run.name, named, examples, inventory)
     seconds = time.perf_counter() - started
     leakage = _leakage(examples, corpus, kind=kind) if dataset.leakage_check else None
     training = read_training(workspace, run) if run.is_trained else None

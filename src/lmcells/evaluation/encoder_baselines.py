@@ -1,0 +1,314 @@
+"""Baselines that rank by the cosine of two vectors, the window's and the long form's: ELMo, BERT, sentence encoders.
+
+    ElmoRanker(load_language_model("model"), inventory)
+    TransformerRanker(PretrainedEncoder.bert(Path("Bio_ClinicalBERT")), inventory)
+    TransformerRanker(PretrainedEncoder.sentence(Path("all-MiniLM-L6-v2")), inventory)
+
+torch and transformers are imported when a model is opened; nothing is ever downloaded.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from lmcells.corpus.corpus import RADIUS
+from lmcells.errors import MissingExtra, ModelError
+from lmcells.evaluation.predictions import Floats
+from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.windows import Mention, tokens_around, window_text
+from lmcells.files import read_json
+from lmcells.notes.tokens import iterate_tokens, spell
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lmcells.language_model.folder import PretrainedLanguageModel
+
+Text = TypeVar("Text", str, tuple[str, ...])
+Words = tuple[str, ...]
+
+# Last layer (B, T, d), which positions are read (B, T), which of them are special (B, T) -> (B, d)
+Pooling = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
+
+LONGEST = 512  # word pieces; a window of 20 words and what is between them is far shorter
+POOLING_CONFIG = Path("1_Pooling") / "config.json"
+_BATCH = 64
+
+
+class CosineRanker(ABC, Generic[Text]):
+    """Cosine of the window and the long form, which is the mean of its alternatives; -inf where it has none."""
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._inventory = inventory
+        self._long_forms: dict[str, Floats] = {}  # short form -> (K, d), computed once
+
+    @abstractmethod
+    def window(self, mention: Mention) -> Text:
+        """Return the window of a mention as it is encoded."""
+
+    @abstractmethod
+    def alternatives(self, sense: Sense) -> Sequence[Text]:
+        """Return the ways to write a long form."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[Text]) -> Floats:
+        """Return one vector per text: (n, d)."""
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """Cosines, one per candidate."""
+        windows = _normalised(self.encode([self.window(mention) for mention in mentions]))
+        new = sorted({mention.short_form for mention in mentions} - self._long_forms.keys())
+        self._encode_long_forms(new, width=windows.shape[1])
+        return [
+            np.nan_to_num(self._long_forms[mention.short_form] @ window, nan=-np.inf)  # (K, d), (d,) -> (K,)
+            for mention, window in zip(mentions, windows, strict=True)
+        ]
+
+    def _encode_long_forms(self, short_forms: Sequence[str], *, width: int) -> None:
+        texts_of = {
+            short_form: [self.alternatives(sense) for sense in self._inventory.senses(short_form)]
+            for short_form in short_forms
+        }
+        texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
+        vectors = self.encode(texts)
+        row_of = {text: row for row, text in enumerate(texts)}
+        missing = np.full(width, np.nan)
+        for short_form, senses in texts_of.items():
+            means = [
+                vectors[[row_of[text] for text in of_sense]].mean(axis=0) if of_sense else missing
+                for of_sense in senses
+            ]
+            self._long_forms[short_form] = _normalised(np.stack(means))
+
+
+def _normalised(vectors: Floats) -> Floats:
+    scaled: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return scaled
+
+
+def _encode_in_batches(texts: Sequence[Text], encode: Callable[[list[Text]], "Tensor"]) -> Floats:
+    """Encode texts of similar length together: -> (n, d)."""
+    import torch
+
+    order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+    batches = [order[start : start + _BATCH] for start in range(0, len(order), _BATCH)]
+    with torch.inference_mode():
+        encoded = [encode([texts[row] for row in rows]).cpu().numpy() for rows in batches]
+    if not encoded:
+        return np.zeros((0, 0))
+    vectors = np.zeros((len(texts), encoded[0].shape[1]))
+    vectors[order] = np.concatenate(encoded)
+    return vectors
+
+
+class ElmoRanker(CosineRanker[Words]):
+    """Cosine(ELMo_avg(short form and context), ELMo_avg(long form)), as the paper ranks with ELMo.
+
+    The window has ten words on each side that the model was trained on. The short form and the long form's words need
+    not be among those: the model reads characters. It computes on the model's device.
+    """
+
+    def __init__(self, pretrained: "PretrainedLanguageModel", inventory: SenseInventory) -> None:
+        super().__init__(inventory)
+        self._model = pretrained.model
+        self._words = frozenset(pretrained.words)
+        self._stop_words = pretrained.reads_stop_words
+
+    def window(self, mention: Mention) -> Words:
+        left, right = tokens_around(mention, words=self._words, stop_words=self._stop_words)
+        return (*(each.word for each in left), spell(mention.short_form), *(each.word for each in right))
+
+    def alternatives(self, sense: Sense) -> Sequence[Words]:
+        tokens = (iterate_tokens(form, stop_words=self._stop_words) for form in sense.forms)
+        phrases = dict.fromkeys(tuple(token.word for token in of_form) for of_form in tokens)
+        return [phrase for phrase in phrases if phrase]
+
+    def encode(self, texts: Sequence[Words]) -> Floats:
+        return _encode_in_batches(texts, self._mean_states)
+
+    def _mean_states(self, texts: list[Words]) -> "Tensor":
+        import torch
+
+        from lmcells.language_model.model import Texts, spell_out
+
+        number: dict[str, int] = {}
+        index = np.zeros((len(texts), max(map(len, texts))), np.int64)
+        for row, words in enumerate(texts):
+            index[row, : len(words)] = [number.setdefault(word, len(number)) for word in words]
+        batch = Texts(
+            spell_out(list(number), max_characters=self._model.config.max_characters),
+            torch.from_numpy(index),
+            torch.tensor([len(words) for words in texts]),
+        )
+        return self._model.mean_states(batch.to(next(self._model.parameters()).device))
+
+
+class TransformerRanker(CosineRanker[str]):
+    """Reads the window as it is written, with its stop words, case and punctuation.
+
+    The window spans ten `words` on each side, not counting stop words, as for the paper's models; None is any word.
+    """
+
+    def __init__(
+        self,
+        encoder: "PretrainedEncoder",
+        inventory: SenseInventory,
+        *,
+        words: Container[str] | None = None,
+        radius: int = RADIUS,
+    ) -> None:
+        super().__init__(inventory)
+        self._encoder = encoder
+        self._words = words
+        self._radius = radius
+
+    def window(self, mention: Mention) -> str:
+        return window_text(mention, words=self._words, radius=self._radius)
+
+    def alternatives(self, sense: Sense) -> Sequence[str]:
+        return sense.forms
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        return self._encoder.encode(texts)
+
+
+class PretrainedEncoder:
+    """A Hugging Face checkpoint that turns texts into vectors."""
+
+    def __init__(self, folder: Path, pooling: Pooling, *, max_length: int = LONGEST) -> None:
+        tokenizer, model = _load(folder)
+        self._tokenizer = tokenizer
+        self._model = model.eval()
+        self._pooling = pooling
+        known = (tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", LONGEST))
+        self._max_length = int(min(max_length, LONGEST, *known))
+
+    @classmethod
+    def bert(cls, folder: Path) -> Self:
+        """The paper's BERT: the average of mean and max over the last layer's words."""
+        return cls(folder, mean_and_max_pooling)
+
+    @classmethod
+    def sentence(cls, folder: Path) -> Self:
+        """A sentence-transformers folder, pooled as its own `1_Pooling/config.json` says, or by the mean."""
+        settings = folder / "sentence_bert_config.json"
+        max_length = read_json(settings).get("max_seq_length") if settings.is_file() else None
+        inner = folder / "0_Transformer"  # of older versions
+        pooling = read_pooling(folder)
+        return cls(inner if inner.is_dir() else folder, pooling, max_length=max_length or LONGEST)
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of trained values outside the embedding tables."""
+        from torch import nn
+
+        tables = (module for module in self._model.modules() if isinstance(module, nn.Embedding))
+        total = sum(parameter.numel() for parameter in self._model.parameters())
+        return int(total - sum(table.weight.numel() for table in tables))
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        """One vector of length 1 per text: (n, d)."""
+        return _encode_in_batches(texts, self._encode_batch)
+
+    def _encode_batch(self, texts: list[str]) -> "Tensor":
+        from torch.nn import functional
+
+        batch = self._tokenizer(
+            texts,
+            padding=True,
+            truncation=True,
+            max_length=self._max_length,
+            return_special_tokens_mask=True,
+            return_tensors="pt",
+        )
+        special = batch.pop("special_tokens_mask").bool()
+        states = self._model(**batch).last_hidden_state  # (B, T, d)
+        pooled = self._pooling(states, batch["attention_mask"].bool(), special)
+        return functional.normalize(pooled.float(), dim=-1)
+
+
+def _load(folder: Path) -> tuple[Any, Any]:
+    """Open the tokenizer and model of a folder, offline."""
+    try:
+        import torch  # noqa: F401
+        from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging
+    except ModuleNotFoundError as error:
+        if error.name not in ("torch", "transformers"):
+            raise
+        raise MissingExtra(error.name, extra="baselines", purpose="A transformer baseline") from None
+    if not (folder / "config.json").is_file():
+        found = "has no config.json" if folder.is_dir() else "is not a folder"
+        raise ModelError(f"{folder} {found}. Give the folder of a Hugging Face checkpoint.")
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return tokenizer, AutoModel.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise ModelError(f"{folder} cannot be opened as a Hugging Face checkpoint: {reason}") from error
+
+
+def mean_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
+    """The mean over all positions that are read, [CLS] and [SEP] too, as sentence-transformers takes it."""
+    weights = attended.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
+    return (states * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+def max_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
+    """The largest value of each dimension over all positions that are read."""
+    return states.masked_fill(~attended.unsqueeze(-1), float("-inf")).amax(dim=1)
+
+
+def first_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
+    """The first position that is read: [CLS]."""
+    first = attended.int().argmax(dim=1)  # (B,); padding may be on the left
+    return states[first.new_tensor(range(len(first))), first]
+
+
+def square_root_pooling(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
+    """The sum over the positions, divided by the square root of their number."""
+    return mean_pooling(states, attended, special) * attended.sum(dim=1, keepdim=True).to(states.dtype).sqrt()
+
+
+def mean_and_max_pooling(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
+    """The average of mean and max over the words, without [CLS] and [SEP]: the paper's choice for BERT."""
+    words = attended & ~special
+    words = words | (attended & ~words.any(dim=1, keepdim=True))  # a text without any word piece
+    return (mean_pooling(states, words, special) + max_pooling(states, words, special)) / 2
+
+
+_BY_SETTING: dict[str, Pooling] = {
+    "pooling_mode_cls_token": first_pooling,
+    "pooling_mode_max_tokens": max_pooling,
+    "pooling_mode_mean_tokens": mean_pooling,
+    "pooling_mode_mean_sqrt_len_tokens": square_root_pooling,
+}
+
+
+def read_pooling(folder: Path) -> Pooling:
+    """The pooling that a sentence-transformers folder asks for (several are put side by side), or the mean."""
+    path = folder / POOLING_CONFIG
+    if not path.is_file():
+        return mean_pooling
+    try:
+        settings = read_json(path)
+    except ValueError:
+        raise ModelError(f"{path} is damaged: it is not JSON.") from None
+    wanted = [name for name, is_on in settings.items() if name.startswith("pooling_mode_") and is_on is True]
+    unknown = [name for name in wanted if name not in _BY_SETTING]
+    if unknown or not wanted:
+        found = unknown[0] if unknown else "no pooling_mode_..."
+        raise ModelError(f"{path} asks for {found}; known: {', '.join(_BY_SETTING)}.")
+
+    def pool(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
+        from torch import cat
+
+        # Concatenated in the order of `_BY_SETTING`, as sentence-transformers does.
+        poolings = [pooling for name, pooling in _BY_SETTING.items() if name in wanted]
+        return cat([pooling(states, attended, special) for pooling in poolings], dim=-1)
+
+    return pool
