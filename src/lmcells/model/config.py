@@ -1,18 +1,28 @@
-"""The settings that define a model: its kind, its sizes, and the constants of its objective."""
+"""The settings that define a model: its kind, its sizes and the constants of its objective. Needs no torch."""
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, Self, get_args
 
 from lmcells.errors import ConfigError, nearest
 
 ModelKind = Literal["lmc", "bsg", "mbsge"]
+Shapes = dict[str, tuple[int, ...]]
+
+# A saved model must state every setting that decides the shape of a tensor, except `masked_span_reach`:
+# the first models with a masked-span reader did not save it and had 2.
+_ALWAYS_SAVED = (
+    "kind", "n_words", "n_metadata", "n_categories", "cell_dim", "embedding_dim", "hidden_dim", "context_dim",
+    "masks_span", "masked_span_dim", "phrase_dim", "window",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """What must be known to build a model and to draw its batches. The defaults are the paper's.
+    """All that is needed to build a model and to draw its batches. The defaults are the paper's.
 
-    How it is trained (learning rate, batch size, negatives, smoothing...) is not here.
+    Settings of the training itself (learning rate, batch size, negatives, smoothing, ...) are in
+    `lmcells.training.settings`.
     """
 
     kind: ModelKind = "lmc"
@@ -23,15 +33,11 @@ class ModelConfig:
     cell_dim: int = 100  # d, of the latent cell
     embedding_dim: int = 100  # of E and R for words, and of R for metadata
     hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
-    context_dim: int = 0  # of the LSTM where it is to be another; 0 is hidden_dim
-    masks_span: bool = False  # whether a word or phrase that is taken out leaves a mark in the context
-    masked_span_dim: int = (
-        0  # lmc: hidden units of the gap reader; 0 is none, as in the paper; others have none
-    )
-    masked_span_reach: int = (
-        2  # present words it reads on either side of the mark; saved models that lack it have 2
-    )
-    phrase_dim: int = 0  # hidden units of the phrase network; 0 is none, as in the paper
+    context_dim: int = 0  # of the LSTM in each direction; 0 means hidden_dim
+    masks_span: bool = False  # whether a span taken out of the text leaves a mask in the context
+    masked_span_dim: int = 0  # hidden units of the masked-span reader; 0: none, as in the paper; lmc only
+    masked_span_reach: int = 2  # words that it reads on each side of the mask
+    phrase_dim: int = 0  # hidden units of the phrase network; 0: none, as in the paper
     dropout: float = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
 
@@ -41,8 +47,20 @@ class ModelConfig:
     window: int = 10  # S, words on each side of the center
     center_mask_rate: float = 0.2
     context_mask_rate: float = 0.2
-    category_rate: float = 0.1  # mbsge: how often the note type takes the center's place
+    category_rate: float = 0.1  # mbsge: how often the note type replaces the center
     section_rate: float = 0.2  # mbsge: how often the section does
+
+    @classmethod
+    def from_saved(cls, settings: Mapping[str, Any]) -> Self:
+        """Build the config of a saved model from the mapping that `dataclasses.asdict` made of it."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(settings.keys() - known):
+            raise ConfigError(
+                f"the model has settings unknown to this lmcells: {', '.join(unknown)}. Upgrade it."
+            )
+        if missing := [name for name in _ALWAYS_SAVED if name not in settings]:
+            raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
+        return cls(**settings)
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(ModelKind):
@@ -50,31 +68,56 @@ class ModelConfig:
                 f"kind is {self.kind!r}; allowed: {', '.join(get_args(ModelKind))}."
                 f"{nearest(str(self.kind), get_args(ModelKind))}"
             )
-        for name in ("n_words", "cell_dim", "embedding_dim", "hidden_dim", "n_section_draws", "window"):
+        if not isinstance(self.masks_span, bool):
+            raise ConfigError(f"masks_span is {self.masks_span!r}; allowed: true or false.")
+        for name in (
+            "n_words",
+            "cell_dim",
+            "embedding_dim",
+            "hidden_dim",
+            "masked_span_reach",
+            "n_section_draws",
+        ):
             self._require_integer(name, at_least=1)
+        self._require_integer("window", at_least=1)
         self._require_integer("n_metadata", at_least=0 if self.kind == "bsg" else 1)
-        self._require_integer("n_categories", at_least=0)
-        self._require_integer("phrase_dim", at_least=0)
-        self._require_integer("context_dim", at_least=0)
-        self._require_integer("masked_span_dim", at_least=0)
-        self._require_integer("masked_span_reach", at_least=1)
+        for name in ("n_categories", "phrase_dim", "context_dim", "masked_span_dim"):
+            self._require_integer(name, at_least=0)
         for name in ("margin", "variance_floor"):
-            self._require_number(name, at_least=0.0)
+            self._require_number(name)
         for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
-            self._require_number(name, at_least=0.0, below=1.0)
+            self._require_number(name, below=1.0)
         if self.embedding_std is not None:
-            self._require_number("embedding_std", at_least=0.0)
-        if self.kind == "mbsge":
-            self._require_replacements()
+            self._require_number("embedding_std")
         if self.masked_span_dim and not self.masks_span:
             raise ConfigError(
                 f"masked_span_dim is {self.masked_span_dim} but masks_span is false; allowed then: 0."
             )
+        if self.kind == "mbsge":
+            self._require_rates()
 
-    @property
-    def metadata_dim(self) -> int:
-        """Width of the variational network's E_m, which attends over states of both directions."""
-        return 2 * self.lstm_dim
+    def _require_integer(self, name: str, *, at_least: int) -> None:
+        value = getattr(self, name)
+        if type(value) is not int or value < at_least:
+            raise ConfigError(f"{name} is {value!r}; allowed: an integer of at least {at_least}.")
+
+    def _require_number(self, name: str, *, below: float = float("inf")) -> None:
+        value = getattr(self, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < below:  # the comparison refuses NaN too
+            limit = "" if below == float("inf") else f" and below {below:g}"
+            raise ConfigError(f"{name} is {value!r}; allowed: a finite number of at least 0{limit}.")
+
+    def _require_rates(self) -> None:
+        if self.n_categories == 0 and self.category_rate > 0:
+            raise ConfigError(
+                f"category_rate is {self.category_rate:g} but n_categories is 0; allowed then: 0."
+            )
+        if self.category_rate + self.section_rate >= 1:
+            raise ConfigError(
+                f"category_rate and section_rate add to {self.category_rate + self.section_rate:g}; "
+                "allowed: below 1, so that words stay centers too."
+            )
 
     @property
     def lstm_dim(self) -> int:
@@ -82,14 +125,9 @@ class ModelConfig:
         return self.context_dim or self.hidden_dim
 
     @property
-    def mask_id(self) -> int:
-        """The id that marks a gap in a context, where the model marks them."""
-        return self.n_centers
-
-    @property
-    def n_read(self) -> int:
-        """How many ids the variational network has vectors for."""
-        return self.n_centers + self.masks_span
+    def metadata_dim(self) -> int:
+        """Width of the variational network's E_m, which attends over states of both directions."""
+        return 2 * self.lstm_dim
 
     @property
     def category_offset(self) -> int:
@@ -106,29 +144,59 @@ class ModelConfig:
         """How many ids a center can have: the words, and for mbsge the categories and sections too."""
         return self.section_offset + self.n_metadata if self.kind == "mbsge" else self.n_words
 
-    def _require_integer(self, name: str, *, at_least: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-            raise ConfigError(
-                f"{name} is {value!r}; kind {self.kind!r} needs an integer of at least {at_least}."
-            )
+    @property
+    def mask_id(self) -> int:
+        """The word id of a masked span in a context, if the model masks spans."""
+        return self.n_centers
 
-    def _require_number(self, name: str, *, at_least: float, below: float = float("inf")) -> None:
-        value = getattr(self, name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not at_least <= value < below:  # the comparison refuses NaN too
-            limit = "" if below == float("inf") else f" and below {below:g}"
-            raise ConfigError(
-                f"{name} is {value!r}; allowed: a finite number of at least {at_least:g}{limit}."
-            )
+    @property
+    def n_read(self) -> int:
+        """How many ids the variational network has vectors for."""
+        return self.n_centers + self.masks_span
 
-    def _require_replacements(self) -> None:
-        if self.n_categories == 0 and self.category_rate > 0:
-            raise ConfigError(
-                f"category_rate is {self.category_rate:g} but n_categories is 0; allowed then: 0."
-            )
-        if self.category_rate + self.section_rate >= 1:
-            raise ConfigError(
-                f"category_rate and section_rate add to {self.category_rate + self.section_rate:g}; "
-                "allowed: below 1, so that words stay centers too."
-            )
+    def tensor_shapes(self) -> Shapes:
+        """Name and shape of each tensor of the model, as in the `state_dict` of `create_model(config)`."""
+        words, lstm, joint = self.embedding_dim, self.lstm_dim, self.metadata_dim
+        variational = {
+            "context.words.weight": (self.n_read, words),
+            "context.lstm.input": (2, 4 * lstm, 2 * words),
+            "context.lstm.hidden": (2, 4 * lstm, lstm),
+            "context.lstm.input_bias": (2, 4 * lstm),
+            "context.lstm.hidden_bias": (2, 4 * lstm),
+            **self._heads(joint),
+        }
+        prior: Shapes
+        phrases: Shapes = {}
+        if self.kind == "lmc":
+            variational |= {"metadata.weight": (self.n_metadata, joint), **_linear("gate", 2 * joint, 2)}
+            prior = {
+                "words.weight": (self.n_words, words),
+                "metadata.weight": (self.n_metadata, words),
+                **_linear("hidden", 2 * words, self.hidden_dim),
+                **self._heads(self.hidden_dim),
+            }
+            if self.masked_span_dim:
+                width = 2 * joint + 2 * self.masked_span_reach * words
+                variational |= _linear("masked_span_reader.hidden", width, self.masked_span_dim)
+                variational["masked_span_reader.out.weight"] = (joint, self.masked_span_dim)
+        else:
+            variational["query"] = (joint,)
+            prior = {
+                "mean.weight": (self.n_centers, self.cell_dim),
+                "log_variance.weight": (self.n_centers, 1),
+            }
+        if self.phrase_dim:
+            phrases = {
+                "salience.weight": (1, words),
+                **_linear("hidden", words, self.phrase_dim),
+                **_linear("mean", self.phrase_dim, self.cell_dim),
+            }
+        parts = {"variational": variational, "prior": prior, "phrases": phrases}
+        return {f"{part}.{name}": shape for part, shapes in parts.items() for name, shape in shapes.items()}
+
+    def _heads(self, width: int) -> Shapes:
+        return {**_linear("heads.mean", width, self.cell_dim), **_linear("heads.log_variance", width, 1)}
+
+
+def _linear(name: str, width: int, out: int) -> Shapes:
+    return {f"{name}.weight": (out, width), f"{name}.bias": (out,)}
