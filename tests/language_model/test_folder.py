@@ -19,7 +19,7 @@ from lmcells.errors import InputError, ModelError
 from lmcells.files import sha256
 from lmcells.language_model.folder import is_language_model, load_language_model, save_language_model
 from lmcells.pretrained import PretrainedModel
-from lmcells.tensor_files import write_tensors
+from lmcells.files import write_tensors
 
 NOTES = ["HPI: chest pain and cough", "HPI: fever and chest pain"]
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])

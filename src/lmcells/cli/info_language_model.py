@@ -3,9 +3,9 @@
 from typing import Any
 
 from lmcells.cli.terminal import flat_rows, print_table
+from lmcells.files import read_tensors
 from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder
 from lmcells.pretrained.folder import TOKENIZER, WEIGHTS
-from lmcells.tensor_files import read_tensors
 
 _ENDINGS = {
     "flat": "its held-out loss was flat",
@@ -56,7 +56,7 @@ def describe_language_model(saved: LanguageModelFolder) -> None:
 
 def _count_parameters(saved: LanguageModelFolder) -> tuple[int, int]:
     """All trained values, and those outside the tables."""
-    arrays, _ = read_tensors(saved.folder / WEIGHTS)
+    arrays = read_tensors(saved.folder / WEIGHTS)
     in_tables = sum(array.size for name, array in arrays.items() if name in EMBEDDINGS)
     total = sum(array.size for array in arrays.values())
     return total, total - in_tables
