@@ -237,6 +237,7 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
         np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
+        np.zeros(len(order), np.bool_),
     )
 
 
