@@ -22,8 +22,8 @@ from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.rankers import SectionMappingRanker, section_mapper
+from lmcells.expansion.long_forms import ScoreWeights
 from lmcells.expansion.ranking import MaskedSpanRanker
-from lmcells.expansion.sense_prototypes import ScoreWeights
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import SUBWORDS, model_folder
 

@@ -5,7 +5,6 @@ import numpy.typing as npt
 import pytest
 
 from lmcells.errors import ConfigError
-from lmcells.expansion.sense_prototypes import AS_MEASURED, ScoreWeights, SensePrototypes, SensesOfShortForm
 
 DIM = 6
 Floats = npt.NDArray[np.float64]
@@ -55,7 +54,7 @@ ALL_KINDS = [
 @pytest.mark.parametrize(
     "weights",
     [
-        AS_MEASURED,
+        ScoreWeights(),
         ScoreWeights(temperature=0.1, of_occurrences=0.0, prior=0.0),
         ScoreWeights(of_occurrences=1.0),
     ],

@@ -112,6 +112,16 @@ def test_an_empty_vocabulary_reads_nothing() -> None:
 
 
 TABLE = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+
+class Readable:
+    """Known words, and those with sub-words."""
+
+    def __contains__(self, word: object) -> bool:
+        return word in WORD_IDS or word in SUBWORDS
+
+
+READABLE = Readable()
 SUBWORDS = Subwords(list(WORD_IDS), TABLE, np.ones(len(WORD_IDS), np.int64), SubwordSettings(2.0, 1.0, 0.1))
 
 
@@ -122,7 +132,7 @@ def test_unknown_words_stand_in_windows_by_their_vectors(given_mentions: list[Me
     assert found.unknown is not None
     vectors = np.concatenate([TABLE, found.unknown])
     for row, mention in enumerate(given_mentions):
-        left, right = tokens_around(mention, words=read.words, radius=radius)
+        left, right = tokens_around(mention, words=READABLE, radius=radius)
         expected = [
             TABLE[WORD_IDS[word]] if word in WORD_IDS else SUBWORDS.vectors([word])[0]
             for word in (token.word for token in left + right)

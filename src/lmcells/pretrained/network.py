@@ -67,6 +67,7 @@ class NumpyVariationalNetwork:
         """Take the tensors of a model folder; those of other networks are ignored."""
         own = under("variational.", arrays)
         self._config = config
+        self._mask_id = config.mask_id
         self._words = own["context.words.weight"]  # (n_read, E)
         self._lstm = NumpyLstm(under("context.lstm.", own), self._words)
         self._heads = NumpyHeads(own)
@@ -204,7 +205,7 @@ class NumpyVariationalNetwork:
         is_mask = np.zeros((n_rows, longest + 1), np.bool_)  # one column more: argmax needs one
         if self._read_masked_span is not None:
             present = np.arange(longest) < packed.lengths[:, None]
-            is_mask[:, :longest] = (packed.words == self._config.mask_id) & present
+            is_mask[:, :longest] = (packed.words == self._mask_id) & present
         ranks = is_mask.argmax(axis=1)
         return is_mask[np.arange(n_rows), ranks], ranks
 
