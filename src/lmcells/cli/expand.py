@@ -83,7 +83,7 @@ examples:
 
 
 def read_text(given: str) -> str:
-    """Return the note: a file's content if there is a file of that name, standard input for "-", else the text given."""
+    """Return the note: the content of a file if there is one, standard input for "-", else the text given."""
     if given == "-":
         if sys.stdin.isatty():
             raise InputError(

@@ -237,8 +237,9 @@ class Expander:
     ) -> Expansion:
         """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
         probabilities = self.calibration.probabilities(shared)
+        values = probabilities.tolist()
         candidates = tuple(
-            Candidate(senses[index].long_form, float(probabilities[index]), senses[index].concept_id)
+            Candidate(senses[index].long_form, values[index], senses[index].concept_id)
             for index in np.argsort(-probabilities, kind="stable").tolist()
         )
         return _expansion(

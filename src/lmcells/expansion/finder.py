@@ -110,10 +110,11 @@ class ShortFormFinder:
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
-        tokens = find_tokens(text) if tokens is None else tokens.without_stop_words()
+        tokens = find_tokens(text) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
-        hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift])  # all short forms, and a few others
+        # All short forms, and a few others.
+        hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift] & ~tokens.is_stop_word)
         if len(self._known_fits) > _MOST_KNOWN:
             self._known_fits.clear()
         look_alikes = LookAlikes(text)
@@ -245,7 +246,7 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
         np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
-        np.zeros(len(order), np.bool_),
+        np.concatenate([tokens.is_stop_word, np.zeros(len(parts), np.bool_)])[order],
     )
 
 

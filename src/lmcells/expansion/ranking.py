@@ -187,6 +187,8 @@ class MaskedSpanRanker(PosteriorRanker):
 
     def look_up(self, short_forms: Iterable[str]) -> None:
         new = [short_form for short_form in short_forms if short_form not in self._senses]
+        if not new:
+            return
         candidates = [self.inventory.senses(short_form) for short_form in new]
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
         for short_form, senses in zip(new, candidates, strict=True):
