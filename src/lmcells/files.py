@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
 import lmcells
-from lmcells.errors import InputError
+from lmcells.errors import FormatError, InputError
 
 
 @contextmanager
@@ -73,6 +78,31 @@ def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_tensors(
+    path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write named arrays in the safetensors format, atomically, and wait for the disk."""
+    contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    with atomic_write(path, durable=True) as temporary:
+        save_file(contiguous, temporary, dict(metadata) if metadata else None)
+
+
+def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read the named arrays of a safetensors file into memory; nothing is ever unpickled.
+
+    A file that is not complete is refused. Changed numbers are not noticed here: checksums are for that.
+    """
+    try:
+        return load_file(path)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror or error}.") from None
+    except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise FormatError(
+            f"{path} is not a whole safetensors file ({why}). Make or download it again."
+        ) from None
 
 
 def sha256(path: Path) -> str:
@@ -170,7 +200,7 @@ class FolderFormat:
             raise self.error(
                 f"{source} has {self.what} format {saved.get('version')!r}, made by lmcells "
                 f"{saved.get('written_by')}; this lmcells ({lmcells.__version__}) reads {self.version}. "
-                f"Upgrade lmcells, or make the {self.what} again."
+                f"Upgrade lmcells, or: {self.again}"
             )
         problem = self._problem_in(saved)
         if problem:

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
-from lmcells.cli.expand import read_text
-from lmcells.cli.expansion_view import render
+from lmcells.cli.expand import read_text, render
 from lmcells.cli.main import main
 from lmcells.errors import InputError
 from lmcells.expansion import Candidate, Expansion, save_inventory

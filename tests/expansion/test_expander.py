@@ -14,10 +14,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 import lmcells
-from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model
+from expansion.clinic import INVENTORY, UNHEARD
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, ModelError, UnknownShortForm
 from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
@@ -36,10 +35,8 @@ OTHER = [{"short_form": "CVA", "long_form": "cerebrovascular accident", "concept
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("expander")
-    return random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
+def model(plain_model: PretrainedModel) -> PretrainedModel:
+    return plain_model
 
 
 class Disagreeing(CellRanker):
@@ -354,7 +351,7 @@ def test_without_a_shipped_model_a_folder_is_asked_for(
     monkeypatch.setattr("lmcells.pretrained.__file__", str(tmp_path / "__init__.py"))
     for folder in (None, "default"):
         with pytest.raises(
-            ModelError, match=r"^no model is shipped in this build\. Give a model folder[^\n]*$"
+            ModelError, match=r"^this build comes without a model\. Give a model folder[^\n]*$"
         ):
             Expander.from_pretrained(folder, inventory=INVENTORY)
     (tmp_path / "default").mkdir()
@@ -366,7 +363,7 @@ def test_without_a_shipped_inventory_one_is_asked_for(
 ) -> None:
     shipped_inventory.cache_clear()
     monkeypatch.setattr("lmcells.expansion.expander.SHIPPED_INVENTORY", "absent.csv")
-    with pytest.raises(InputError, match=r"^no inventory is shipped in this build\. Give one[^\n]*$"):
+    with pytest.raises(InputError, match=r"^this build comes without an inventory\. Give one[^\n]*$"):
         Expander.from_pretrained(model.folder)
     shipped_inventory.cache_clear()
 

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from corpora import corpus_of
-from expansion.clinic import CLOTTING, INVENTORY, clinic_corpus, mention, random_model, random_network
-from expansion.gap_clinic import (
+from expansion.clinic import CLOTTING, INVENTORY, mention, random_model
+from expansion.masked_span_clinic import (
     REHEARSAL,
-    SETTINGS,
     TITRATION,
     WARD_HEADERS,
     WARD_INVENTORY,
-    gap_model,
-    gap_texts,
+    masked_span_texts,
+    stored_model,
     ward_corpus,
 )
 from lmcells.corpus import Corpus
@@ -26,21 +25,14 @@ from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory_compilation import Compilation, compile_inventory, metadata_ids
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention, SectionIds
-from lmcells.pretrained import PretrainedModel, save_pretrained
-from lmcells.training.prototypes import build_prototypes
+from lmcells.pretrained import PretrainedModel
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    torch.set_num_threads(1)
-    return clinic_corpus(tmp_path_factory.mktemp("clinic"))
-
-
-@pytest.fixture(scope="module")
-def model(clinic: Corpus, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    return gap_model(tmp_path_factory.mktemp("trained"), clinic)
+@pytest.fixture
+def model(masked_span_model: PretrainedModel) -> PretrainedModel:
+    return masked_span_model
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +59,9 @@ def n_right(model: PretrainedModel) -> int:
     return sum(
         WARD_INVENTORY.senses("PT")[int(scores.argmax())] == sense
         for kind, sense in (("PLAN", REHEARSAL), ("LABS", TITRATION))
-        for scores in ranker.scores([mention(text, section=WARD_HEADERS[kind]) for text in gap_texts(kind)])
+        for scores in ranker.scores(
+            [mention(text, section=WARD_HEADERS[kind]) for text in masked_span_texts(kind)]
+        )
     )
 
 
@@ -141,9 +135,9 @@ def test_the_places_are_read_as_notes_are_read(model: PretrainedModel, tmp_path:
 
 
 def test_sections_go_by_name_then_alias_then_no_section(
-    model: PretrainedModel, ward: Corpus, clinic: Corpus
+    model: PretrainedModel, ward: Corpus, corpus: Corpus
 ) -> None:
-    assert metadata_ids(model, clinic) == list(range(len(model.sections)))
+    assert metadata_ids(model, corpus) == list(range(len(model.sections)))
     names = dict(zip(ward.metadata_names("section"), metadata_ids(model, ward), strict=True))
     assert names["TREATMENT PLAN"] == model.section_ids["PLAN"]
     assert names["BLOOD WORK"] == names["<no section>"] == model.section_ids["<no section>"]
@@ -158,10 +152,10 @@ def test_compiling_twice_is_compiling_once(model: PretrainedModel, ward: Corpus,
 
 
 def test_on_the_training_corpus_it_finds_what_training_found(
-    model: PretrainedModel, clinic: Corpus, tmp_path: Path
+    model: PretrainedModel, corpus: Corpus, tmp_path: Path
 ) -> None:
     inventory = SenseInventory.from_senses([CLOTTING])  # too rare for a second direction
-    after, result = compiled(model, clinic, tmp_path / "new", inventory)
+    after, result = compiled(model, corpus, tmp_path / "new", inventory)
     assert (result.n_added, result.n_replaced) == (0, 1)
     old, new = (
         each.phrase_store.find(("prothrombin", "time")) for each in (model, after) if each.phrase_store
@@ -213,20 +207,17 @@ def test_calibration_and_card_travel_along(model: PretrainedModel, ward: Corpus,
 
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
 def test_models_of_other_kinds_are_compiled_too(
-    kind: str, clinic: Corpus, ward: Corpus, tmp_path: Path
+    kind: str, corpus: Corpus, ward: Corpus, tmp_path: Path
 ) -> None:
-    network = random_network(clinic, kind, phrase_dim=4, masks_span=True)
-    prototypes = build_prototypes(network, clinic, settings=SETTINGS)
-    save_pretrained(network, tmp_path / "model", corpus=clinic, prototypes=prototypes)
-    after, result = compiled(PretrainedModel.from_pretrained(tmp_path / "model"), ward, tmp_path / "new")
+    after, result = compiled(stored_model(tmp_path / "model", corpus, kind), ward, tmp_path / "new")
     assert result.n_added == 2
     assert after.phrase_store is not None
     assert after.phrase_store.find(("multiple", "rehearsal")) is not None
 
 
-def test_a_model_without_a_phrase_network_is_refused(clinic: Corpus, ward: Corpus, tmp_path: Path) -> None:
+def test_a_model_without_a_phrase_network_is_refused(corpus: Corpus, ward: Corpus, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no phrase network and store"):
-        compiled(random_model(tmp_path / "plain", clinic, "lmc"), ward, tmp_path / "new")
+        compiled(random_model(tmp_path / "plain", corpus, "lmc"), ward, tmp_path / "new")
 
 
 def test_a_corpus_with_other_words_than_the_models_is_refused(model: PretrainedModel, tmp_path: Path) -> None:
@@ -237,9 +228,10 @@ def test_a_corpus_with_other_words_than_the_models_is_refused(model: PretrainedM
 
 def test_an_existing_folder_is_left_alone(model: PretrainedModel, ward: Corpus, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine").touch()
     with pytest.raises(InputError, match="exists already"):
         compiled(model, ward, tmp_path / "there")
-    assert list((tmp_path / "there").iterdir()) == []
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["mine"]
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 

@@ -1,6 +1,8 @@
-"""The paper's ranking, against a loop over examples, long forms and sections with the model in torch."""
+"""Ranking by divergence as in the paper, by the masked span, and with the other mentions of a note."""
 
 import math
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
 from expansion.clinic import (
     CLOTTING,
@@ -20,26 +23,26 @@ from expansion.clinic import (
     random_model,
     random_network,
 )
+from expansion.masked_span_clinic import masked_span_texts
 from lmcells.corpus import Corpus
 from lmcells.corpus.sections import NO_SECTION
-from lmcells.errors import UnknownShortForm
+from lmcells.errors import ModelError, UnknownShortForm
+from lmcells.expansion import Sense
+from lmcells.expansion.explain import explain
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
-from lmcells.expansion.ranking import CellRanker
+from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker, share, share_within_notes
+from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.expansion.windows import Mention, SectionIds, WindowReader
 from lmcells.model import Windows
 from lmcells.model.prior import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.subwords import SubwordSettings
 from lmcells.training import TrainingSettings, train
 
 KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
 TEXTS = ("gait with PT on stairs", "warfarin, bleeding: PT in seconds", "PT", "nothing known around PT here")
 MENTIONS = [mention(text, section=section) for text in TEXTS for section in ("PLAN", "labs", "new", None)]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    torch.set_num_threads(1)
-    return clinic_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +179,175 @@ def test_planted_senses_are_told_apart(tmp_path: Path, kind: str) -> None:
         for scores in ranker.scores([mention(text, section=header) for text in texts]):
             right += INVENTORY.senses("PT")[int(scores.argmax())] == expected[header]
     assert right >= 36
+
+
+@pytest.fixture(scope="module")
+def model(masked_span_model: PretrainedModel) -> PretrainedModel:
+    return masked_span_model
+
+
+@pytest.fixture(scope="module")
+def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    """The same model, with sub-words."""
+    folder = tmp_path_factory.mktemp("subwords") / "model"
+    shutil.copytree(model.folder, folder)
+    SubwordSettings(sharpness=2.0, caution=1.0, explained=0.1).save(folder)
+    described = layout.describe_files(folder)
+    files = {name: described[name] for name in [*model.config.files, layout.SUBWORDS]}
+    replace(model.config, files=files).save(folder)
+    return PretrainedModel.from_pretrained(folder, verify=True)
+
+
+def test_the_long_form_that_fits_the_masked_span_comes_first(model: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    n_right = 0
+    for header, sense in (("PLAN", THERAPY), ("LABS", CLOTTING)):
+        for scores in ranker.scores([mention(text, section=header) for text in masked_span_texts(header)]):
+            n_right += INVENTORY.senses("PT")[int(scores.argmax())] == sense
+    assert n_right >= 11  # of 12
+
+
+def test_senses_looked_up_together_are_as_each_alone_is(reader_of_all: PretrainedModel) -> None:
+    others = (Sense("GT", "walkings", ("walkings",)), Sense("GT", "!!", ("!!",)))
+    inventory = INVENTORY.add(UNHEARD).add(others[0]).add(others[1])
+    together = MaskedSpanRanker(reader_of_all, inventory)
+    together.scores([mention("gait with PT on stairs"), mention("gait with GT", "GT")])
+    for short_form in ("PT", "GT"):
+        alone = MaskedSpanRanker(reader_of_all, inventory).prototypes(short_form)
+        for one, other in zip(together.prototypes(short_form), alone, strict=True):
+            assert one.is_known == other.is_known
+            assert one.count == other.count
+            np.testing.assert_array_equal(one.by_occurrences, other.by_occurrences)
+            np.testing.assert_array_equal(one.shares, other.shares)
+            if other.by_words is not None:
+                assert one.by_words is not None
+                np.testing.assert_array_equal(one.by_words, other.by_words)
+    assert not together.prototypes("GT")[1].is_known
+
+
+def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    one = mention("gait with PT on stairs")
+    other = replace(one, text=one.text.replace("PT", "XX"))
+    np.testing.assert_allclose(ranker.scores([one])[0], ranker.scores([other])[0])
+
+
+def test_a_long_form_that_never_occurred_is_known_by_its_words(model: PretrainedModel) -> None:
+    never = Sense("PT", "gait balance", ("gait balance",))
+    known, unknown = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).prototypes("PT")[2:]
+    assert known.by_words is not None
+    assert known.count == 0
+    assert unknown.by_words is None
+    scores = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).scores([mention("gait PT stairs")])[0]
+    assert np.isfinite(scores).tolist() == [True, True, True, False]
+
+
+def test_a_mention_scores_the_same_alone_and_among_others(model: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    mentions = [mention(text) for text in ("gait PT stairs", "PT", "warfarin PT seconds plasma")]
+    for one, scores in zip(mentions, ranker.scores(mentions), strict=True):
+        np.testing.assert_allclose(scores, ranker.scores([one])[0], rtol=1e-5)
+    assert ranker.scores([]) == []
+
+
+def test_a_model_without_a_phrase_store_is_refused(corpus: Corpus, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no phrase network"):
+        MaskedSpanRanker(random_model(tmp_path / "plain", corpus, "lmc"), INVENTORY)
+
+
+def test_a_misspelt_word_is_read_as_the_word_that_was_meant(reader_of_all: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY)
+    right, wrong = (
+        mention("walking strength PT exercise balance"),
+        mention("wallking strenght PT exercse balnace"),
+    )
+    np.testing.assert_allclose(ranker.scores([right])[0], ranker.scores([wrong])[0], rtol=1e-5)
+
+
+def test_without_subwords_an_unknown_word_is_left_out(
+    model: PretrainedModel, reader_of_all: PretrainedModel
+) -> None:
+    assert model.subwords is None
+    given, without = mention("gait qwertyish PT stairs"), mention("gait PT stairs")
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    np.testing.assert_array_equal(ranker.scores([given])[0], ranker.scores([without])[0])
+    assert ranker.read([given]).unknown is None
+    window = MaskedSpanRanker(reader_of_all, INVENTORY).read([given])
+    assert window.context_mask.sum() == 4  # three words and the mask
+    clotting = INVENTORY.senses("PT").index(CLOTTING)  # where all is known nothing changes
+    scores = MaskedSpanRanker(reader_of_all, INVENTORY).scores([without])[0]
+    assert scores[clotting] == ranker.scores([without])[0][clotting]
+
+
+def test_a_long_form_of_unknown_words_is_known_by_its_subwords(reader_of_all: PretrainedModel) -> None:
+    walker = Sense("PT", "walkings", ("walkings",))
+    unheard, walking = MaskedSpanRanker(reader_of_all, INVENTORY.add(UNHEARD).add(walker)).prototypes("PT")[
+        2:
+    ]
+    assert unheard.by_words is not None
+    (known,) = MaskedSpanRanker(
+        reader_of_all, INVENTORY.add(Sense("GT", "walking", ("walking",)))
+    ).prototypes("GT")
+    assert walking.by_words is not None
+    assert known.by_words is not None
+    np.testing.assert_allclose(walking.by_words, known.by_words)
+
+
+def test_an_explanation_names_unknown_words_too(reader_of_all: PretrainedModel) -> None:
+    note = "PLAN: gait and wallking before PT, qwertyish ct on stairs."
+    (explanation,) = explain(MaskedSpanRanker(reader_of_all, INVENTORY), NoteReader(INVENTORY)(note))
+    assert explanation is not None
+    assert [word.word for word in explanation.words] == ["gait", "wallking", "PT", "qwertyish", "stairs"]
+    assert sum(word.weight for word in explanation.words) == pytest.approx(1, abs=1e-5)
+
+
+SCORES = arrays(
+    np.float64,
+    array_shapes(min_dims=2, max_dims=2, max_side=5),
+    elements=st.one_of(st.floats(-30, 30), st.just(-np.inf)),
+)
+
+
+def occurrence(short_form: str, *, is_mention: bool = True) -> Occurrence:
+    mention = Mention("x", 0, 1, short_form, None) if is_mention else None
+    return Occurrence(0, 1, short_form, None, None, mention)
+
+
+def test_a_doubtful_mention_follows_a_clear_one() -> None:
+    doubtful, clear = share([np.array([1.0, 1.2]), np.array([9.0, 1.0])])
+    assert doubtful.argmax() == 0
+    assert clear.argmax() == 0
+    assert clear.max() == 9.0 - SHARE * 0.2  # the other had it second
+
+
+def test_a_mention_that_is_sure_of_another_meaning_keeps_it() -> None:
+    adjusted = share([np.array([9.0, 0.0]), np.array([0.0, 9.0])])
+    assert adjusted.argmax(axis=1).tolist() == [0, 1]
+
+
+@given(SCORES)
+def test_no_more_than_its_share_is_taken_and_nothing_is_given(scores: np.ndarray) -> None:
+    adjusted = share(list(scores))
+    known = np.isfinite(scores)
+    assert (np.isfinite(adjusted) == known).all()
+    taken = scores[known] - adjusted[known]
+    assert (taken >= 0).all()
+    assert (taken <= SHARE * MOST + 1e-9).all()
+    if len(scores) == 1:
+        np.testing.assert_array_equal(adjusted, scores)
+
+
+def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
+    notes = [
+        [occurrence("PT"), occurrence("MS"), occurrence("PT", is_mention=False), occurrence("PT")],
+        [occurrence("PT")],
+        [],
+        [occurrence("PT")],
+    ]
+    scores = [np.array(each) for each in ([1.0, 0.0], [0.0, 1.0], [0.0, 6.0], [3.0, 0.0], [0.0, 3.0])]
+    adjusted = share_within_notes(notes, scores)
+    expected = share([scores[0], scores[2]])
+    np.testing.assert_array_equal(adjusted[0], expected[0])
+    np.testing.assert_array_equal(adjusted[2], expected[1])
+    for alone in (1, 3, 4):
+        assert adjusted[alone] is scores[alone]

@@ -1,11 +1,19 @@
-"""Windows by array operations, against the definition that takes one token after another."""
+"""What a model reads of a short form: windows as the corpus has them, cut from the tokens of a note."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lmcells.expansion.windows import Mention, WindowReader, tokens_around
+from corpora import corpus_of
+from expansion.clinic import mention as mention_in
+from lmcells.corpus.corpus import windows_around
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.reader import NoteReader
+from lmcells.expansion.windows import Mention, ReadWindows, WindowReader, tokens_around, window_text
 from lmcells.notes.tokens import spell
 from lmcells.pretrained.subwords import Subwords, SubwordSettings
 
@@ -68,6 +76,37 @@ def test_windows_are_those_of_one_token_after_another(
         assert found.center_mask[row] == (spell(mention.short_form) in WORD_IDS)
 
 
+def as_read(windows: ReadWindows) -> list[list[object]]:
+    return [list(map(tuple, np.where(windows.context_mask, windows.context, -1))), windows.center.tolist()]
+
+
+WORDS = st.sampled_from(
+    ["pain ", "pain, ", "Pain ", "the ", "gait\n", "PT ", "MS. ", "500mg ", "12 ", "p.o. ", "rare "]
+)
+READ_NOTE = NoteReader(
+    SenseInventory.from_senses([Sense("PT", "physical therapy"), Sense("MS", "morphine sulfate")])
+)
+
+
+@given(st.lists(WORDS, max_size=40), st.lists(WORDS, max_size=40), st.integers(1, 6), st.booleans())
+@example(
+    ["pain ", *["12 "] * 9, "PT ", *["12 "] * 9, "MS "], [], 3, False
+)  # a cut between two of the same word
+def test_windows_from_the_tokens_of_a_note_are_those_of_the_mentions_own_texts(
+    plan: list[str], labs: list[str], radius: int, stop_words: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lmcells.expansion.reader._REACH", 20)  # so that sections are cut
+        found = READ_NOTE(f"PLAN: plan {''.join(plan)}\n\nLABS: {''.join(labs)}")
+    mentions = [each.mention for each in found if each.mention is not None]
+    read = WindowReader(WORD_IDS | {"plan": 10}, radius=radius, stop_words=stop_words)
+    alone = [replace(each, note=None, offset=0) for each in mentions]
+    assert as_read(read(mentions)) == as_read(read(alone))
+    for mention, sides in zip(mentions, read.words_read(mentions), strict=True):
+        expected = tokens_around(mention, words=WORD_IDS | {"plan": 10}, radius=radius, stop_words=stop_words)
+        assert sides == expected
+
+
 def test_mentions_of_one_text_share_its_tokens_and_texts_do_not_touch() -> None:
     text = "pain PT gait PT pain"
     first, second = (Mention(text, start, start + 2, "PT", None) for start in (5, 13))
@@ -112,6 +151,16 @@ def test_an_empty_vocabulary_reads_nothing() -> None:
 
 
 TABLE = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+
+class Readable:
+    """Known words, and those with sub-words."""
+
+    def __contains__(self, word: object) -> bool:
+        return word in WORD_IDS or word in SUBWORDS
+
+
+READABLE = Readable()
 SUBWORDS = Subwords(list(WORD_IDS), TABLE, np.ones(len(WORD_IDS), np.int64), SubwordSettings(2.0, 1.0, 0.1))
 
 
@@ -122,7 +171,7 @@ def test_unknown_words_stand_in_windows_by_their_vectors(given_mentions: list[Me
     assert found.unknown is not None
     vectors = np.concatenate([TABLE, found.unknown])
     for row, mention in enumerate(given_mentions):
-        left, right = tokens_around(mention, words=read.words, radius=radius)
+        left, right = tokens_around(mention, words=READABLE, radius=radius)
         expected = [
             TABLE[WORD_IDS[word]] if word in WORD_IDS else SUBWORDS.vectors([word])[0]
             for word in (token.word for token in left + right)
@@ -140,3 +189,94 @@ def test_the_same_unknown_word_has_one_vector_in_a_batch() -> None:
     context = found.context[found.context_mask].tolist()
     assert len(context) == 4  # a number is known, and two letters are not read
     assert context[0] == context[-1] >= len(TABLE)
+
+
+CORPUS_WORDS = [
+    "pain",
+    "Pain",
+    "pain",
+    "the",
+    "of",
+    "IS",
+    "gait",
+    "PT",
+    "pt",
+    "500mg",
+    "p.o.",
+    "rare",
+    "x-ray",
+    ".",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("corpus")
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("radius", [2, 10])
+def test_windows_are_those_of_the_corpus(folder: Path, seed: int, radius: int) -> None:
+    draw = np.random.default_rng(seed)
+    text = " ".join([*draw.choice(CORPUS_WORDS, 40), "MS", *draw.choice(CORPUS_WORDS, 40), "pain gait"])
+    corpus = corpus_of(folder, [text, "MS pt pain"], min_count=1)  # "rare" and others may fall out
+    word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
+    place = int(corpus.occurrences_of(word_ids["ms"])[0])
+    expected = windows_around(
+        np.array([place]), tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
+    )
+    found = WindowReader(word_ids, radius=radius)([mention_in(text, "MS")])
+    np.testing.assert_array_equal(found.context_mask, expected.mask)
+    np.testing.assert_array_equal(found.context[found.context_mask], expected.context[expected.mask])
+    assert found.center.tolist() == [word_ids["ms"]]
+    assert found.center_mask.tolist() == [True]
+
+
+def test_a_short_form_that_is_no_word_of_the_model_is_a_masked_center() -> None:
+    found = WindowReader({"gait": 0, "stairs": 1}, radius=2)([mention_in("gait PT stairs")])
+    assert found.center_mask.tolist() == [False]
+    assert found.context.tolist() == [[0, 0, 1, 0]]
+    assert found.context_mask.tolist() == [[False, True, True, False]]
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "left", "right"),
+    [
+        ("gait PT PT stairs", 5, ["gait"], ["stairs"]),
+        ("gait PT PT stairs", 8, ["gait"], ["stairs"]),
+        ("gait PT gait PT stairs", 13, ["gait", "pt", "gait"], ["stairs"]),
+        ("gait gait PT and gait", 10, ["gait"], ["gait"]),
+        ("PT", 0, [], []),
+    ],
+)
+def test_a_word_right_after_itself_counts_once_also_across_the_center(
+    text: str, start: int, left: list[str], right: list[str]
+) -> None:
+    found = tokens_around(Mention(text, start, start + 2, "PT", None))
+    assert [[token.word for token in side] for side in found] == [left, right]
+
+
+def test_no_mentions_are_no_windows() -> None:
+    assert WindowReader({"gait": 0}, radius=10)([]).context.shape == (0, 20)
+
+
+def test_the_text_of_a_window_is_as_written() -> None:
+    text = "He has had, since May, a slow gait; PT for the stairs & balance (500 mg). Then more."
+    assert window_text(mention_in(text), radius=2) == "slow gait; PT for the stairs & balance"
+
+
+def test_the_text_of_a_window_spans_as_many_known_words() -> None:
+    text = "walking with unheard gait PT unheard words on stairs daily"
+    known = {"walking", "gait", "stairs", "daily"}
+    assert window_text(mention_in(text), words=known, radius=1) == "gait PT unheard words on stairs"
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_the_text_of_a_window_always_holds_the_mention(before: str, after: str) -> None:
+    text = f"{before} PT {after}"
+    start = len(before) + 1
+    assert "PT" in window_text(Mention(text, start, start + 2, "PT", None), radius=3)
+
+
+def test_a_mention_does_not_show_its_text() -> None:
+    assert "secret" not in repr(mention_in("secret PT"))

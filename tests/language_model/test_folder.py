@@ -16,10 +16,9 @@ from corpora import corpus_of
 from language_model.small_models import small_model, texts_of
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, ModelError
-from lmcells.files import sha256
+from lmcells.files import sha256, write_tensors
 from lmcells.language_model.folder import is_language_model, load_language_model, save_language_model
 from lmcells.pretrained import PretrainedModel
-from lmcells.tensor_files import write_tensors
 
 NOTES = ["HPI: chest pain and cough", "HPI: fever and chest pain"]
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])

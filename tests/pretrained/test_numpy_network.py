@@ -1,6 +1,6 @@
 """The networks in numpy against those in torch."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.errors import ConfigError
-from lmcells.model import CellModel, ModelConfig, Posterior, Windows, create_model
+from lmcells.model import CellModel, ModelConfig, Posterior, Windows
+from lmcells.pretrained.layers import matmul_on_one_core, rows_on_one_core
 from lmcells.pretrained.network import (
     NumpyModelNetwork,
     NumpyPosterior,
     NumpyVariationalNetwork,
     NumpyWordPrior,
 )
-from lmcells.pretrained.sizes import ModelSizes
-from model.tiny import tiny_config, tiny_model
+from model.tiny import tiny_model
 
 KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
 PAPER_SIZES = {"cell_dim": 100, "embedding_dim": 100, "hidden_dim": 64, "window": 10, "n_words": 300}
@@ -29,12 +28,8 @@ def arrays_of(model: CellModel) -> dict[str, npt.NDArray[Any]]:
     return {name: tensor.float().numpy() for name, tensor in model.state_dict().items()}
 
 
-def sizes_of(config: ModelConfig) -> ModelSizes:
-    return ModelSizes.from_config(asdict(config))
-
-
 def numpy_network(model: CellModel) -> NumpyVariationalNetwork:
-    return NumpyVariationalNetwork.from_arrays(arrays_of(model), sizes_of(model.config))
+    return NumpyVariationalNetwork(arrays_of(model), model.config)
 
 
 def some_windows(config: ModelConfig, *, seed: int, n_rows: int) -> Windows:
@@ -116,7 +111,7 @@ def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
         arrays["variational.masked_span_reader.out.weight"]
     )
     network = numpy_network(model)
-    without = NumpyVariationalNetwork.from_arrays(arrays, sizes_of(config))
+    without = NumpyVariationalNetwork(arrays, config)
     windows = some_windows(config, seed=1, n_rows=40)
     marked = with_marks(windows, config)
     np.testing.assert_array_equal(in_numpy(network, windows).mean, in_numpy(without, windows).mean)
@@ -203,7 +198,7 @@ def test_half_precision_weights_give_nearly_the_same_cells() -> None:
     model = tiny_model("lmc", dtype=torch.float32, **PAPER_SIZES).eval()
     windows = some_windows(model.config, seed=1, n_rows=50)
     half = {name: array.astype(np.float16) for name, array in arrays_of(model).items()}
-    network = NumpyVariationalNetwork.from_arrays(half, sizes_of(model.config))
+    network = NumpyVariationalNetwork(half, model.config)
     with torch.no_grad():
         expected = model.posterior(windows)
     assert_same_posterior(in_numpy(network, windows), expected, atol=5e-3)
@@ -237,7 +232,7 @@ def test_what_cannot_be_meant_is_refused(change: dict[str, Any], message: str) -
 
 def test_the_prior_of_the_lmc_equals_that_of_torch_for_ids_and_phrases() -> None:
     model = tiny_model("lmc", dtype=torch.float32).eval()
-    prior = NumpyModelNetwork.from_arrays(arrays_of(model))
+    prior = NumpyModelNetwork(arrays_of(model))
     words = torch.randint(13, (4, 5), generator=torch.Generator().manual_seed(0))
     metadata = torch.randint(-1, 6, (4, 5), generator=torch.Generator().manual_seed(1))
     for under in (metadata, None):
@@ -258,7 +253,7 @@ def test_the_prior_of_the_lmc_equals_that_of_torch_for_ids_and_phrases() -> None
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
 def test_the_prior_without_metadata_equals_that_of_torch(kind: str) -> None:
     model = tiny_model(kind, dtype=torch.float32).eval()
-    prior = NumpyWordPrior.from_arrays(arrays_of(model))
+    prior = NumpyWordPrior(arrays_of(model))
     words = torch.arange(model.config.n_centers)
     with torch.no_grad():
         expected = model.prior(words)
@@ -272,44 +267,9 @@ def test_the_prior_without_metadata_equals_that_of_torch(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["lmc", "bsg"])
 def test_a_phrase_without_a_known_word_is_refused(kind: str) -> None:
     arrays = arrays_of(tiny_model(kind))
-    prior = NumpyModelNetwork.from_arrays(arrays) if kind == "lmc" else NumpyWordPrior.from_arrays(arrays)
+    prior = NumpyModelNetwork(arrays) if kind == "lmc" else NumpyWordPrior(arrays)
     with pytest.raises(ValueError, match="at least one word"):
         prior.phrase(np.array([], np.int64))
-
-
-@KINDS
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {},
-        PAPER_SIZES,
-        {"masks_span": True, "masked_span_dim": 7},
-        {**PAPER_SIZES, "masks_span": True, "masked_span_dim": 512, "masked_span_reach": 4},
-        {"masks_span": True, "masked_span_dim": 7, "masked_span_reach": 1, "context_dim": 5},
-    ],
-)
-def test_the_expected_tensors_are_those_of_the_models_in_torch(kind: str, sizes: dict[str, int]) -> None:
-    config = tiny_config(kind, **sizes)
-    with torch.device("meta"):
-        tensors = create_model(config).state_dict()
-    ours = sizes_of(config)
-    assert ours.tensor_shapes() == {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    assert (ours.n_centers, ours.section_offset) == (config.n_centers, config.section_offset)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "lcm"}, "kind is 'lcm'; allowed: lmc, bsg, mbsge. Nearest: 'lmc'."),
-        ({"n_words": 0}, "n_words is 0; allowed: an integer of at least 1"),
-        ({"hidden_dim": True}, "hidden_dim is True"),
-        ({"n_metadata": 0}, "n_metadata is 0; allowed: an integer of at least 1"),
-        ({"masked_span_reach": 0}, "masked_span_reach is 0; allowed: an integer of at least 1"),
-    ],
-)
-def test_impossible_sizes_are_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ModelSizes.from_config({**asdict(tiny_config("lmc")), **change})
 
 
 @KINDS
@@ -330,9 +290,7 @@ def test_unknown_words_are_read_as_if_the_table_had_them(kind: str, seed: int, n
         windows.context_mask.numpy(),
     )
     found = numpy_network(model).posterior(*arguments, unknown=unknown)
-    longer = NumpyVariationalNetwork.from_arrays(
-        arrays | {name: np.concatenate([arrays[name], unknown])}, sizes_of(model.config)
-    )
+    longer = NumpyVariationalNetwork(arrays | {name: np.concatenate([arrays[name], unknown])}, model.config)
     expected = longer.posterior(*arguments)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.attention, expected.attention, atol=1e-6)
@@ -350,3 +308,16 @@ def test_an_unknown_word_without_a_vector_is_refused() -> None:
             mask,
             unknown=np.zeros((1, model.config.embedding_dim), np.float32),
         )
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 9, 10, 11, 64])
+def test_a_product_in_pieces_is_the_product(n_rows: int) -> None:
+    random = np.random.default_rng(n_rows)
+    left = random.normal(size=(n_rows, 100)).astype(np.float32)
+    right = random.normal(size=(2, 100, 256)).astype(np.float32)
+    np.testing.assert_allclose(matmul_on_one_core(left, right), left @ right, rtol=1e-4, atol=1e-4)
+
+
+def test_even_the_widest_product_has_a_row() -> None:
+    assert rows_on_one_core(64, 64) == 64
+    assert rows_on_one_core(10_000, 10_000) == 1

@@ -1,11 +1,12 @@
-"""A store of phrases, updated with what another has."""
+"""A store of phrases: what goes in comes out, rounded to four bits; and updating it with another."""
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.phrase_store import PhraseStore, from_four_bits, to_four_bits
 from lmcells.training.prototypes import Prototypes
 
 DIM = 3
@@ -71,3 +72,38 @@ def test_many_phrases_are_found_as_each_alone_is(own: dict[str, int], wanted: li
             assert one.count == alone.count == own[phrase]
             np.testing.assert_array_equal(one.prototypes, alone.prototypes)
             np.testing.assert_array_equal(one.shares, alone.shares)
+
+
+def unit_vectors(n: int, dim: int) -> npt.NDArray[np.float64]:
+    rows = np.random.default_rng(3).normal(size=(n, dim))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("dim", [100, 99, 12])
+def test_a_prototype_comes_back_nearly_where_it_was(dim: int) -> None:
+    given = unit_vectors(500, dim)
+    packed = to_four_bits(given)
+    found = from_four_bits(packed, dim=dim)
+    assert packed.shape == (500, (dim + 1) // 2)
+    assert packed.dtype == np.uint8
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    cosines = (found * given).sum(axis=1)
+    assert cosines.mean() > 0.99
+    assert cosines.min() > 0.93
+
+
+def test_the_cosine_with_any_other_prototype_errs_by_a_hundredth() -> None:
+    given, others = unit_vectors(500, 100), unit_vectors(50, 100)[::-1]
+    errors = from_four_bits(to_four_bits(given), dim=100) @ others.T - given @ others.T
+    assert errors.std() < 0.012
+
+
+def test_rounding_twice_is_rounding_once() -> None:
+    """Up to the length, which is made 1 again: so most levels, not all, are the same."""
+    once = from_four_bits(to_four_bits(unit_vectors(200, 100)), dim=100)
+    twice = from_four_bits(to_four_bits(once), dim=100)
+    assert (once * twice).sum(axis=1).min() > 0.98
+
+
+def test_no_prototypes_are_no_bytes() -> None:
+    assert from_four_bits(to_four_bits(np.zeros((0, 7))), dim=7).shape == (0, 7)

@@ -1,8 +1,8 @@
 """Unknown words are read as known ones that are spelt alike."""
 
 import json
-import shutil
 import string
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,16 @@ from lmcells.errors import ModelError
 from lmcells.pretrained import PretrainedModel, subwords
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.folder import shipped_model
-from lmcells.pretrained.save import add_subwords, fit_subwords
-from lmcells.pretrained.subwords import KnownSpellings, Subwords, SubwordSettings
+from lmcells.pretrained.subwords import (
+    GRAM_LENGTHS,
+    KnownSpellings,
+    Subwords,
+    SubwordSettings,
+    fit_subwords,
+    grams,
+    is_spelt,
+    slips,
+)
 
 WORDS = [
     *("pneumonia", "hypertension", "metoprolol", "appendectomy", "thrombocytopenia"),
@@ -155,15 +163,53 @@ def test_damaged_settings_are_refused(tmp_path: Path, saved: object) -> None:
         SubwordSettings.load(tmp_path)
 
 
-def test_the_shipped_model_can_be_given_subwords_in_place(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    shutil.copytree(shipped_model(), folder)
-    settings = add_subwords(folder)
+def test_the_shipped_model_reads_out_of_vocabulary_words() -> None:
+    model = PretrainedModel.from_pretrained(shipped_model())
+    settings = fit_subwords(model.words, model.arrays[subwords.TABLE], model.word_counts)
     assert settings is not None
+    assert replace(settings, explained=0) == replace(SubwordSettings.load(model.folder), explained=0)
     assert settings.explained > 0.08
-    assert add_subwords(folder) == settings
-    model = PretrainedModel.from_pretrained(folder, verify=True)
-    assert model.subwords is not None
     vectors = model.word_vectors(["pneumonia", "pneumnoia", "q6h17"])
     assert vectors.keys() == {"pneumonia", "pneumnoia"}
     np.testing.assert_array_equal(vectors["pneumonia"], vectors["pneumnoia"])
+
+
+K = 0x9E3779B97F4A7C15
+WORD_LISTS = st.lists(st.text("abcdé-'", min_size=1, max_size=12), max_size=6)
+
+
+def hash_of(part: str) -> int:
+    return sum(ord(character) * K ** (place + 1) for place, character in enumerate(part)) % 2**64
+
+
+def grams_of(word: str) -> list[str]:
+    marked = f"<{word}>"
+    return [
+        marked[start : start + n]
+        for n in GRAM_LENGTHS
+        if n < len(marked)
+        for start in range(len(marked) - n + 1)
+    ]
+
+
+@given(WORD_LISTS)
+def test_ngrams_hash_to_the_same_numbers_in_any_process(words: list[str]) -> None:
+    found = grams(words)
+    expected = sorted((row, hash_of(part)) for row, word in enumerate(words) for part in grams_of(word))
+    assert sorted(zip(found.rows.tolist(), found.hashes.tolist(), strict=True)) == expected
+
+
+@given(WORD_LISTS)
+def test_a_slip_leaves_the_word_or_all_but_one_of_its_letters(words: list[str]) -> None:
+    found = slips(words)
+    expected = [
+        (row, hash_of(part))
+        for row, word in enumerate(words)
+        for part in [word, *(word[:place] + word[place + 1 :] for place in range(len(word)))]
+    ]
+    assert sorted(zip(found.rows.tolist(), found.hashes.tolist(), strict=True)) == sorted(expected)
+
+
+def test_words_are_spelt_and_numbers_placeholders_and_single_letters_are_not() -> None:
+    assert all(map(is_spelt, ["pneumonia", "x-ray", "s/p", "ménière", "it"]))
+    assert not any(map(is_spelt, ["", "a", "b12", "<digit>", "<name>", "-x", "a--b", "snake_case"]))

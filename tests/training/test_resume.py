@@ -14,7 +14,7 @@ import torch
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, FormatError
-from lmcells.tensor_files import read_tensors
+from lmcells.files import read_tensors
 from lmcells.training import TrainingResult, train
 from lmcells.training.checkpoint import Checkpoint, DamagedCheckpoint, load_newest
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
@@ -163,7 +163,7 @@ def test_the_two_newest_checkpoints_are_kept_and_hold_plain_tensors(corpus: Corp
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert len(files) == 4
     assert {Path(name).suffix for name in files} == {".json", ".safetensors"}
-    tensors, _ = read_tensors(tmp_path / "checkpoints" / files[-1])
+    tensors = read_tensors(tmp_path / "checkpoints" / files[-1])
     assert "model.prior.hidden.weight" in tensors
     assert "optimizer.exp_avg.prior.hidden.weight" in tensors
 

@@ -1,34 +1,34 @@
-"""`lmcells expand`: what the short forms of one note stand for."""
+"""`lmcells expand`: what the short forms of one note stand for, as JSON or shown on the terminal."""
 
 import argparse
 import os
+import re
 import shutil
 import sys
+import textwrap
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.expansion_view import render
+from lmcells.cli.arguments import Command
 from lmcells.cli.terminal import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.reader import SECTION_STYLES
 
-SUMMARY = "expand the short forms of a note"
-DESCRIPTION = """\
-Find the short forms of a note, and rank what each may stand for by the words around it and its section. On a terminal
-the note is shown with what was found; piped, or with --json, a JSON list is printed, one object a short form."""
-EXAMPLE = """\
-examples:
-  lmcells expand "PMH: Pt with CVA in 2019, now in PT twice weekly."
-  lmcells expand note.txt --inventory mine.csv --expanded
-  cat note.txt | lmcells expand - --model model --json"""
-
-_WIDEST = 120
-_NARROWEST = 40
+_WIDEST, _NARROWEST = 120, 40
+_LIKELY, _UNSURE = 0.9, 0.6
+_GREEN, _YELLOW, _RED, _CYAN, _DIM, _BOLD = "32", "33", "31", "36", "2", "1"
+_N_ALTERNATIVES = 3
+_LEAST_SHOWN = 0.005
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # would move the cursor, or worse
+_WIDEST_NAME = 34
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "note",
         nargs="?",
@@ -51,8 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    """Expand the note and print what was found."""
+def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note)
     expander = Expander.from_pretrained(options.model, inventory=options.inventory, sections=options.sections)
     expansions = expander(text)
@@ -66,8 +65,25 @@ def run(options: argparse.Namespace) -> None:
         print(render(text, expansions, width=columns, color=color))
 
 
+COMMANDS = {
+    "expand": Command(
+        summary="expand the short forms of a note",
+        description="""\
+Find the short forms of a note, and rank what each may stand for by its section and the words around it. On a terminal
+the note is shown with the answers; piped, or with --json, a JSON list is printed, one object a short form.""",
+        example="""\
+examples:
+  lmcells expand "PMH: Pt with CVA in 2019, now in PT twice weekly."
+  lmcells expand note.txt --inventory mine.csv --expanded
+  cat note.txt | lmcells expand - --model model --json""",
+        add_arguments=_add_arguments,
+        run=_run,
+    )
+}
+
+
 def read_text(given: str) -> str:
-    """Return the text that was meant: of a file where there is one of that name, of standard input for "-"."""
+    """Return the note: the content of a file if there is one, standard input for "-", else the text given."""
     if given == "-":
         if sys.stdin.isatty():
             raise InputError(
@@ -100,3 +116,99 @@ def _decode(content: bytes, *, name: str) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{name} is not UTF-8 text (byte {error.start:,}). Save it as UTF-8.") from None
+
+
+def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, color: bool = True) -> str:
+    """Return the note with its short forms marked, and what each stands for, section by section.
+
+    Without color, short forms are in brackets.
+    """
+
+    def paint(painted: str, code: str) -> str:
+        return f"\x1b[{code}m{painted}\x1b[0m" if color else painted
+
+    lines = list(_marked(text, expansions, width=width, color=color))
+    if not expansions:
+        return "\n".join([*lines, "", paint("No short form of the inventory was found.", _DIM)])
+    names = [_name(expansion, text) for expansion in expansions]
+    name_width = min(_WIDEST_NAME, max(map(len, names)))
+    written_width = max(expansion.end - expansion.start for expansion in expansions)
+    for section, group in groupby(zip(expansions, names, strict=True), key=lambda pair: pair[0].section):
+        lines += ["", paint(_clean(section or "no section"), _BOLD if section else _DIM)]
+        for expansion, name in group:
+            written = _clean(text[expansion.start : expansion.end])
+            opening = f"  {paint(f'{written:<{written_width}}', _color(expansion))}  {name:<{name_width}}  "
+            opening += f"{_certainty(expansion):>5}"
+            # Alternatives stand in a column of their own, or below the names where those take its space.
+            indent = short_indent = len(f"  {written:<{written_width}}  ")
+            if len(name) <= name_width and indent + name_width + 8 <= width // 2 + 20:
+                indent += name_width + 8
+            alternatives = textwrap.wrap(_alternatives(expansion), max(20, width - indent - 1))
+            if alternatives and indent > short_indent:
+                opening += f" {paint(alternatives.pop(0), _DIM)}"
+            lines += [opening, *(" " * indent + paint(line, _DIM) for line in alternatives)]
+    return "\n".join(lines)
+
+
+def _name(expansion: Expansion, text: str) -> str:
+    if expansion.long_form is not None:
+        return _clean(expansion.long_form)
+    written = text[expansion.start : expansion.end]
+    best = expansion.candidates[0].long_form if expansion.candidates else written
+    return f"? {_clean(best)} ({(expansion.abstained or '').replace('_', ' ')})"
+
+
+def _certainty(expansion: Expansion) -> str:
+    if expansion.source == "definition":
+        return "def."
+    return f"{expansion.probability:.0%}" if expansion.probability is not None else "-"
+
+
+def _alternatives(expansion: Expansion) -> str:
+    others = [each for each in expansion.candidates[1:] if each.probability >= _LEAST_SHOWN]
+    return ", ".join(f"{_clean(each.long_form)} {each.probability:.0%}" for each in others[:_N_ALTERNATIVES])
+
+
+def _color(expansion: Expansion) -> str:
+    if expansion.source == "definition":
+        return _CYAN
+    if expansion.abstained or not expansion.candidates:
+        return _DIM
+    probability = expansion.candidates[0].probability
+    return _GREEN if probability >= _LIKELY else _YELLOW if probability >= _UNSURE else _RED
+
+
+def _marked(text: str, expansions: Sequence[Expansion], *, width: int, color: bool) -> Iterator[str]:
+    """Yield the text in lines no wider than the terminal, short forms marked."""
+    remaining = list(expansions)
+    mark_width = 0 if color else 2
+    for start, end in _lines(text, width, [expansion.start for expansion in expansions], mark_width):
+        pieces, position = [], start
+        while remaining and remaining[0].start < end:
+            expansion = remaining.pop(0)
+            written = _clean(text[expansion.start : expansion.end])
+            pieces.append(_clean(text[position : expansion.start]))
+            pieces.append(f"\x1b[1;4;{_color(expansion)}m{written}\x1b[0m" if color else f"[{written}]")
+            position = expansion.end
+        pieces.append(_clean(text[position:end]))
+        yield "".join(pieces).rstrip()
+
+
+def _lines(text: str, width: int, marks: list[int], mark_width: int) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each line on the terminal; words longer than a line stay whole."""
+    position = 0
+    for line in text.rstrip().split("\n"):
+        start = position
+        for word in re.finditer(r"\S+", line):
+            end = position + word.end()
+            n_marks = bisect_left(marks, end) - bisect_left(marks, start)
+            if end - start + mark_width * n_marks > width and position + word.start() > start:
+                yield start, position + word.start()
+                start = position + word.start()
+        yield start, position + len(line)
+        position += len(line) + 1
+
+
+def _clean(text: str) -> str:
+    """Return text that a terminal shows as it is, on one line."""
+    return _CONTROL.sub("", text.replace("\t", "    ").replace("\n", " "))

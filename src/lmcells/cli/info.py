@@ -15,10 +15,10 @@ from lmcells.corpus.corpus import FORMAT as CORPUS
 from lmcells.corpus.corpus import MANIFEST
 from lmcells.corpus.packing import pack_corpus, unpack_corpus
 from lmcells.errors import InputError
+from lmcells.files import read_tensors
 from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder, is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, WEIGHTS, model_folder
-from lmcells.tensor_files import read_tensors
 
 Table = tuple[str, Sequence[tuple[str, Any]]]  # title, and names with values
 _SHOWN = 10  # most frequent words, largest sections
@@ -107,7 +107,7 @@ def _model_tables(model: PretrainedModel, n_parameters: int) -> Iterator[Table]:
 
 
 def _summarize_language_model(saved: LanguageModelFolder) -> dict[str, Any]:
-    arrays, _ = read_tensors(saved.folder / WEIGHTS)
+    arrays = read_tensors(saved.folder / WEIGHTS)
     n_parameters = sum(array.size for array in arrays.values())
     n_in_tables = sum(array.size for name, array in arrays.items() if name in EMBEDDINGS)
     settings = {name: getattr(saved, name) for name in ("corpus", "training", "files", "written_by")}

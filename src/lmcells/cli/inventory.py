@@ -1,36 +1,311 @@
-"""`lmcells inventory`: a sense inventory from notes, what a model can know of it, and a model that knows more."""
+"""`lmcells inventory`: find a sense inventory in notes, check what a model knows of it, compile it into a model."""
 
 import argparse
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from lmcells.cli import inventory_check, inventory_compile, inventory_find
-from lmcells.cli.arguments import add_command
+from lmcells.cli.arguments import Command, add_json, add_overwrite, at_least, command_group
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
+from lmcells.corpus import Corpus
+from lmcells.errors import InputError, MissingExtra
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory_check import (
+    Finding,
+    SenseKnowledge,
+    inventory_knowledge,
+    review_inventory,
+    suggest_spellings,
+)
+from lmcells.expansion.inventory_mining import DefinitionCounts
+from lmcells.notes.readers import FORMATS, Columns, ReadReport, read_notes
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.folder import DEFAULT, model_folder
 
-SUMMARY = "find, check or compile a sense inventory"
-DESCRIPTION = """\
-Find a sense inventory: what notes themselves say their short forms mean. Check it: entries that say the same twice, and
-what a model knows of each sense. Or compile it: a copy of a model that also knows its long forms by where they stand in
-a corpus."""
-EXAMPLE = """\
+_SUFFIXES = (".csv", ".json")
+_N_SHOWN = 10
+
+
+def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="FILE", help="senses to write: .csv or .json"
+    )
+    add_overwrite(parser, replaces="an inventory")
+    parser.add_argument(
+        "--min-count",
+        type=at_least(1),
+        default=2,
+        metavar="N",
+        help="notes that must define a sense at least (2)",
+    )
+    parser.add_argument(
+        "--inventory",
+        type=Path,
+        metavar="FILE",
+        help='senses that are known, for definitions such as "left eye (OS)" (the shipped ones)',
+    )
+    reading = parser.add_argument_group("reading notes")
+    reading.add_argument(
+        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
+    )
+    reading.add_argument("--text-column", metavar="NAME", help="where the text is")
+    reading.add_argument("--id-column", metavar="NAME", help="where the id is")
+    add_json(parser)
+
+
+def _find(options: argparse.Namespace) -> None:
+    """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
+    if options.output.suffix.lower() not in _SUFFIXES:
+        raise InputError(f"--output {options.output}: its name must end in {' or '.join(_SUFFIXES)}.")
+    report = ReadReport()
+    definitions = DefinitionCounts(
+        load_inventory(options.inventory) if options.inventory else shipped_inventory()
+    )
+    columns = Columns(text=options.text_column, id=options.id_column)
+    with ProgressLine() as line:
+        started, n_characters = time.monotonic(), 0
+        for path in options.notes:
+            for note in read_notes(path, format=options.format, columns=columns, report=report):
+                definitions.add(note)
+                n_characters += len(note.text)
+                if report.n_read % 100 == 0:
+                    seconds = time.monotonic() - started
+                    line.update(notes_message(report.n_read, n_characters, seconds=seconds))
+        line.update(f"gathering {definitions.n_wordings:,} definitions")
+        proposed = definitions.propose(min_count=options.min_count)
+    n_rare = proposed.n_too_rare
+    if not proposed.senses:
+        raise InputError(
+            f"no definition was found in at least {options.min_count:,} of {report.n_read:,} notes "
+            f"({n_rare:,} in fewer). Give more notes, or a smaller --min-count."
+        )
+    inventory = proposed.inventory
+    save_inventory(inventory, options.output)
+    summary = {
+        "inventory": str(options.output),
+        "notes": report.to_dict(),
+        "min_count": options.min_count,
+        "n_definitions": definitions.n_definitions,
+        "n_wordings": definitions.n_wordings,
+        "n_senses_too_rare": n_rare,
+        "n_senses": inventory.n_senses,
+        "n_short_forms": len(inventory),
+        "n_ambiguous_short_forms": _n_ambiguous(inventory),
+    }
+    if options.json:
+        print_json(summary)
+        return
+    print_table(
+        [
+            ("notes read", report.n_read),
+            *account_rows(report.to_dict()),
+            ("definitions", summary["n_definitions"]),
+            ("distinct definitions", summary["n_wordings"]),
+            *([(f"skipped: senses in fewer than {options.min_count:,} notes", n_rare)] if n_rare else []),
+            ("senses", summary["n_senses"]),
+            ("short forms", summary["n_short_forms"]),
+            ("ambiguous short forms", summary["n_ambiguous_short_forms"]),
+        ],
+        title=str(options.output),
+    )
+
+
+def _n_ambiguous(inventory: SenseInventory) -> int:
+    return sum(len(senses) > 1 for senses in inventory.by_short_form.values())
+
+
+def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
+    parser.add_argument(
+        "--model", default=DEFAULT, metavar="MODEL", help="model folder, or default (shipped)"
+    )
+    parser.add_argument("--corpus", type=Path, metavar="CORPUS", help="also count the senses in this corpus")
+    parser.add_argument(
+        "--all", action="store_true", help=f"list everything, not only the {_N_SHOWN} worst of each"
+    )
+    add_json(parser)
+
+
+def _check(options: argparse.Namespace) -> None:
+    inventory = load_inventory(options.inventory)
+    corpus = Corpus.open(options.corpus) if options.corpus else None
+    model = PretrainedModel.from_pretrained(model_folder(options.model))
+    findings = review_inventory(inventory)
+    known = inventory_knowledge(model, inventory, corpus=corpus)
+    worst = sorted((each for each in known if each.how != "frequent"), key=lambda each: each.badness)
+    shown = worst if options.all or options.json else worst[:_N_SHOWN]
+    nearest = suggest_spellings((word for each in shown for word in each.unknown_words), model.words)
+    n_by = Counter(each.how for each in known)
+    summary = {
+        "senses": inventory.n_senses,
+        "short_forms": len(inventory),
+        "ambiguous_short_forms": _n_ambiguous(inventory),
+        "known_by_occurrences": n_by["frequent"],
+        "known_by_words": n_by["words"],
+        "with_unknown_words": sum(each.how == "words" and bool(each.unknown_words) for each in known),
+        "unknown": n_by["unknown"],
+        "may_be_the_same_twice": len(findings),
+    }
+    if corpus is not None:
+        summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
+    if options.json:
+        senses = [
+            each.to_dict()
+            | {"nearest": {word: nearest[word] for word in each.unknown_words if word in nearest}}
+            for each in known
+        ]
+        print_json(
+            {
+                "inventory": str(options.inventory),
+                "model": str(model.folder),
+                "summary": summary,
+                "findings": [asdict(finding) for finding in findings],
+                "senses": senses,
+            }
+        )
+        return
+    print_table([(name.replace("_", " "), n) for name, n in summary.items()], title=str(options.inventory))
+    shown_findings = findings if options.all else findings[:_N_SHOWN]
+    _print_list("may be the same twice", [_finding_line(each) for each in shown_findings], n=len(findings))
+    _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
+
+
+def _finding_line(finding: Finding) -> str:
+    return f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}"
+
+
+def _sense_line(known: SenseKnowledge, nearest: Mapping[str, str]) -> str:
+    line = f"{known.sense.short_form}: {known.sense.long_form!r}, {known.how}"
+    if known.unknown_words:
+        words = (
+            f"{word!r}" + (f" (near {nearest[word]!r})" if word in nearest else "")
+            for word in known.unknown_words
+        )
+        line += f"; not in the vocabulary: {', '.join(words)}"
+    return line if known.n_in_corpus is None else f"{line}; {known.n_in_corpus:,} in the corpus"
+
+
+def _print_list(title: str, lines: Sequence[str], *, n: int) -> None:
+    if lines:
+        print("\n  ".join([f"\n{title}", *lines]))
+        if n > len(lines):
+            print(f"  and {n - len(lines):,} more: --all")
+
+
+def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
+    parser.add_argument("--corpus", required=True, type=Path, metavar="CORPUS", help="corpus folder")
+    parser.add_argument("--model", required=True, metavar="MODEL", help="model folder, or default (shipped)")
+    parser.add_argument("--output", required=True, type=Path, metavar="NEW_MODEL", help="folder to write")
+    parser.add_argument(
+        "--min-count",
+        type=at_least(1),
+        metavar="N",
+        help="how often a long form must occur in the corpus (4)",
+    )
+    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
+    add_json(parser)
+
+
+def _compile(options: argparse.Namespace) -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtra("torch", extra="train", purpose="Compiling an inventory") from None
+    from lmcells.expansion.inventory_compilation import compile_inventory
+    from lmcells.training.distributed import choose_device
+    from lmcells.training.prototypes import MIN_COUNT
+
+    if options.output.exists():
+        raise InputError(f"--output {options.output} exists already. Choose another folder.")
+    device = choose_device(options.device)
+    inventory = load_inventory(options.inventory)
+    corpus = Corpus.open(options.corpus)
+    model = PretrainedModel.from_pretrained(model_folder(options.model), verify=True)
+    with ProgressLine() as line:
+        line.update("reading the occurrences of long forms")
+        try:
+            result: dict[str, Any] = compile_inventory(
+                model,
+                inventory,
+                corpus,
+                output=options.output,
+                name=options.inventory.name,
+                device=device,
+                min_count=options.min_count or MIN_COUNT,
+            ).to_dict()
+        except OSError as error:
+            raise InputError(
+                f"--output {options.output} cannot be written: {error.strerror or error}."
+            ) from error
+    if options.json:
+        print_json({"model": str(options.output), **result})
+        return
+    titles = {
+        "n_senses": "senses",
+        "n_senses_found": "senses that the corpus has",
+        "n_added": "phrases added",
+        "n_replaced": "phrases replaced",
+        "n_kept": "phrases kept, known from more occurrences",
+    }
+    print_table([(titles[name], n) for name, n in result.items()], title=str(options.output))
+
+
+_ACTIONS = {
+    "find": Command(
+        summary="propose an inventory from the definitions in notes",
+        description="""\
+Find the abbreviation definitions in notes, "atrial fibrillation (AF)" or "AF = atrial fibrillation", and write them as
+an inventory. Spellings of one long form become forms of one sense, the most frequent first. Look through it before you
+use it: `lmcells inventory check` says where.""",
+        example="""\
+examples:
+  lmcells inventory find NOTEEVENTS.csv.gz --output senses.csv --min-count 5
+  lmcells inventory find notes/ letters.jsonl --output senses.json""",
+        add_arguments=_add_find_arguments,
+        run=_find,
+    ),
+    "check": Command(
+        summary="find duplicates, and senses that a model cannot know",
+        description="""\
+Say which entries of an inventory may be the same thing twice, and what a model knows of each sense: frequent (by its
+occurrences), words (by its words alone) or unknown (not at all: it will always be ranked last).""",
+        example="""\
+examples:
+  lmcells inventory check senses.csv
+  lmcells inventory check senses.json --model model --corpus corpus --all""",
+        add_arguments=_add_check_arguments,
+        run=_check,
+    ),
+    "compile": Command(
+        summary="a copy of a model that knows an inventory's long forms",
+        description="""\
+Read the occurrences of an inventory's long forms in a corpus, and write a copy of a model that knows them by these.
+The corpus may be any that `lmcells prepare` made, with words and section names of its own.""",
+        example="""\
+example:
+  lmcells inventory compile senses.csv --corpus corpus --model default --output model-with-senses""",
+        add_arguments=_add_compile_arguments,
+        run=_compile,
+    ),
+}
+COMMANDS = {
+    "inventory": command_group(
+        _ACTIONS,
+        summary="find, check or compile a sense inventory",
+        description="""\
+Find a sense inventory: the abbreviations that notes define. Check it: entries that say the same twice, and what a
+model knows of each sense. Or compile it: a copy of a model that also knows its long forms by their occurrences in a
+corpus.""",
+        example="""\
 examples:
   lmcells inventory find notes/ --output senses.csv
   lmcells inventory check senses.csv
-  lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses"""
-
-ACTIONS: dict[str, Any] = {
-    "find": inventory_find,
-    "check": inventory_check,
-    "compile": inventory_compile,
+  lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses""",
+    )
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the actions, each with its options."""
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, action in ACTIONS.items():
-        add_command(actions, name, action)
-
-
-def run(options: argparse.Namespace) -> None:
-    """Find, check or compile."""
-    ACTIONS[options.action].run(options)

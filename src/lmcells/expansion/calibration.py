@@ -1,4 +1,4 @@
-"""From scores to probabilities that mean what they say, and to the decision not to answer."""
+"""Turning scores into calibrated probabilities, and deciding when to abstain."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,16 +12,16 @@ from lmcells.expansion.long_forms import Floats
 from lmcells.files import read_json, write_json
 
 CALIBRATION = "calibration.json"
-"""The file's name in a model folder."""
+"""The file in a model folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Softmax with a temperature, and two thresholds; as it is made without arguments, every question is answered."""
+    """Softmax with a temperature, and two thresholds below which the expander abstains; by default it never does."""
 
     temperature: float = 1.0
-    least_probability: float = 0.0  # a best candidate that is less likely is not answered: low_confidence
-    least_score: float | None = None  # a best candidate that scores less is not answered: no_sense_fits
+    least_probability: float = 0.0  # of the best candidate; below it: low_confidence
+    least_score: float | None = None  # of the best candidate; below it: no_sense_fits
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.temperature) and self.temperature > 0):
@@ -32,7 +32,7 @@ class Calibration:
             raise ConfigError(f"least_score: found {self.least_score}, allowed: a number or none.")
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Probabilities of the candidates of one mention: 0 where a score is -inf, alike where all are."""
+        """Return the probabilities of a mention's candidates: 0 where a score is -inf, equal where all are."""
         scores = np.asarray(scores, np.float64)
         best = scores.max(initial=-np.inf)
         if best == -np.inf:
@@ -42,7 +42,7 @@ class Calibration:
         return probabilities
 
     def reason_to_abstain(self, scores: Floats, probabilities: Floats) -> str | None:
-        """Return why not to answer, None where the best candidate is the answer."""
+        """Return why to abstain, None where the best candidate is the answer."""
         best = float(np.asarray(scores, np.float64).max(initial=-np.inf))
         if best == -np.inf:
             return NO_KNOWN_LONG_FORM
@@ -51,12 +51,12 @@ class Calibration:
         return LOW_CONFIDENCE if float(probabilities.max()) < self.least_probability else None
 
     def save(self, folder: Path) -> None:
-        """Write it into a model folder."""
+        """Write the calibration into a model folder."""
         write_json(folder / CALIBRATION, {name: getattr(self, name) for name in self.__slots__}, indent=1)
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read that of a model folder; without one, scores are taken as they are and none is withheld."""
+        """Read the calibration of a model folder; one without has the default."""
         path = folder / CALIBRATION
         if not path.is_file():
             return cls()

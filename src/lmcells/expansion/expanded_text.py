@@ -1,4 +1,4 @@
-"""A text with its short forms written out, and where each of its characters came from.
+"""Writing the long forms into a text, and mapping offsets between the two texts.
 
 expanded = expand_text(text, expander(text))
 expanded.text                         # "... with a cerebrovascular accident in 2019 ..."
@@ -28,10 +28,10 @@ _SENTENCE_ENDS = re.compile(r"\s*\Z|[ \t]*[\r\n]|\s+[A-Z]")
 
 @dataclass(frozen=True, slots=True)
 class OffsetMap:
-    """Pieces of a text that were replaced by others: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`.
+    """Maps offsets between a text and its expansion: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`.
 
-    All between them is as it was. Both functions never decrease and are each other's inverse there; an offset inside a
-    replaced piece is mapped to the start of the other piece, and the piece's end to its end.
+    Between the pieces the two functions are each other's inverse, and neither ever decreases. An offset inside a piece
+    is mapped to the start of its counterpart, the end of a piece to its counterpart's end.
     """
 
     starts: tuple[int, ...]
@@ -40,11 +40,11 @@ class OffsetMap:
     new_ends: tuple[int, ...]
 
     def to_expanded(self, offset: int) -> int:
-        """Return where an offset into the original text is in the expanded one."""
+        """Map an offset in the original text to the expanded one."""
         return _map(offset, (self.starts, self.ends), (self.new_starts, self.new_ends))
 
     def to_original(self, offset: int) -> int:
-        """Return where an offset into the expanded text was in the original one."""
+        """Map an offset in the expanded text to the original one."""
         return _map(offset, (self.new_starts, self.new_ends), (self.starts, self.ends))
 
 
@@ -58,27 +58,27 @@ def _map(offset: int, pieces: tuple[tuple[int, ...], ...], others: tuple[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class ExpandedText:
-    """The text, and the map between its offsets and those of the original."""
+    """A text with its short forms written out, and the map between its offsets and the original's."""
 
     text: str = field(repr=False)  # patient data: never in a log or a traceback
     offset_map: OffsetMap
 
 
 def expand_text(text: str, expansions: Iterable[Expansion], *, style: Style = "replace") -> ExpandedText:
-    """Write the long forms into a text: in place of the short forms, or with `append` in brackets after them.
+    """Write the long forms into a text: in place of the short forms, or with style "append" in brackets after them.
 
-    Short forms that were abstained from stay as they are, and so does one that is defined where it stands.
+    Short forms without an answer stay as they are, and so does one that is defined right there.
     """
     if style not in STYLES:
         raise InputError(f"style: found {style!r}, allowed: {', '.join(STYLES)}.")
     pieces: list[str] = []
-    places: list[tuple[int, int, int, int]] = []
+    replaced: list[tuple[int, int, int, int]] = []
     position = length = 0
     for expansion in sorted(expansions, key=lambda each: each.start):
         if not position <= expansion.start < expansion.end <= len(text):
             raise InputError(
                 f"the expansion of {expansion.short_form!r} at {expansion.start}-{expansion.end} overlaps another or "
-                f"lies outside of the text ({len(text):,} characters). Give the text that was expanded."
+                f"lies outside the text ({len(text):,} characters). Give the text that was expanded."
             )
         if expansion.long_form is None or _is_defined_here(text, expansion):
             continue
@@ -86,10 +86,10 @@ def expand_text(text: str, expansions: Iterable[Expansion], *, style: Style = "r
         pieces += (text[position : expansion.start], written)
         start = length + expansion.start - position
         length = start + len(written)
-        places.append((expansion.start, expansion.end, start, length))
+        replaced.append((expansion.start, expansion.end, start, length))
         position = expansion.end
     pieces.append(text[position:])
-    columns = tuple(zip(*places, strict=True)) or ((), (), (), ())
+    columns = tuple(zip(*replaced, strict=True)) or ((), (), (), ())
     return ExpandedText("".join(pieces), OffsetMap(*columns))
 
 
@@ -107,7 +107,7 @@ def _written_out(text: str, expansion: Expansion, long_form: str, style: Style) 
 
 
 def plural(phrase: str) -> str:
-    """Return the plural of an English phrase by its last word, by rule."""
+    """Return the plural of an English phrase, by rules for its last word."""
     if re.search(r"[^aeiou]y$", phrase):
         return phrase[:-1] + "ies"
     if phrase.endswith("sis"):
@@ -118,7 +118,7 @@ def plural(phrase: str) -> str:
 
 
 def _is_defined_here(text: str, expansion: Expansion) -> bool:
-    """Whether the long form stands right before the short form, in brackets, or after it."""
+    """Whether the long form stands right before the short form's bracket, or right after the short form."""
     if expansion.source != "definition" or expansion.long_form is None:
         return False
     long_form = form_key(expansion.long_form)

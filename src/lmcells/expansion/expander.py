@@ -1,13 +1,8 @@
-"""Expanding the short forms of whole notes.
-
-expander = Expander.from_pretrained()                    # the shipped model; or a folder
-expander("PMH: CVA in 2019, now in PT twice weekly.")    # a list of Expansion
-expander(note, sections=[(0, 40, "PMH")], inventory="mine.csv")
-for expansions in expander.pipe(notes, batch_size=256): ...   # texts, or notes with `text` and `sections`
-"""
+"""Expanding the short forms of whole notes."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -30,12 +25,10 @@ from lmcells.pretrained.folder import model_folder
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 
 Context = TypeVar("Context")
+MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
 
 _KEPT_INVENTORIES = 8
-_MOST_MENTIONS = 8192  # in one batch, whatever the notes are like
-
-
-MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
+_MOST_MENTIONS = 8192  # in one batch, however long the notes are
 
 
 class SectionedNote(Protocol):
@@ -53,14 +46,33 @@ def shipped_inventory() -> SenseInventory:
     """Return the inventory that comes with the package."""
     with resources.as_file(resources.files(__package__).joinpath(SHIPPED_INVENTORY)) as path:
         if not path.is_file():
-            raise InputError("no inventory is shipped in this build. Give one: inventory=FILE, JSON or CSV.")
+            raise InputError("this build comes without an inventory. Give one: inventory=FILE, JSON or CSV.")
         return load_inventory(path)
 
 
-class Expander:
-    """Finds the short forms of notes, and ranks what they may stand for; see the module.
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """An inventory, with what reads notes for it and what ranks its senses."""
 
-    It may be shared by threads, and pickled.
+    inventory: SenseInventory
+    read: NoteReader
+    ranker: Ranker
+
+
+class Expander:
+    """Finds the short forms of clinical notes and ranks what each may stand for.
+
+    Examples:
+        ```python
+        expander = Expander.from_pretrained()                    # the shipped model, or a model folder
+        expander("PMH: CVA in 2019, now in PT twice weekly.")    # a list of Expansion
+        expander(note, sections=[(0, 40, "PMH")], inventory="mine.csv")
+        for expansions in expander.pipe(notes, batch_size=256): ...   # a stream, in order
+        expander.explain(note)                                   # what each answer is based on
+        ```
+
+    The long forms come from the inventory, or from the note where it defines an abbreviation itself. Probabilities are
+    calibrated, and the expander abstains where it is not sure. Threads may share an expander; it can be pickled.
     """
 
     def __init__(
@@ -72,13 +84,22 @@ class Expander:
         sections: str = "rules",
         make_ranker: MakeRanker = best_ranker,
     ) -> None:
+        """Combine a model and an inventory; `from_pretrained` opens both from files.
+
+        Args:
+            model: the model that ranks.
+            inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
+            calibration: turns scores into probabilities, and decides when to abstain.
+            sections: how sections are found: "rules", "paper" or "none".
+            make_ranker: what ranks the senses of an inventory with the model.
+        """
         self.model = model
         self.inventory = as_inventory(inventory)
         self.calibration = calibration or Calibration()
         self._style = sections
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
-        self._lexicons.of(self.inventory)  # a wrong style or inventory is refused here
+        self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
 
     @classmethod
     def from_pretrained(
@@ -90,7 +111,15 @@ class Expander:
         sections: str = "rules",
         verify: bool = False,
     ) -> Self:
-        """Open a model folder (the shipped one without it, or as "default") and an inventory (or the shipped one)."""
+        """Open a model folder and an inventory.
+
+        Args:
+            folder: a model folder; None or "default" is the shipped model.
+            inventory: a `SenseInventory`, a file, or a list of senses; None is the shipped inventory.
+            calibration: None takes the model's own.
+            sections: how sections are found: "rules", "paper" or "none".
+            verify: compare the checksums of the model's files.
+        """
         path = model_folder(folder)
         model = PretrainedModel.from_pretrained(path, verify=verify)
         return cls(
@@ -103,18 +132,24 @@ class Expander:
     def __call__(
         self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
     ) -> list[Expansion]:
-        """Expand the short forms of one note; see `pipe` for many."""
+        """Expand the short forms of one note; see `pipe` for many.
+
+        Args:
+            note: the text of the note.
+            sections: the note's sections, if they are known: (start, end, header) each.
+            inventory: other senses than the expander's, for this note.
+        """
         lexicon = self.lexicon(inventory)
         return self.expand_read([lexicon.read(_checked(note), sections)], lexicon)[0]
 
     def explain(
         self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
     ) -> list[Explanation | None]:
-        """Say what each expansion of one note rests on, in the same order; None where the note defines it."""
+        """Say what each expansion of a note is based on, in the same order; None where the note defines it."""
         lexicon = self.lexicon(inventory)
         return self.explain_read(lexicon.read(_checked(note), sections), lexicon)
 
-    def explain_read(self, note: Sequence[Occurrence], lexicon: "Lexicon") -> list[Explanation | None]:
+    def explain_read(self, note: Sequence[Occurrence], lexicon: Lexicon) -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read."""
         evidence = [
             np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
@@ -150,17 +185,20 @@ class Expander:
         as_tuples: bool = False,
         inventory: InventoryLike | None = None,
     ) -> Iterator[Any]:
-        """Expand a stream of notes, ranking those of a batch together; one list a note, in order.
+        """Expand a stream of notes in bounded memory; yields one list of expansions a note, in order.
 
-        A note is a text, or an object with a `text` and `sections` of the caller's own. With `as_tuples` notes are
-        pairs of a note and anything, and results are pairs of a list and the same.
+        Args:
+            notes: texts, or objects with `text` and `sections`.
+            batch_size: notes that are ranked together.
+            as_tuples: notes are pairs of a note and anything, results pairs of a list and the same.
+            inventory: other senses than the expander's.
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
         return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory))
 
     def _pipe(
-        self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: "Lexicon"
+        self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: Lexicon
     ) -> Iterator[Any]:
         read: list[list[Occurrence]] = []
         contexts: list[Any] = []
@@ -180,49 +218,41 @@ class Expander:
                 read, contexts, n_mentions = [], [], 0
         yield from finish()
 
-    def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[list[Expansion]]:
+    def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
         scores = iter(_scores(notes, lexicon))
+        senses = lexicon.inventory.by_short_form
         return [
             [
-                _defined(each, each.defined)
-                if each.defined is not None
-                else self._ranked(each, lexicon.inventory.by_short_form[each.short_form], *next(scores))
+                self._ranked(each, senses[each.short_form], *next(scores))
+                if each.defined is None
+                else _expansion(each, (each.defined,), "definition")
                 for each in note
             ]
             for note in notes
         ]
 
-    def _ranked(self, place: Occurrence, senses: Sequence[Sense], own: Floats, shared: Floats) -> Expansion:
-        """Whether any sense fits is a matter of the place itself; which one, of the whole note."""
+    def _ranked(
+        self, occurrence: Occurrence, senses: Sequence[Sense], own: Floats, shared: Floats
+    ) -> Expansion:
+        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
         probabilities = self.calibration.probabilities(shared)
+        values = probabilities.tolist()
         candidates = tuple(
-            Candidate(senses[index].long_form, float(probabilities[index]), senses[index].concept_id)
+            Candidate(senses[index].long_form, values[index], senses[index].concept_id)
             for index in np.argsort(-probabilities, kind="stable").tolist()
         )
-        reason = self.calibration.reason_to_abstain(own, probabilities)
-        return Expansion(
-            place.start,
-            place.end,
-            place.short_form,
-            place.section,
-            None if reason else candidates[0].long_form,
-            None if reason else candidates[0].probability,
-            "model",
-            candidates,
-            reason,
+        return _expansion(
+            occurrence, candidates, "model", self.calibration.reason_to_abstain(own, probabilities)
         )
 
-    def lexicon(self, inventory: InventoryLike | None = None) -> "Lexicon":
-        """Return what reads and ranks notes with an inventory (without one, the expander's own)."""
+    def lexicon(self, inventory: InventoryLike | None = None) -> Lexicon:
+        """Return what reads and ranks notes with an inventory; without one, the expander's own."""
         return self._lexicons.of(self.inventory if inventory is None else inventory)
 
-    def _build(self, inventory: SenseInventory) -> "Lexicon":
-        return Lexicon(
-            inventory,
-            NoteReader(inventory, sections=self._style),
-            self._make_ranker(self.model, inventory),
-        )
+    def _build(self, inventory: SenseInventory) -> Lexicon:
+        read = NoteReader(inventory, sections=self._style)
+        return Lexicon(inventory, read, self._make_ranker(self.model, inventory))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -230,6 +260,25 @@ class Expander:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lexicons = _Lexicons(self._build)
+
+
+def _expansion(
+    occurrence: Occurrence,
+    candidates: tuple[Candidate, ...],
+    source: Literal["model", "definition"],
+    abstained: str | None = None,
+) -> Expansion:
+    return Expansion(
+        occurrence.start,
+        occurrence.end,
+        occurrence.short_form,
+        occurrence.section,
+        None if abstained else candidates[0].long_form,
+        None if abstained else candidates[0].probability,
+        source,
+        candidates,
+        abstained,
+    )
 
 
 def _checked(note: object) -> str:
@@ -248,37 +297,15 @@ def _text_and_sections(note: object) -> tuple[str, Sequence[Any] | None]:
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
 
 
-def _defined(place: Occurrence, candidate: Candidate) -> Expansion:
-    return Expansion(
-        place.start,
-        place.end,
-        place.short_form,
-        place.section,
-        candidate.long_form,
-        candidate.probability,
-        "definition",
-        (candidate,),
-    )
-
-
-def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: "Lexicon") -> list[tuple[Floats, Floats]]:
-    """Score the mentions of notes, each by its own place and by what the others of its note say too."""
+def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[tuple[Floats, Floats]]:
+    """Score the mentions of notes, each by its own window and together with the others of its note."""
     mentions = [each.mention for note in notes for each in note if each.mention is not None]
     own = lexicon.ranker.scores(mentions) if mentions else []
     return list(zip(own, share_within_notes(notes, own), strict=True))
 
 
-class Lexicon:
-    """An inventory with all that is computed for it once."""
-
-    def __init__(self, inventory: SenseInventory, read: NoteReader, ranker: Ranker) -> None:
-        self.inventory = inventory
-        self.read = read
-        self.ranker = ranker
-
-
 class _Lexicons:
-    """The lexicons of the inventories used last: changing between a few of them costs nothing."""
+    """The lexicons of the inventories used last, so that switching between a few costs nothing."""
 
     def __init__(self, build: Callable[[SenseInventory], Lexicon]) -> None:
         self._build = build
@@ -298,7 +325,7 @@ class _Lexicons:
 
 
 def _identity(given: InventoryLike) -> tuple[Any, InventoryLike]:
-    """Return what tells an inventory from others, and the inventory, to be held as long as that is."""
+    """Return a key for an inventory, and the inventory, to be held as long as the key is."""
     if isinstance(given, SenseInventory):
         return id(given), given
     if isinstance(given, str | Path):

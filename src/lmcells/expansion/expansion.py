@@ -9,12 +9,18 @@ Source = Literal["model", "definition"]
 LOW_CONFIDENCE = "low_confidence"
 NO_SENSE_FITS = "no_sense_fits"
 NO_KNOWN_LONG_FORM = "no_known_long_form"
-"""Why no long form was chosen: the best is not likely enough; none fits; the model knows no word of any of them."""
+"""Why an expander abstained: the best sense is not likely enough, none fits, or the model knows no word of any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A long form that a short form may stand for, and how likely that is where it stands."""
+    """A long form that a short form may stand for.
+
+    Attributes:
+        long_form: the inventory's name of the sense.
+        probability: that the short form stands for it here; those of all candidates add to 1.
+        concept_id: the concept of the sense, where the inventory gives one.
+    """
 
     long_form: str
     probability: float
@@ -23,10 +29,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A short form written at `text[start:end]`, and what it stands for there.
+    """A short form in a note, and what it stands for there.
 
-    `short_form` is the inventory's spelling: "PT" where "pts" or "Pt" is written. `long_form` and `probability` are
-    None where the expander abstained, and `abstained` says why; `candidates` are there all the same, best first.
+    Attributes:
+        start: offset of the short form in the note.
+        end: offset of its end: `note[start:end]` is what was written.
+        short_form: the inventory's spelling, "PT" where "pts" or "Pt" is written.
+        section: the name of the section it stands in, None where there is none.
+        long_form: what it stands for; None where the expander abstained.
+        probability: of that long form; None where the expander abstained.
+        source: "model", or "definition" where the note itself says what is meant.
+        candidates: all long forms that were considered, best first, also where the expander abstained.
+        abstained: None, or why: "low_confidence", "no_sense_fits" or "no_known_long_form".
     """
 
     start: int
@@ -45,15 +59,15 @@ class Expansion:
         return self.candidates[0].concept_id if self.long_form is not None and self.candidates else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, under the names of the fields."""
-        values = {name: getattr(self, name) for name in self.__slots__}
+        """Return plain data for JSON, under the names of the fields."""
+        values = {name: getattr(self, name) for name in self.__slots__}  # asdict is ten times slower
         values["candidates"] = [
-            {name: getattr(candidate, name) for name in candidate.__slots__} for candidate in self.candidates
+            {name: getattr(each, name) for name in each.__slots__} for each in self.candidates
         ]
         return values
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The expansion that `to_dict` gave these values for."""
+        """Return the expansion that `to_dict` gave these values for."""
         candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
         return cls(**{**values, "candidates": candidates})

@@ -1,25 +1,26 @@
-"""Finding the short forms of an inventory in a text, each with the place where it is written.
+"""Finding the short forms of an inventory in a text.
 
-A short form is one token of `lmcells.notes.tokens`, or begins with one, so the tokens of a text are found once by array
-operations and looked up by their hash; only the few that may be short forms are looked at one by one:
+A short form is one token of `lmcells.notes.tokens`, or begins with one. So the tokens of a text are looked up by their
+hash, all at once, and only the few that may be short forms are looked at one by one:
 
-- case: what is written as in the inventory is found. Another case is found where it is no English word: "pt" and
+- case: what is written as in the inventory is found. Another case is found unless that is an English word: "pt" and
   "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
-- among words in capitals, capitals say nothing: there "OR" and "IS" are words, but not in "TO THE OR";
+- in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA";
-- a number's unit ("24 hr", "8 PM"), a Roman numeral ("stage IV"), a letter that is a name ("hepatitis C"), a name
-  ("Dr. ABC"), part of a word ("co-worker") and the mark of a list are not; see `look_alikes`.
+- units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
+  ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
 
 import re
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
-from lmcells.expansion.ordinary_words import UNIT_NAMES, is_ordinary
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
 from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
 from lmcells.notes.tokens import NUMBER, iterate_tokens, spell
 
@@ -29,11 +30,10 @@ _NAMES_WITH_X = frozenset({"cox", "cdx", "pax"})  # COX2, CDX2 and PAX5 are name
 _SPACED_AMPERSAND = re.compile(
     r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
 )
+_BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _VOWELS = frozenset("aeiouy")
 _MOST_KNOWN = 20_000
-_SLOTS_EACH = (
-    32  # so that three in a hundred other words are taken for a short form, until they are looked up
-)
+_SLOTS_EACH = 32  # so that about 3 % of the other words pass the table of slots and must be looked up
 
 
 class Found(NamedTuple):
@@ -45,23 +45,31 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One way in which a token may be a short form."""
+    """One way for a token to be a short form."""
 
     short_form: str
     plain: str  # without dots: what is compared
-    inflection: str  # "", or the ending that the token has beyond the short form
+    inflection: str  # "", or the ending of the token after the short form
     lead: int  # characters of the short form before its token
     pattern: re.Pattern[str] | None  # of a short form that is more than its token
-    is_unit: bool  # has a sense that may stand after a number
+    is_unit: bool  # whether a sense may stand after a number
+
+
+class _Fit(NamedTuple):
+    """A token that is written like an entry; the longest come first, then the closest."""
+
+    rank: tuple[int, int]  # minus the length, and how far it is from the inventory's spelling
+    stem: str  # without an ending
+    entry: _Entry
 
 
 class ShortFormFinder:
-    """Find short forms in texts, in time linear in the text.
+    """Finds short forms in texts, in time linear in the text.
 
     find = ShortFormFinder(inventory)
     find("Pt s/p MI")   # [Found(0, 2, "PT"), Found(3, 6, "s/p"), Found(7, 9, "MI")]
 
-    With `exact` they are found only as they are given (and in the plural): for short forms that a text defines.
+    `exact` finds them only as they are spelt (and in the plural): for short forms that a text defines.
     """
 
     def __init__(self, inventory: SenseInventory | Iterable[str], *, exact: bool = False) -> None:
@@ -69,21 +77,21 @@ class ShortFormFinder:
         self._entries: dict[int, list[_Entry]] = {}
         units = _with_units(inventory) if isinstance(inventory, SenseInventory) else frozenset()
         short_forms = inventory.short_forms if isinstance(inventory, SenseInventory) else inventory
-        entries = [pair for each in short_forms for pair in self._ways(each, is_unit=each in units)]
+        entries = [pair for each in short_forms for pair in self._entries_of(each, is_unit=each in units)]
         hashes = hash_words(word for word, _ in entries).tolist()
         for hash_, (_, entry) in zip(hashes, entries, strict=True):
             self._entries.setdefault(hash_, []).append(entry)
         self._with_pattern = {
-            hash_ for hash_, entries in self._entries.items() if any(entry.pattern for entry in entries)
+            hash_ for hash_, each in self._entries.items() if any(one.pattern for one in each)
         }
-        self._known_fits: dict[str, list[_Fit]] = {}  # by what is written, which repeats itself
+        self._known_fits: dict[str, list[_Fit]] = {}  # of a token as written
         n_bits = max(10, (_SLOTS_EACH * len(self._entries)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
         self._slots[np.array(list(self._entries), np.uint64) >> self._shift] = True
 
-    def _ways(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry]]:
-        """Yield the tokens by which a short form may be found, each with how."""
+    def _entries_of(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry]]:
+        """Yield the tokens by which a short form may be found, each with its entry."""
         tokens = list(iterate_tokens(short_form))
         anchor = next((token for token in tokens if token.word != NUMBER), tokens[0] if tokens else None)
         if anchor is None:
@@ -101,31 +109,33 @@ class ShortFormFinder:
             yield anchor.word + inflection, _Entry(short_form, plain, inflection, 0, None, is_unit)
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
-        """Return what is found, in order, none overlapping another; `tokens` are the text's, where known."""
+        """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
         tokens = find_tokens(text) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
-        hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift])  # all that are, and a few others
+        # All short forms, and a few others.
+        hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift] & ~tokens.is_stop_word)
         if len(self._known_fits) > _MOST_KNOWN:
             self._known_fits.clear()
         look_alikes = LookAlikes(text)
-        places = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
+        columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
         found = [
             self._best(text, start, end, hash_, look_alikes)
-            for start, end, hash_ in zip(*places, strict=True)
+            for start, end, hash_ in zip(*columns, strict=True)
             if hash_ in self._entries
         ]
-        return without_overlaps(place for place in found if place is not None)
+        return without_overlaps(each for each in found if each is not None)
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
-        """Return the longest short form that begins with the token, and of several the closest to what is written."""
+        """Return the longest short form that begins with the token, of several the closest to what is written."""
         written = text[start:end]
         fits = self._known_fits.get(written)
         if fits is None:
-            fits = self._fits(written, self._entries[hash_])
-            self._known_fits[written] = fits
+            fits = self._known_fits[written] = self._fits(written, self._entries[hash_])
         if hash_ in self._with_pattern:
-            fits = sorted([*self._pattern_fits(text, start, self._entries[hash_]), *fits], key=_rank)
+            fits = sorted(
+                [*self._pattern_fits(text, start, self._entries[hash_]), *fits], key=attrgetter("rank")
+            )
         for fit in fits:
             first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
             written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
@@ -136,8 +146,8 @@ class ShortFormFinder:
                 return Found(first, last, fit.entry.short_form)
         return None
 
-    def _fits(self, written: str, entries: list[_Entry]) -> list["_Fit"]:
-        """Return the ways in which a token, as written, is a short form that is one token."""
+    def _fits(self, written: str, entries: list[_Entry]) -> list[_Fit]:
+        """Return the short forms of one token that a token may be, as written."""
         fits = []
         for entry in entries:
             stem = written[: -len(entry.inflection)] if entry.inflection else written
@@ -149,10 +159,10 @@ class ShortFormFinder:
             if misfit is not None:
                 length = len(stem) if entry.inflection in _TIMES else len(written)
                 fits.append(_Fit((-length, misfit + bool(entry.inflection)), stem, entry))
-        return sorted(fits, key=_rank)
+        return sorted(fits, key=attrgetter("rank"))
 
-    def _pattern_fits(self, text: str, start: int, entries: list[_Entry]) -> list["_Fit"]:
-        """Return the short forms of several tokens that have one where the text has it."""
+    def _pattern_fits(self, text: str, start: int, entries: list[_Entry]) -> list[_Fit]:
+        """Return the short forms of several tokens that are written around a token."""
         fits = []
         for entry in entries:
             first = start - entry.lead
@@ -165,7 +175,7 @@ class ShortFormFinder:
         return fits
 
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
-        """Return how far what is written is from the inventory's way, None where it is not the short form."""
+        """Return how far what is written is from the inventory's spelling, None where it is not the short form."""
         plain = without_marks(stem)
         if plain == entry.plain:
             return 0
@@ -173,7 +183,8 @@ class ShortFormFinder:
         if self._exact or len(plain) == 1 or lower != entry.plain.lower().replace("’", "'"):
             return None
         capitalised = plain[0].isupper() and plain[1:].islower()
-        if not plain.isupper() and "." not in stem and is_ordinary(lower, capitalised=capitalised):
+        is_ordinary = lower in NOT_SHORTHAND or (capitalised and lower in NAMES)
+        if not plain.isupper() and "." not in stem and is_ordinary:
             return None
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
         if is_mixed and len(plain) < 4:
@@ -181,38 +192,26 @@ class ShortFormFinder:
         return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is Pt before it is PT
 
 
-class _Fit(NamedTuple):
-    """A way in which a token is a short form: the longest come first, then the closest."""
-
-    rank: tuple[int, int]  # minus the length, and how far it is from the inventory's way
-    stem: str  # without an ending
-    entry: _Entry
-
-
 def without_marks(written: str) -> str:
-    """A short form as it is compared: "p.o." is "po", "C & S" is "C&S"."""
+    """Return a short form as it is compared: "p.o." is "po", "C & S" is "C&S"."""
     return written.replace(".", "").replace(" ", "")
 
 
-def without_overlaps(places: Iterable[Found]) -> list[Found]:
-    """Put places in order; of two that overlap the longer stays."""
+def without_overlaps(found: Iterable[Found]) -> list[Found]:
+    """Put short forms in order; of two that overlap the longer stays."""
     kept: list[Found] = []
-    for place in sorted(places):
-        if kept and place.start < kept[-1].end:
-            if place.end - place.start <= kept[-1].end - kept[-1].start:
+    for each in sorted(found):
+        if kept and each.start < kept[-1].end:
+            if each.end - each.start <= kept[-1].end - kept[-1].start:
                 continue
             kept.pop()
-        kept.append(place)
+        kept.append(each)
     return kept
 
 
 def _continues(before: str, character: str) -> bool:
     """Whether a word that has begun goes on; after a number, "27y/o", another begins."""
     return before.isalpha() and character.isalnum() if not character.isdigit() else before.isalnum()
-
-
-def _rank(fit: _Fit) -> tuple[int, int]:
-    return fit.rank
 
 
 def _with_units(inventory: SenseInventory) -> frozenset[str]:
@@ -227,7 +226,17 @@ def _with_units(inventory: SenseInventory) -> frozenset[str]:
 
 def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
     """Add the parts of tokens such as PT&OT, and "C & S" as one token, in order."""
-    parts = [*_parts(text, tokens), *_spaced(text)]
+    parts = [
+        (match.start(1), match.end(1), match[1].replace(" ", ""))
+        for match in _SPACED_AMPERSAND.finditer(text)
+    ]
+    at = np.array([match.start() for match in re.finditer("&", text)])
+    owners = np.unique(np.searchsorted(tokens.starts, at, "right") - 1)
+    for start, end in zip(tokens.starts[owners[owners >= 0]], tokens.ends[owners[owners >= 0]], strict=True):
+        if "&" in text[start:end]:
+            parts += [
+                (part.start(), part.end(), part[0]) for part in _BETWEEN_AMPERSANDS.finditer(text, start, end)
+            ]
     if not parts:
         return tokens
     starts, ends, words = zip(*parts, strict=True)
@@ -237,28 +246,12 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
         np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
+        np.concatenate([tokens.is_stop_word, np.zeros(len(parts), np.bool_)])[order],
     )
 
 
-def _parts(text: str, tokens: TokenArrays) -> Iterator[tuple[int, int, str]]:
-    """Where the parts of PT&OT stand, and what they are."""
-    at = np.array([match.start() for match in re.finditer("&", text)])
-    owners = np.unique(np.searchsorted(tokens.starts, at, "right") - 1)
-    for owner in owners[owners >= 0].tolist():
-        start, end = int(tokens.starts[owner]), int(tokens.ends[owner])
-        if "&" in text[start:end]:
-            for part in re.finditer(r"[^&]{2,}", text[start:end]):
-                yield start + part.start(), start + part.end(), part[0]
-
-
-def _spaced(text: str) -> Iterator[tuple[int, int, str]]:
-    """Where "C & S" stands, and what it would be without spaces."""
-    for match in _SPACED_AMPERSAND.finditer(text):
-        yield match.start(1), match.end(1), match[1].replace(" ", "")
-
-
 def _inflects(stem: str, written: str, inflection: str) -> bool:
-    """Whether the ending is one: that of "PTs" and "pts" is, that of "CTS" and "gas" is not."""
+    """Whether an ending is an inflection: in "PTs" and "pts", not in "CTS" and "gas"."""
     if "." in stem or "." in written:
         return False
     if inflection in _TIMES:

@@ -1,15 +1,4 @@
-"""The long forms that a short form may stand for: a sense inventory, in memory and as a file.
-
-    inventory = load_inventory(Path("inventory.json"))
-    inventory.senses("PT")                       # the candidates, as tuple of Sense
-    mine = inventory.add(Sense("PT", "posterior tibial"))
-    mine = mine.remove("PT", "prothrombin time")
-    mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
-    mine = inventory.with_senses(add=[{"short_form": "PT", "long_form": "posterior tibial"}], remove=["CVA"])
-    save_inventory(mine, Path("mine.csv"))
-
-An inventory never changes: each of these returns a new one.
-"""
+"""The long forms that a short form may stand for: a sense inventory, in memory and as a file."""
 
 import csv
 import io
@@ -23,27 +12,22 @@ from typing import Any, Self
 from lmcells.errors import InputError, InventoryError, UnknownShortForm, nearest
 from lmcells.files import atomic_write
 
-# The long forms that a short form may stand for: a sense inventory, in memory and as a file.
-#
-#     inventory = load_inventory(Path("inventory.json"))
-#     inventory.senses("PT")                       # the candidates, as tuple of Sense
-#     mine = inventory.add(Sense("PT", "posterior tibial"))
-#     mine = mine.remove("PT", "prothrombin time")
-#     mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
-#     mine = inventory.with_senses(add=[{"short_form": "PT", "long_form": "posterior tibial"}], remove=["CVA"])
-#     save_inventory(mine, Path("mine.csv"))
-#
-# An inventory never changes: each of these returns a new one.
-
-
 COLUMNS = ("short_form", "long_form", "forms", "concept_id")
 REQUIRED = COLUMNS[:3]
-SEPARATOR = ";"
+SEPARATOR = ";"  # of forms in a CSV file
+_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Sense:
-    """One meaning of a short form: its canonical name, and the ways it is written out (the name, if none is given)."""
+    """One meaning of a short form.
+
+    Attributes:
+        short_form: as it is written, "PT".
+        long_form: the canonical name of the sense, "physical therapy".
+        forms: the ways it is written out; the long form, if none is given.
+        concept_id: the concept in a terminology, if known.
+    """
 
     short_form: str
     long_form: str
@@ -62,13 +46,24 @@ class Sense:
 
 @dataclass(frozen=True, slots=True)
 class SenseInventory:
-    """Short forms and their senses, each in the order in which they were given."""
+    """Short forms and their senses, in the order in which they were given. An inventory never changes.
+
+    Examples:
+        ```python
+        inventory = load_inventory(Path("inventory.json"))
+        inventory.senses("PT")                       # the candidates, a tuple of Sense
+        mine = inventory.add(Sense("PT", "posterior tibial"))     # a new inventory, as all of these are
+        mine = mine.remove("PT", "prothrombin time")
+        mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
+        save_inventory(mine, Path("mine.csv"))
+        ```
+    """
 
     by_short_form: Mapping[str, tuple[Sense, ...]] = field(default_factory=dict)
 
     @classmethod
     def from_senses(cls, senses: Iterable[Sense]) -> Self:
-        """Group senses by short form; a sense that is there twice is refused."""
+        """Group senses by short form; refuses a sense that is there twice."""
         grouped: dict[str, list[Sense]] = {}
         first_entry: dict[tuple[str, str], int] = {}
         for entry, sense in enumerate(senses, start=1):
@@ -83,10 +78,12 @@ class SenseInventory:
 
     @property
     def short_forms(self) -> tuple[str, ...]:
+        """The short forms."""
         return tuple(self.by_short_form)
 
     @property
     def n_senses(self) -> int:
+        """The number of senses, of all short forms together."""
         return sum(map(len, self.by_short_form.values()))
 
     def __len__(self) -> int:
@@ -107,7 +104,7 @@ class SenseInventory:
         return self.by_short_form[short_form]
 
     def add(self, *senses: Sense) -> Self:
-        """Return an inventory with further senses; one that is there already is refused."""
+        """Return an inventory with further senses; refuses one that is there already."""
         return self.from_senses([*self, *senses])
 
     def remove(self, short_form: str, long_form: str | None = None) -> Self:
@@ -141,8 +138,10 @@ class SenseInventory:
     ) -> Self:
         """Return an inventory with several changes, in this order: `remove`, `override`, `add`.
 
-        `remove` holds short forms, and pairs of a short form and one of its long forms; a short form in `override` has
-        exactly the senses given there. What is to be removed or overridden must be there, what is added must not.
+        Args:
+            add: senses that are not there yet: `Sense`, or mappings with its fields.
+            remove: short forms, and pairs of a short form and one of its long forms.
+            override: senses of short forms that are to have exactly these.
         """
         inventory = self
         for removed in remove:
@@ -161,7 +160,7 @@ InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
 
 
 def as_inventory(given: InventoryLike) -> SenseInventory:
-    """Return an inventory as it is, from a file, or from senses, which need a short form and a long form."""
+    """Return the inventory that is given as such, as a file, or as a list of senses."""
     if isinstance(given, SenseInventory):
         return given
     if isinstance(given, str | Path):
@@ -193,7 +192,7 @@ def _key(short_form: str, long_form: str) -> tuple[str, str]:
 
 
 def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory: CSV when the file's name says so, otherwise JSON."""
+    """Read an inventory from a file: CSV if it is named .csv, otherwise JSON."""
     try:
         text = path.read_text("utf-8-sig")
     except OSError as error:
@@ -241,7 +240,7 @@ def _csv_entries(text: str) -> list[dict[str, Any]]:
 
 
 def _sense(number: int, entry: Any) -> Sense:
-    """Check one entry, whichever file it comes from."""
+    """Check one entry of a file or a list."""
     if not isinstance(entry, dict):
         raise InventoryError(f"entry {number} is a JSON {type(entry).__name__}, not an object.")
     missing = [key for key in REQUIRED if entry.get(key) is None]
@@ -258,19 +257,15 @@ def _sense(number: int, entry: Any) -> Sense:
     concept_id = entry.get("concept_id")
     if not isinstance(concept_id, str | int | None):
         raise InventoryError(f"entry {number}: 'concept_id' must be a string or a number.")
+    concept = None if concept_id in (None, "") else str(concept_id)
     try:
-        return Sense(
-            short_form.strip(),
-            long_form.strip(),
-            written,
-            None if concept_id in (None, "") else str(concept_id),
-        )
+        return Sense(short_form.strip(), long_form.strip(), written, concept)
     except InventoryError as error:
         raise InventoryError(f"entry {number}: {error}") from error
 
 
 def save_inventory(inventory: SenseInventory, path: Path) -> None:
-    """Write an inventory, atomically: CSV when the file's name says so, otherwise JSON."""
+    """Write an inventory to a file, atomically: CSV if it is named .csv, otherwise JSON."""
     text = _to_csv(inventory) if path.suffix.lower() == ".csv" else _to_json(inventory)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -281,14 +276,10 @@ def save_inventory(inventory: SenseInventory, path: Path) -> None:
 
 
 def _to_json(inventory: SenseInventory) -> str:
-    entries = []
-    for sense in inventory:
-        entry: dict[str, Any] = {
-            "short_form": sense.short_form,
-            "long_form": sense.long_form,
-            "forms": list(sense.forms),
-        }
-        entries.append(entry | ({"concept_id": sense.concept_id} if sense.concept_id is not None else {}))
+    entries = [
+        {name: value for name in COLUMNS if (value := getattr(sense, name)) is not None}
+        for sense in inventory
+    ]
     return json.dumps(entries, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -308,14 +299,8 @@ def _to_csv(inventory: SenseInventory) -> str:
     return table.getvalue()
 
 
-# Which sense of a short form some words spell out, whatever their case, number and hyphens.
-
-
-_WORD = re.compile(r"[^\W_]+")
-
-
 def form_key(form: str) -> tuple[str, ...]:
-    """Return what all ways to write a long form share: no case, no hyphens, each word in the singular."""
+    """Return the words of a form in lower case and singular, without hyphens: equal for all ways to write it."""
     return tuple(_singular(word) for word in _WORD.findall(form.lower()))
 
 
@@ -328,7 +313,7 @@ def _singular(word: str) -> str:
 
 
 class SenseLookup:
-    """Find senses by any of their forms.
+    """Finds senses by any of their forms.
 
     lookup = SenseLookup(inventory)
     lookup("PT", "Physical Therapies")   # Sense("PT", "physical therapy", ...)
@@ -339,7 +324,7 @@ class SenseLookup:
         self._by_form: dict[str, dict[tuple[str, ...], Sense]] = {}
 
     def __call__(self, short_form: str, words: str) -> Sense | None:
-        """Return the sense, None where the inventory has none of that form for the short form."""
+        """Return the sense of a short form that some words spell out, None where the inventory has none."""
         if short_form not in self._inventory:
             short_form = short_form.upper()
             if short_form not in self._inventory:

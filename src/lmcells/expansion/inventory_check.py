@@ -1,10 +1,13 @@
-"""What a model knows of the senses of an inventory, before a note is read.
+"""Checking a sense inventory: entries that may say the same twice, and what a model knows of each sense.
 
+    for finding in review_inventory(load_inventory(Path("inventory.csv"))):
+        print(f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}")
     for known in inventory_knowledge(model, inventory):
         known.how, known.count, known.unknown_words     # "frequent", 212, ()
 
-A sense is known by its *frequent* occurrences, by its *words* alone, or not at all: one that is *unknown* is ranked
-last wherever its short form stands.
+The rules know no medicine: two senses that one of them connects may still differ ("hypertension" and "hypotension" are
+two letters apart); that is for a person to say. A model knows a sense by its *frequent* occurrences, by its *words*
+alone, or not at all: one that is *unknown* is always ranked last.
 """
 
 import difflib
@@ -22,14 +25,8 @@ from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
 
-# What a reviewer should look at in a sense inventory: entries that may say the same thing twice.
-#
-#     for finding in review_inventory(load_inventory(Path("inventory.csv"))):
-#         print(f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}")
-#
-# The rules know no medicine. Two senses that one of them connects may still be different ("hypertension" and
-# "hypotension" are two letters apart); that is for a person to say.
-
+How = Literal["frequent", "words", "unknown"]
+WORST_FIRST: tuple[How, ...] = ("unknown", "words", "frequent")
 
 SHARED_FORM = "a form in common"
 SAME_WORDS = "the same words"
@@ -41,13 +38,14 @@ SAME_SHORT_FORM = "short forms that differ only in case or dots"
 MAX_EDITS = 2
 # Words that are added to a name without changing what it names.
 GENERIC = frozenset(
-    """
-    condition count disease disorder finding illness level measurement problem result syndrome test testing
-    """.split()
+    "condition count disease disorder finding illness level measurement problem result syndrome test testing".split()
 )
 
 _WORD = re.compile(r"[^\W_]+")
 _MIN_STEM = 4  # shorter ones are words of their own: "testing" is "test", "sing" is not "s"
+_MOST_SUGGESTIONS = 300  # each costs a few milliseconds
+_LENGTHS_APART = 2  # letters by which a spelling may be longer or shorter
+_LEAST_LIKENESS = 0.8  # by difflib's ratio
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,19 +60,16 @@ class Finding:
 
 def review_inventory(inventory: SenseInventory) -> list[Finding]:
     """Return everything to look at, in the inventory's order."""
+    groups = inventory.by_short_form.values()
     return [
         *find_same_short_forms(inventory.short_forms),
         *(found for sense in inventory for found in find_repeated_forms(sense)),
-        *(
-            found
-            for short_form in inventory.short_forms
-            for found in find_near_duplicates(inventory.senses(short_form))
-        ),
+        *(found for senses in groups for found in find_near_duplicates(senses)),
     ]
 
 
 def find_same_short_forms(short_forms: Iterable[str]) -> Iterator[Finding]:
-    """Yield short forms that a reader who ignores case and dots cannot tell apart."""
+    """Yield short forms that differ only in case and dots."""
     first_of: dict[str, str] = {}
     for short_form in short_forms:
         first = first_of.setdefault(short_form.casefold().replace(".", ""), short_form)
@@ -100,7 +95,7 @@ def find_near_duplicates(senses: Iterable[Sense]) -> Iterator[Finding]:
 
 
 def connecting_rule(first: Sense, second: Sense) -> str | None:
-    """Return the strictest rule by which any form of one sense is like any form of the other."""
+    """Return the strictest rule that connects a form of one sense with a form of the other."""
     pairs = list(product(_all_forms(first), _all_forms(second)))
     if any(_normal(one) == _normal(other) for one, other in pairs):
         return SHARED_FORM
@@ -122,7 +117,7 @@ def content_stems(form: str) -> frozenset[str]:
 
 
 def stem(word: str) -> str:
-    """Cut the ending of a plural, a participle or an adverb off a word; nothing that would leave a stump."""
+    """Cut the ending of a plural, a participle or an adverb off a word, unless too little is left."""
     for ending, replacement in (("ies", "y"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", "")):
         if word.endswith(ending) and not word.endswith(("ss", "us", "is")):
             cut = word.removesuffix(ending) + replacement
@@ -132,7 +127,7 @@ def stem(word: str) -> str:
 
 
 def within_edits(first: str, second: str, limit: int) -> bool:
-    """Whether so few letters inserted, removed or replaced turn one word into the other."""
+    """Whether at most `limit` letters inserted, removed or replaced turn one word into the other."""
     if abs(len(first) - len(second)) > limit:
         return False
     row = list(range(len(second) + 1))
@@ -154,28 +149,11 @@ def _normal(form: str) -> str:
 
 
 def _specific(stems: frozenset[str]) -> frozenset[str]:
-    """Leave the generic words out, unless nothing else is there."""
+    """Drop the generic words, unless there are no others."""
     return stems - _GENERIC_STEMS or stems
 
 
 _GENERIC_STEMS = frozenset(map(stem, GENERIC))
-
-
-# What a model knows of the senses of an inventory, before a note is read.
-#
-#     for known in inventory_knowledge(model, inventory):
-#         known.how, known.count, known.unknown_words     # "frequent", 212, ()
-#
-# A sense is known by its *frequent* occurrences, by its *words* alone, or not at all: one that is *unknown* is ranked
-# last wherever its short form stands.
-
-
-How = Literal["frequent", "words", "unknown"]
-WORST_FIRST: tuple[How, ...] = ("unknown", "words", "frequent")
-
-_MOST_SUGGESTIONS = 300  # each costs a few milliseconds
-_LENGTHS_APART = 2  # letters by which a spelling may be longer or shorter
-_LEAST_LIKENESS = 0.8  # by difflib's ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +168,7 @@ class SenseKnowledge:
 
     @property
     def badness(self) -> tuple[int, int, int]:
-        """What to sort by so that the worst come first."""
+        """A key to sort by, the worst first."""
         return WORST_FIRST.index(self.how), -len(self.unknown_words), self.count
 
     def to_dict(self) -> dict[str, Any]:
@@ -208,22 +186,22 @@ class SenseKnowledge:
 def inventory_knowledge(
     model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None = None
 ) -> list[SenseKnowledge]:
-    """Look every sense up, in the inventory's order; with a corpus also how often each stands in it."""
-    count_in = None if corpus is None else _PhraseCounts(corpus)
+    """Look every sense up, in the inventory's order; with a corpus, also count it there."""
+    occurrences = None if corpus is None else LongFormOccurrences(corpus)
     return [
         SenseKnowledge(
-            sense=sense,
-            how=how,
-            count=count,
-            unknown_words=_unknown_words(sense, model),
-            n_in_corpus=None if count_in is None else count_in.of_sense(sense),
+            sense,
+            how,
+            count,
+            _unknown_words(sense, model),
+            None if occurrences is None else _count_in_corpus(sense, occurrences),
         )
         for sense, how, count in _lookups(model, inventory)
     ]
 
 
 def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[str, str]:
-    """Return the nearest known spelling of unknown words, of those that have one; of the first few hundred at most."""
+    """Return the nearest known spelling of each unknown word that has one, for a few hundred words at most."""
     by_start: dict[tuple[str, int], list[str]] = defaultdict(list)
     for word in vocabulary:
         by_start[word[:1], len(word)].append(word)
@@ -238,8 +216,8 @@ def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[s
 
 
 def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tuple[Sense, How, int]]:
-    """Ask what will rank the senses, so that the answer is what will happen."""
-    if not ranks_by_masked_span(model):  # then the paper's way: a long form is its words
+    """Ask the ranker itself."""
+    if not ranks_by_masked_span(model):  # the paper's way: a long form is its words
         for sense in inventory:
             yield sense, "words" if long_form_words(sense, model) else "unknown", 0
         return
@@ -257,14 +235,8 @@ def _unknown_words(sense: Sense, model: PretrainedModel) -> tuple[str, ...]:
     return tuple(word for word in words if word not in model.word_ids)
 
 
-class _PhraseCounts:
-    """Counts the wordings of senses in a corpus, as the phrase store of a model that is trained on it would."""
-
-    def __init__(self, corpus: Corpus) -> None:
-        self._places = LongFormOccurrences(corpus)
-        self._word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
-
-    def of_sense(self, sense: Sense) -> int:
-        written = wordings(sense.forms, stop_words=self._places.corpus.reads_stop_words)
-        phrases = ([self._word_ids.get(word, -1) for word in words] for words in with_plurals(written))
-        return sum(len(self._places.of_phrase(phrase)) for phrase in phrases if -1 not in phrase)
+def _count_in_corpus(sense: Sense, occurrences: LongFormOccurrences) -> int:
+    """Count the wordings of a sense, as the phrase store of a model trained on the corpus would."""
+    written = wordings(sense.forms, stop_words=occurrences.corpus.reads_stop_words)
+    phrases = ([occurrences.word_ids.get(word, -1) for word in words] for words in with_plurals(written))
+    return sum(len(occurrences.of_phrase(phrase)) for phrase in phrases if -1 not in phrase)

@@ -1,7 +1,7 @@
-"""A model that knows the long forms of an inventory by where they stand in a corpus: a compiled inventory.
+"""Compiling an inventory: a model that also knows its long forms by their occurrences in a corpus.
 
-The corpus need not be the one that the model was trained on: words go by their spelling and sections by the rules that
-hold for notes. Words of a long form that the model does not know are found all the same, and never read.
+The corpus need not be the one that the model was trained on: words are matched by spelling, and sections by the rules
+for notes. Out-of-vocabulary words of a long form are found all the same, but never read.
 
 Needs torch; nothing that expands notes imports this module.
 """
@@ -27,13 +27,13 @@ from lmcells.training.prototypes import MIN_COUNT, ModelIds, ModelText, read_lon
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What became of an inventory."""
+    """What was compiled of an inventory."""
 
     n_senses: int
-    n_senses_found: int  # with at least one wording that the corpus has often enough
-    n_added: int  # phrases that the store had not
-    n_replaced: int  # phrases that it had, and that the corpus has at least as often
-    n_kept: int  # phrases that it had more often
+    n_senses_found: int  # with a wording that the corpus has often enough
+    n_added: int  # phrases that the store lacked
+    n_replaced: int  # phrases that the corpus has at least as often
+    n_kept: int  # phrases that the store had from more occurrences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -50,9 +50,9 @@ def compile_inventory(
     device: torch.device,
     min_count: int = MIN_COUNT,
 ) -> Compilation:
-    """Write a copy of a model that also knows the long forms which a corpus has at least `min_count` times.
+    """Write a copy of a model that also knows the long forms that a corpus has at least `min_count` times.
 
-    `name` is what the model's card calls the inventory.
+    `name` is what the model card calls the inventory.
     """
     store = _store_of(model)
     _require_same_words(model, corpus)
@@ -108,7 +108,7 @@ def _require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
 
 
 def metadata_ids(model: PretrainedModel, corpus: Corpus) -> list[int]:
-    """Under which id a model knows each metadata of a corpus: that of its name, or what a note's header would get."""
+    """Return the model's id of each metadata value of a corpus: by name, or as a header in a note would be mapped."""
     by_rule = SectionIds(model)
     return [
         model.section_ids[name]

@@ -1,4 +1,4 @@
-"""A sense inventory proposed from notes: what they themselves say their short forms mean, "atrial fibrillation (AF)".
+"""Proposing a sense inventory from the abbreviation definitions in notes: "atrial fibrillation (AF)".
 
     definitions = DefinitionCounts(known=shipped_inventory())
     for note in read_notes(path, report=report):
@@ -6,7 +6,7 @@
     proposed = definitions.propose(min_count=2)
     save_inventory(proposed.inventory, Path("senses.csv"))
 
-Only distinct definitions are kept in memory, with how many notes give each.
+Only distinct definitions are kept in memory, with the number of notes that give each.
 """
 
 import re
@@ -24,14 +24,12 @@ from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note
 from lmcells.notes.tokens import MARK
 
-# Which ways to write out a short form are one long form: case, hyphens, number, accents, British or American, slips.
-#
-# The rules of `inventory_review.py` that connect by words are taken as they are; of those that connect by letters only
-# what changes no meaning: "hypertension" and "hypotension" stay two, "creatine" and "creatinine" as well.
-
+# Spellings of one long form differ in case, hyphens, number, accents, British or American spelling, and typing errors.
+# The rules of `inventory_check` that connect by words are taken as they are; of those that connect by letters only what
+# changes no meaning: "hypertension" and "hypotension" stay two, and so do "creatine" and "creatinine".
 
 _SHORTEST_SLIP = 6  # letters: of shorter words too many are one letter apart, "optic" and "otic"
-# Both numbers of a Greek or Latin word, and both spellings, become one, which need not be a word.
+# Singular and plural of a Greek or Latin word, and both spellings, become one, which need not be a word.
 _ALIKE = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -56,9 +54,9 @@ _ALIKE = tuple(
 def group_variants(
     long_forms: Iterable[str], *, known: Callable[[str], Hashable] = lambda _: None
 ) -> list[list[str]]:
-    """Group ways to write out one short form, in order of their first; `known` names the sense of those that have one.
+    """Group the spellings of the long forms of one short form; `known` names the sense of those that have one.
 
-    What is connected by several steps is one group: so none of it could be merged further.
+    What is connected by several steps is one group.
     """
     connected = _Connected()
     by_rest: dict[Hashable, list[tuple[str, str]]] = {}
@@ -84,14 +82,14 @@ def group_variants(
 
 
 def is_slip(word: str, other: str) -> bool:
-    """Whether one has a letter more than the other, or a letter in another place; a letter replaced may be a word."""
+    """Whether one word has a letter more, or a letter moved; with a letter replaced it may be another word."""
     if len(word) != len(other):
         return within_edits(word, other, 1)
     return sorted(word) == sorted(other) and within_edits(word, other, 2)
 
 
 def _bare(long_form: str) -> str:
-    """The long form without case, accents and ligatures."""
+    """Remove case, accents and ligatures."""
     decomposed = unicodedata.normalize("NFKD", long_form.casefold())
     return "".join(character for character in decomposed if not unicodedata.combining(character))
 
@@ -103,13 +101,13 @@ def _alike(word: str) -> str:
 
 
 def _letters(bare: str) -> tuple[str, Hashable]:
-    """What "trans-rectal", "trans rectal" and "transrectals" have in common."""
+    """Return a key that "trans-rectal", "trans rectal" and "transrectals" share."""
     return "letters", tuple(map(_alike, form_key("".join(filter(str.isalnum, bare)))))
 
 
 def _contents(words: tuple[str, ...]) -> Iterator[tuple[str, Hashable]]:
-    """Yield the words that carry the meaning, with and without those that add nothing to it."""
-    # The content of "influenza A virus" is that of B, but for the letter. An s alone is what is left of 's.
+    """Yield the words that carry the meaning, with and without generic ones."""
+    # "influenza A virus" differs from B in a letter only. A lone s is what is left of 's.
     letters = frozenset(word for word in words if len(word) == 1 and word not in "as")
     stems = content_stems(" ".join(words)) | letters
     yield "words", stems
@@ -120,13 +118,13 @@ _GENERIC_STEMS = content_stems(" ".join(map(_alike, GENERIC)))
 
 
 class _Connected:
-    """Things that are connected, directly or by others."""
+    """Things that are connected, directly or through others (union-find)."""
 
     def __init__(self) -> None:
         self._towards: dict[Hashable, Hashable] = {}
 
     def root(self, thing: Hashable) -> Hashable:
-        """Return the one thing that stands for all that it is connected with."""
+        """Return the thing that represents all that it is connected with."""
         path = []
         while (towards := self._towards.setdefault(thing, thing)) != thing:
             path.append(thing)
@@ -138,18 +136,7 @@ class _Connected:
         self._towards[self.root(other)] = self.root(one)
 
 
-# A sense inventory proposed from notes: what they themselves say their short forms mean, "atrial fibrillation (AF)".
-#
-#     definitions = DefinitionCounts(known=shipped_inventory())
-#     for note in read_notes(path, report=report):
-#         definitions.add(note)
-#     proposed = definitions.propose(min_count=2)
-#     save_inventory(proposed.inventory, Path("senses.csv"))
-#
-# Only distinct definitions are kept in memory, with how many notes give each.
-
-
-_BREAK = "|"  # what no definition reaches across
+_BREAK = "|"  # no definition reaches across it
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\.?\s+\Z")
 _LONGEST_TITLE = 12  # characters, with the space after it
 
@@ -162,7 +149,7 @@ class Wording(NamedTuple):
 
 
 class ProposedSense(NamedTuple):
-    """A sense, and in how many notes it is defined."""
+    """A sense, and the number of notes that define it."""
 
     sense: Sense
     n_notes: int
@@ -170,20 +157,21 @@ class ProposedSense(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProposedInventory:
-    """Senses by short form, the most frequent first, and how many others were defined too rarely."""
+    """Senses by short form, the most frequent first, and how many others were too rare."""
 
     senses: tuple[ProposedSense, ...]
     n_too_rare: int
 
     @property
     def inventory(self) -> SenseInventory:
+        """The senses as an inventory."""
         return SenseInventory.from_senses(proposed.sense for proposed in self.senses)
 
 
 class DefinitionCounts:
     """Counts in how many notes each short form is defined, and how.
 
-    `known` is an inventory whose long forms are definitions whether the letters tell or not: "left eye (OS)".
+    The long forms of `known` are recognised even where the letters do not match: "left eye (OS)".
     """
 
     def __init__(self, known: SenseInventory | None = None) -> None:
@@ -202,7 +190,7 @@ class DefinitionCounts:
         )
 
     def add(self, note: Note) -> None:
-        """Count what a note defines, each way once; a definition does not cross the sections that the file gives."""
+        """Count what a note defines, each wording once; no definition crosses the sections that the file gives."""
         self.n_notes += 1
         defined: dict[str, set[Wording]] = {}
         for text in _pieces(note):
@@ -215,7 +203,7 @@ class DefinitionCounts:
             self._n_notes_with.setdefault(plain, Counter())[frozenset(wordings)] += 1
 
     def propose(self, *, min_count: int = 1) -> ProposedInventory:
-        """Gather the spellings of one long form into a sense, and keep what at least so many notes define."""
+        """Merge the spellings of one long form into a sense, and keep the senses that `min_count` notes define."""
         found = [each for counts in self._n_notes_with.values() for each in self._senses(counts)]
         kept = sorted((each for each in found if each.n_notes >= min_count), key=_rank)
         return ProposedInventory(tuple(kept), len(found) - len(kept))
@@ -252,7 +240,7 @@ class DefinitionCounts:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What the spellings of one long form have together."""
+    """Counts of the spellings of one long form."""
 
     n_notes: int = 0
     short_forms: Counter[str] = field(default_factory=Counter)
@@ -260,7 +248,7 @@ class _Gathered:
 
 
 def _pieces(note: Note) -> Iterable[str]:
-    """The texts within which definitions stand; what takes the place of a name, and what separates forms, ends one."""
+    """Return the pieces of a note that hold definitions; de-identification marks and separators end one."""
     text = note.text
     sections = note.sections or ()
     for piece in [text[section.start : section.end] for section in sections] or [text]:
@@ -279,7 +267,7 @@ def _plain(short_form: str) -> str:
 
 
 def _forms(counts: Counter[str]) -> tuple[str, ...]:
-    """The ways to write, the most frequent first, each in its most frequent case (or that with fewest capitals)."""
+    """Return the spellings, the most frequent first, each in its most frequent case, or with fewest capitals."""
     by_case: dict[str, Counter[str]] = {}
     for form, n in counts.items():
         by_case.setdefault(form.casefold(), Counter())[form] += n

@@ -1,40 +1,43 @@
-"""Long forms as a model's prior sees them, computed once for an inventory.
+"""What a model knows of long forms, before a note is read.
 
-A long form is the mean of its words' vectors, the alternatives pooled into one bag of distinct words. For the LMC it is
-a mixture over all sections, weighted by beta(section | long form); the mean divergence to it needs four moments.
+- `wordings`: the ways a long form is written in a text, as tuples of tokens;
+- `SenseReader`, `SensesOfShortForm`: prototypes of the senses of a short form, and how well a masked span fits each;
+- `long_form_moments`: the paper's way, a long form as a mixture of Gaussians of the model network;
+- `LongFormOccurrences`: where a corpus writes long forms out, and under which sections.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import Corpus
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.inventory import Sense
 from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.network import NumpyModelNetwork
+from lmcells.pretrained.network import NumpyModelNetwork, NumpyPhraseNetwork
+from lmcells.pretrained.phrase_store import PhraseStore
 
-# How a long form would stand in a text, as tuples of tokens.
-#
-# In a corpus without stop words "out-patient" would be found wherever "patient" stands: a form of which one word is left
-# is another phrase there, and can only be read. Of several words little is lost: "otherwise specified" is seldom anything
-# but "not otherwise specified". Inventories also write "alzheimer s disease", and singular or plural as it comes.
-
-
+Floats = npt.NDArray[np.float64]
+Ids = npt.NDArray[np.int64]
 Wording = tuple[str, ...]
 
-_LONE_S = re.compile(r"(?<=[^\W\d_]{2}) s(?= )")  # what is left of 's
+_LONE_S = re.compile(r"(?<=[^\W\d_]{2}) s(?= )")  # inventories write "alzheimer s disease"
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
-_SHORTEST = 4  # letters of a word that can have a plural
+_SHORTEST_PLURAL = 4  # letters of a word that can have a plural
+_MOST_OCCURRENCES = 300  # of a wording among others: a common one should not drown the rest
 
 
 def wordings(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
-    """Return the distinct ways to write a long form that a corpus with stop words or without would have, in order."""
+    """Return the distinct ways to write a long form in a corpus with stop words or without, in order.
+
+    In a corpus without stop words "out-patient" would be found wherever "patient" stands: a form of which only one
+    word is left is another phrase there. Of several words little is lost ("not otherwise specified").
+    """
     read = (_read(form, stop_words=stop_words) for form in forms)
     return list(dict.fromkeys(words for words, is_whole in read if is_whole))
 
@@ -46,14 +49,14 @@ def remains(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
 
 
 def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
-    """Add the other number of the last word of each, as English would form it."""
+    """Add the plural, or singular, of the last word of each, by English rules."""
     given = list(wordings)
     others = ((*words[:-1], other) for words in given for other in _other_numbers(words[-1]))
     return list(dict.fromkeys([*given, *others]))
 
 
 def _read(form: str, *, stop_words: bool) -> tuple[Wording, bool]:
-    """The words of a form, and whether they stand for it: its first and last are among them, or several are left."""
+    """Return the words of a form, and whether they stand for it: its ends are among them, or several are left."""
     form = _LONE_S.sub("'s", form)
     tokens = list(iterate_tokens(form, stop_words=stop_words))
     if not tokens:
@@ -65,29 +68,163 @@ def _read(form: str, *, stop_words: bool) -> tuple[Wording, bool]:
 
 
 def _other_numbers(word: str) -> list[str]:
-    if len(word) < _SHORTEST:
+    if len(word) < _SHORTEST_PLURAL:
         return []
     others = [word + "s"]
-    if word.endswith("ies"):
-        others.append(word[:-3] + "y")
-    if word.endswith("y"):
-        others.append(word[:-1] + "ies")
-    if word.endswith("es"):
-        others.append(word[:-2])
-    if word.endswith("s"):
-        others.append(word[:-1])
+    for ending, replacement in (("ies", "y"), ("y", "ies"), ("es", ""), ("s", "")):
+        if word.endswith(ending):
+            others.append(word.removesuffix(ending) + replacement)
     if word.endswith(("s", "x", "ch", "sh")):
         others.append(word + "es")
     return others
 
 
-# Long forms as a model's prior sees them, computed once for an inventory.
+# Prototypes. With g the direction of a masked span, c_k the prototypes of a long form's occurrences in the training
+# text (s_k their shares), f what the phrase network composes of its words, and n its count:
 #
-# A long form is the mean of its words' vectors, the alternatives pooled into one bag of distinct words. For the LMC it is
-# a mixture over all sections, weighted by beta(section | long form); the mean divergence to it needs four moments.
+#     score = a log sum_k s_k exp(g . c_k / t) + (1 - a) g . f / t + b log(1 + n)
+#
+# with t, a and b the `temperature`, `of_occurrences` and `prior` of `ScoreWeights`. A long form that the training text
+# has hardly or not at all is known by its words alone: a = 0.
 
 
-Floats = npt.NDArray[np.float64]
+@dataclass(frozen=True, kw_only=True)
+class ScoreWeights:
+    """The constants of the score above."""
+
+    temperature: float = 0.05  # t, as in training
+    of_occurrences: float = 2 / 3  # a, the weight of occurrences against words
+    prior: float = 0.4  # b: texts name common things more often than training draws them
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ConfigError(f"temperature: found {self.temperature}, allowed: above 0.")
+        if not 0 <= self.of_occurrences <= 1:
+            raise ConfigError(f"of_occurrences: found {self.of_occurrences}, allowed: 0 to 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class SensePrototypes:
+    """All that ranking needs to know of one sense."""
+
+    by_words: Floats | None  # (d,), None where no word can be read
+    by_occurrences: Floats  # (K, d), K = 0 where no wording is frequent
+    shares: Floats  # (K,)
+    count: int
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is anything to rank it by; otherwise it comes last."""
+        return self.by_words is not None or len(self.shares) > 0
+
+
+class SensesOfShortForm:
+    """The senses of a short form, scored together."""
+
+    def __init__(self, senses: Sequence[SensePrototypes], weights: ScoreWeights) -> None:
+        self.senses = senses
+        has_words = np.array([sense.by_words is not None for sense in senses])
+        sizes = np.array([len(sense.shares) for sense in senses])
+        has_occurrences = sizes > 0
+        of_occurrences = np.where(
+            has_occurrences, np.where(has_words, weights.of_occurrences, 1.0), 0.0
+        )  # (S,)
+        dim = senses[0].by_occurrences.shape[1]
+        words = np.stack([np.zeros(dim) if sense.by_words is None else sense.by_words for sense in senses])
+        occurrences = np.concatenate([sense.by_occurrences for sense in senses])
+        self._words = (words.T * np.where(has_words, 1 - of_occurrences, 0)) / weights.temperature  # (d, S)
+        self._occurrences = occurrences.T / weights.temperature  # (d, R)
+        self._log_shares = np.log(np.concatenate([sense.shares for sense in senses]))  # (R,)
+        self._starts = (np.cumsum(sizes) - sizes)[has_occurrences]  # the first row of each sense that has any
+        self._with_occurrences = np.flatnonzero(has_occurrences)
+        self._weights = of_occurrences[has_occurrences]
+        known = np.where([sense.is_known for sense in senses], 0.0, -np.inf)
+        self._prior = known + weights.prior * np.log1p([sense.count for sense in senses])  # (S,)
+
+    def scores(self, masked_spans: Floats) -> Floats:
+        """Score how well each sense fits each masked span: (B, d) -> (B, S); -inf where nothing is known of one."""
+        scores: Floats = masked_spans @ self._words + self._prior
+        if self._starts.size:
+            similar = masked_spans @ self._occurrences + self._log_shares  # (B, R)
+            of_senses = np.logaddexp.reduceat(similar, self._starts, axis=1)
+            scores[:, self._with_occurrences] += self._weights * of_senses
+        return scores
+
+
+class SenseReader:
+    """Looks up senses by their words and by their occurrences in the training text.
+
+    read = SenseReader(model, network, store)
+    read(inventory.senses("MI"))   # one SensePrototypes a sense; many senses at once are fastest
+    """
+
+    def __init__(self, model: PretrainedModel, network: NumpyPhraseNetwork, store: PhraseStore) -> None:
+        self._model, self._network, self._store = model, network, store
+        self._dim = model.sizes.cell_dim
+
+    def __call__(self, senses: Sequence[Sense]) -> list[SensePrototypes]:
+        """Return what is known of each sense."""
+        stop_words = self._model.reads_stop_words
+        written = [wordings(sense.forms, stop_words=stop_words) for sense in senses]
+        by_words = self._by_words(
+            [
+                of_sense or remains(sense.forms, stop_words=stop_words)
+                for sense, of_sense in zip(senses, written, strict=True)
+            ]
+        )
+        inflected = [with_plurals(of_sense) for of_sense in written]
+        found = iter(self._store.find_all(list(chain.from_iterable(inflected))))
+        prototypes = []
+        for of_words, of_sense in zip(by_words, inflected, strict=True):
+            seen = [each for each in islice(found, len(of_sense)) if each is not None]
+            weights = np.array([min(each.count, _MOST_OCCURRENCES) for each in seen], np.float64)
+            shares = [
+                weight * each.shares for weight, each in zip(weights / weights.sum(), seen, strict=True)
+            ]
+            prototypes.append(
+                SensePrototypes(
+                    by_words=of_words,
+                    by_occurrences=np.concatenate(
+                        [np.zeros((0, self._dim)), *(each.prototypes for each in seen)]
+                    ),
+                    shares=np.concatenate([np.zeros(0), *shares]),
+                    count=sum(each.count for each in seen),
+                )
+            )
+        return prototypes
+
+    def _by_words(self, phrases: Sequence[Sequence[Wording]]) -> list[Floats | None]:
+        """Return the average direction of each sense's phrases, None where no word can be read."""
+        distinct = dict.fromkeys(word for of_sense in phrases for words in of_sense for word in words)
+        known = self._model.word_vectors(list(distinct))
+        vectors, owners = [], []
+        for owner, of_sense in enumerate(phrases):
+            for words in of_sense:
+                of_words = [known[word] for word in words if word in known]
+                if of_words:
+                    vectors.append(np.array(of_words, np.float32))
+                    owners.append(owner)
+        directions: list[Floats | None] = [None] * len(phrases)
+        if vectors:
+            each = unit_length(self._network.of_vectors(vectors) - self._store.phrase_center)  # (n, d)
+            with_words, first, sizes = np.unique(owners, return_index=True, return_counts=True)
+            means = unit_length(np.add.reduceat(each, first, axis=0) / sizes[:, None])
+            for owner, mean in zip(with_words.tolist(), means, strict=True):
+                directions[owner] = mean
+        return directions
+
+
+def unit_length(vectors: npt.NDArray[np.floating]) -> Floats:
+    """Scale vectors to length 1, in double precision: (..., d) -> (..., d)."""
+    exact = np.asarray(vectors, np.float64)
+    scaled: Floats = exact / np.maximum(np.linalg.norm(exact, axis=-1, keepdims=True), 1e-12)
+    return scaled
+
+
+# The paper's way. A long form is the mean of its words' vectors, its forms pooled into one bag of distinct words. For
+# the LMC it is a mixture over all sections, weighted by beta(section | long form); the mean divergence to it needs four
+# moments.
+
 SectionWeights = Callable[
     [Sense, Sequence[int]], Floats
 ]  # a sense and its known words -> beta over all sections
@@ -95,7 +232,7 @@ SectionWeights = Callable[
 
 @dataclass(frozen=True, slots=True)
 class LongFormMoments:
-    """What a mean divergence needs to know of the candidates of one short form; see `lmcells.model.moments`."""
+    """The moments of the candidates of one short form; see `lmcells.model.moments`."""
 
     a0: Floats  # (K,) mean 1/v
     a1: Floats  # (K, d) mean mu/v
@@ -114,9 +251,9 @@ class LongFormMoments:
 
 
 def long_form_words(sense: Sense, model: PretrainedModel) -> list[int]:
-    """Return the distinct known words of all ways to write a long form, in order.
+    """Return the distinct known words of all forms of a long form, in order.
 
-    Stop words say little in a mean, so they are left out even where the model reads them, unless all are.
+    Stop words say little in a mean, so they are left out even where the model reads them, unless all words are.
     """
     for stop_words in (False, True):
         words = (token.word for form in sense.forms for token in iterate_tokens(form, stop_words=stop_words))
@@ -126,55 +263,32 @@ def long_form_words(sense: Sense, model: PretrainedModel) -> list[int]:
     return known
 
 
-def smoothing_in_training(model: PretrainedModel) -> float:
-    """What was added to each count of a word under a section, so that beta can be as it was in training."""
-    return float(model.config.training.get("settings", {}).get("smoothing", 1.0))
-
-
-def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
-    """beta(section | long form) where there is no corpus at hand: the mean of its words'."""
-
-    def weights(_: Sense, words: Sequence[int]) -> Floats:
-        each = [model.statistics.metadata_given_word(word, add=add) for word in words]
-        mean: Floats = np.mean(each, axis=0)
-        return mean
-
-    return weights
-
-
 def long_form_moments(
     senses: Sequence[Sense], model: PretrainedModel, *, section_weights: SectionWeights | None
 ) -> LongFormMoments:
-    """Compute the moments of the candidates of one short form, over all sections, with no sampling.
+    """Compute the moments of the candidates of one short form, over all sections, without sampling.
 
-    Without weights a long form is seen under null metadata, which is one Gaussian.
+    Without weights a long form is read under null metadata, which is one Gaussian.
     """
-    dim = model.sizes.cell_dim
+    n, dim = len(senses), model.sizes.cell_dim
     moments = LongFormMoments(
-        np.zeros(len(senses)),
-        np.zeros((len(senses), dim)),
-        np.zeros(len(senses)),
-        np.zeros(len(senses)),
-        np.zeros(len(senses), np.bool_),
+        np.zeros(n), np.zeros((n, dim)), np.zeros(n), np.zeros(n), np.zeros(n, np.bool_)
     )
     for row, sense in enumerate(senses):
         words = long_form_words(sense, model)
         if not words:
             continue
+        weight = np.ones(1)
         if isinstance(model.prior, NumpyModelNetwork):
-            weight = np.ones(1) if section_weights is None else section_weights(sense, words)  # (M,)
-            sections = None if section_weights is None else np.arange(weight.size)
-            vector = model.prior.phrase(np.array(words))
-            components = model.prior.of_vectors(vector[None], sections)  # (M,)
-            mean, log_variance = components.mean, components.log_variance.astype(np.float64)
+            sections = None
+            if section_weights is not None:
+                weight = section_weights(sense, words)  # (M,)
+                sections = np.arange(weight.size)
+            component = model.prior.of_vectors(model.prior.phrase(np.array(words))[None], sections)  # (M,)
         else:
-            weight = np.ones(1)
             component = model.prior.phrase(np.array(words))
-            mean, log_variance = (
-                component.mean[None],
-                np.atleast_1d(component.log_variance).astype(np.float64),
-            )
-        mean = mean.astype(np.float64)
+        mean = np.atleast_2d(component.mean).astype(np.float64)
+        log_variance = np.atleast_1d(component.log_variance).astype(np.float64)
         precision = weight * np.exp(-log_variance)
         moments.a0[row] = precision.sum()
         moments.a1[row] = precision @ mean
@@ -184,32 +298,42 @@ def long_form_moments(
     return moments
 
 
-# Where long forms are written out in a corpus, and under which sections: beta(section | long form).
-#
-# A corpus holds words as the tokenizer spells them, without repeats and mostly without stop words. A form is spelt the
-# same way, so "chest and abdomen" is then found wherever "chest", "abdomen" stand side by side in a segment. A form with
-# a word that the corpus does not have is found nowhere: without that word it would be another phrase.
+def smoothing_in_training(model: PretrainedModel) -> float:
+    """Return what training added to each count of a word under a section."""
+    return float(model.config.training.get("settings", {}).get("smoothing", 1.0))
 
 
-Places = npt.NDArray[np.int64]
+def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
+    """Return beta(section | long form) as the mean of its words', for want of a corpus."""
+
+    def weights(_: Sense, words: Sequence[int]) -> Floats:
+        each = [model.statistics.metadata_given_word(word, add=add) for word in words]
+        mean: Floats = np.mean(each, axis=0)
+        return mean
+
+    return weights
 
 
 class LongFormOccurrences:
-    """Finds the phrases of an inventory in a corpus.
+    """Finds the long forms of an inventory in a corpus.
 
-    places = LongFormOccurrences(corpus)
-    places.of_sense(sense)                  # the first token of each occurrence, sorted
-    places.metadata_counts(sense)           # how many under each section
+    A form is spelt as the corpus spells words: without repeats, and mostly without stop words, so that "chest and
+    abdomen" is found where "chest", "abdomen" stand side by side in a segment. A form with a word that the corpus
+    lacks is found nowhere: without that word it would be another phrase.
+
+    occurrences = LongFormOccurrences(corpus)
+    occurrences.of_sense(sense)                  # the first token of each, sorted
+    occurrences.metadata_counts(sense)           # how many under each section
     """
 
     def __init__(self, corpus: Corpus, *, metadata_kind: str = "section") -> None:
         self.corpus = corpus
-        self._word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
+        self.word_ids = {word: id_ for id_, word in enumerate(corpus.words)}
         self._segment_metadata = corpus.segment_metadata(metadata_kind)
         self._n_metadata = corpus.n_metadata(metadata_kind)
-        self._found: dict[tuple[int, ...], Places] = {}
+        self._found: dict[tuple[int, ...], Ids] = {}
 
-    def of_sense(self, sense: Sense) -> Places:
+    def of_sense(self, sense: Sense) -> Ids:
         """Return where any form of a sense begins; a form inside a longer one of the sense is not counted again."""
         phrases = {self._phrase(form) for form in sense.forms} - {()}
         begins = [np.zeros(0, np.int64)]
@@ -221,12 +345,12 @@ class LongFormOccurrences:
             covered = np.concatenate([covered, (found[:, None] + np.arange(len(phrase))).ravel()])
         return np.sort(np.concatenate(begins))
 
-    def metadata_counts(self, sense: Sense) -> npt.NDArray[np.int64]:
-        """Return how often a sense is written out under each metadata: (M,)."""
+    def metadata_counts(self, sense: Sense) -> Ids:
+        """Return how often a sense is written out under each metadata value: (M,)."""
         segments = self.corpus.token_segment[self.of_sense(sense)]
         return np.bincount(self._segment_metadata[segments], minlength=self._n_metadata)
 
-    def of_phrase(self, phrase: Sequence[int]) -> Places:
+    def of_phrase(self, phrase: Sequence[int]) -> Ids:
         """Return where a sequence of word ids begins, all of it in one segment."""
         key = tuple(phrase)
         if key not in self._found:
@@ -234,14 +358,13 @@ class LongFormOccurrences:
         return self._found[key]
 
     def _phrase(self, form: str) -> tuple[int, ...]:
-        """Spell a form as the corpus would, or not at all."""
         tokens = iterate_tokens(form, stop_words=self.corpus.reads_stop_words)
         words = [word for word, _ in groupby(token.word for token in tokens)]
-        ids = [self._word_ids.get(word, -1) for word in words]
+        ids = [self.word_ids.get(word, -1) for word in words]
         return () if -1 in ids else tuple(ids)
 
-    def _search(self, phrase: tuple[int, ...]) -> Places:
-        """Start from the places of the rarest word, and look at their neighbours one by one."""
+    def _search(self, phrase: tuple[int, ...]) -> Ids:
+        """Start from the occurrences of the rarest word, and look at their neighbours one by one."""
         counts = self.corpus.word_counts
         anchor = min(range(len(phrase)), key=lambda at: int(counts[phrase[at]]))
         begins = self.corpus.occurrences_of(phrase[anchor]).astype(np.int64) - anchor
@@ -256,23 +379,23 @@ class LongFormOccurrences:
 
 
 def counted_section_weights(
-    model: PretrainedModel, places: LongFormOccurrences, *, add: float = 1.0
+    model: PretrainedModel, occurrences: LongFormOccurrences, *, add: float = 1.0
 ) -> SectionWeights:
-    """beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean where it has none.
+    """Return beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean if it has none.
 
-    The corpus must have the model's metadata, by name; where it is the one that the model was trained on, it has.
+    The corpus must have the model's metadata, by name, as the one that the model was trained on has.
     """
     of_words = words_section_weights(model, add=add)
-    names = places.corpus.metadata_names(model.config.metadata_kind)
+    corpus, kind = occurrences.corpus, model.config.metadata_kind
+    names = corpus.metadata_names(kind)
     if names != model.sections:
         raise InputError(
-            f"{places.corpus.folder} has {len(names):,} values of {model.config.metadata_kind!r} and {model.folder} "
-            f"{len(model.sections):,}, or others: it is not the corpus that the model was trained on. "
-            "Give that one, or evaluate without --corpus."
+            f"{corpus.folder} has {len(names):,} values of {kind!r} and {model.folder} {len(model.sections):,}, or "
+            "others: it is not the corpus that the model was trained on. Give that one, or evaluate without --corpus."
         )
 
     def weights(sense: Sense, words: Sequence[int]) -> Floats:
-        counts = places.metadata_counts(sense)
+        counts = occurrences.metadata_counts(sense)
         if not counts.sum():
             return of_words(sense, words)
         smoothed: Floats = (counts + add) / (counts.sum() + add * counts.size)

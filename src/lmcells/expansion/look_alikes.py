@@ -1,9 +1,9 @@
-"""What looks like a short form where it stands, and is something else.
+"""Telling what only looks like a short form from what is one.
 
-English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
-date's month, part of an electrocardiogram, a state before its zip code. Single letters and the labels of blocks are in
-`lone_letters`, Roman numerals in `numerals`, and what a scanner misread in `scanned_text`.
-Each rule looks at a bounded piece of the text, or once at the whole.
+English words in all-caps text, an emphasised "NO" or "OR", a name after its title, a company, a unit after its number,
+a month in a date, a part of an electrocardiogram, a state before its zip code; Roman numerals and stages; single
+letters in names and lists; fragments that a scanner misread. Each rule looks at a bounded piece of the text, or once at
+the whole.
 """
 
 import re
@@ -13,18 +13,20 @@ from typing import NamedTuple
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
+    ENGLISH,
     MONTHS,
     STATES,
     TITLES,
-    is_english,
 )
 
+_REACH = 60  # characters on either side that most rules look at
+_MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
+_LABELS_REACH = 4_000  # characters before a letter that hold the earlier labels of its list
+_NEARBY = 1_500  # characters on either side that hold a label's neighbours
+_SAMPLE = 4_000  # characters that tell whether a text is in all caps
+_A_SENTENCE = 3  # words in capitals at least; "COPD, PAD. Now" is a list of short forms
+
 # Roman numerals: "stage IV", "type Ib", "III/IV", "IV. PLAN"; and the stage Ta of a tumor.
-#
-# Each rule looks at a bounded piece of the text.
-
-
-_REACH = 60  # characters before a numeral that hold what it counts
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
 _ROMAN = re.compile(r"[IVX]{1,4}")
 _ROMAN_BEFORE = re.compile(
@@ -44,26 +46,7 @@ _TUMOR_BEFORE = re.compile(r"\b(?:tumou?r|stage|category)s?[ ]$", re.IGNORECASE)
 _TUMOR_STAGE_FOLLOWS = re.compile(r"[,/ ]+(?:(?:or|and)[ ])?(?:T1|Tis|CIS)\b")
 
 
-def is_a_numeral(text: str, start: int, end: int) -> bool:
-    """Whether what may be a short form is a numeral, or a stage."""
-    stem, before = text[start:end], text[max(0, start - _REACH) : start]
-    if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
-        return True
-    if stem == "Ta" and (_TUMOR_BEFORE.search(before) or _TUMOR_STAGE_FOLLOWS.match(text, end)):
-        return True
-    if not _ROMAN.fullmatch(stem.upper()):
-        return False
-    if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
-        return True
-    if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):  # "4 mg IV, IV fluids"
-        return False
-    return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
-
-
-# What a scanner misread: fragments of words among stray marks, and figures that became letters.
-
-
-_SCANNED_TEXT_REACH = 60  # characters on either side in which stray marks count
+# Scanned text: fragments of words among stray marks, and figures that became letters.
 _MOST_MARKS = 1  # a single one may be meant
 _LONGEST_FRAGMENT = 3
 _MARKS = "►◄■¢«»{}€£~•\\^!"  # a text without any was not scanned
@@ -79,60 +62,7 @@ _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
-class ScannedText:
-    """Tells, in one text, which short pieces are misread: "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl".
-
-    Capitals are left alone, and so are longer words.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def is_misread(self, start: int, end: int) -> bool:
-        """Whether what is written at `text[start:end]` is no word that somebody wrote."""
-        written = self._text[start:end]
-        if written.isupper() or len(written) > _LONGEST_FRAGMENT:
-            return False
-        if written.lower() in ("lp", "ip", "xl"):
-            return self._is_a_figure(start, end) or self._is_among_marks(start, end)
-        return self._is_among_marks(start, end)
-
-    def _is_a_figure(self, start: int, end: int) -> bool:
-        before, after = self._around(start, end)
-        if self._text[start:end] == "Xl":
-            return _STAIN_BEFORE.search(before) is not None
-        return "19q" in before or "19q" in after
-
-    @cached_property
-    def _has_marks(self) -> bool:
-        return any(mark in self._text for mark in _MARKS)
-
-    def _is_among_marks(self, start: int, end: int) -> bool:
-        if not self._has_marks:
-            return False
-        before, after = self._around(start, end)
-        is_touched = self._text[start].islower() and _TOUCHED_BEFORE.search(before)
-        if is_touched or _TOUCHED_AFTER.match(after):
-            return True
-        return len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS
-
-    def _around(self, start: int, end: int) -> tuple[str, str]:
-        return self._text[max(0, start - _SCANNED_TEXT_REACH) : start], self._text[
-            end : end + _SCANNED_TEXT_REACH
-        ]
-
-
-# What a letter is where it is no short form: part of a name, a label, a base of a gene, the mark of a list.
-#
-# Two letters may be a label, too.
-#
-# Each rule looks at a bounded piece of the text.
-
-
-_LONE_LETTERS_REACH = 60  # characters before a letter that hold what it belongs to
-_LABELS_REACH = 4_000  # and the labels that come before it in a list
-_NEARBY = 1_500  # characters on either side that hold a label's neighbours
-
+# Letters: parts of names, labels, bases of a gene, list labels. Two letters may be a label, too.
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
@@ -167,120 +97,7 @@ _SEXES = "MF"  # "17M" is a boy
 _SEXES_AND_SIDES = "MFLR"
 
 
-def is_part_of_a_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
-    """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
-    before = text[max(0, start - _LONE_LETTERS_REACH) : start]
-    letter = text[start:end]
-    has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
-    is_counted = not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before)
-    return bool(
-        _LABEL_BEFORE.search(before)
-        or _AFTER_ST.search(before)
-        or _BASE_BEFORE.search(before)
-        or _BASE_FOLLOWS.match(text, end)
-        or _NAMED_FOLLOWS.match(text, end)
-        or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
-        or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
-        or is_counted
-        or (not may_be_unit and _CODE_BEFORE.search(before))
-    )
-
-
-def is_a_list_mark(text: str, start: int, end: int) -> bool:
-    """ "A." and "b)" of a list or a name; "C:" among "A:", "B1:" and "D:", "(C)" before an item, "15F" after "15E"."""
-    letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
-    if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
-        return True
-    number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
-    if number is not None:
-        return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
-    if follows == ")" and _begins_item(text, start, end):
-        return True
-    if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
-        opening = "(" if follows == ")" else ""
-        letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
-        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
-            follows == ":" and _stands_among_labels(text, start, end)
-        )
-    return False
-
-
-def is_a_block_label(text: str, start: int, end: int) -> bool:
-    """ "4AS" where there is "4AR", "cassettes AB"."""
-    before = text[max(0, start - _LONE_LETTERS_REACH) : start]
-    if not text[start].isupper():
-        return False
-    if _BLOCKS_BEFORE.search(before):
-        return True
-    number = _NUMBER_BEFORE.search(before)
-    if number is None:
-        return False
-    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _LONE_LETTERS_REACH]))
-    return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
-
-
-def _begins_item(text: str, start: int, end: int) -> bool:
-    """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
-    is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
-    return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _LONE_LETTERS_REACH) : start]))
-
-
-def _stands_among_labels(text: str, start: int, end: int) -> bool:
-    """Whether the next letter is a label after it, and one of the two before it, or the one after next, is one too."""
-    if _NUMBER_FOLLOWS.match(text, end + 1):
-        return False
-    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
-
-    def has_label(where: str, n: int) -> bool:
-        letter = _moved(text[start], n)
-        return letter.isalpha() and _block_label(letter).search(where) is not None
-
-    return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
-
-
-def _moved(letter: str, n: int) -> str:
-    """The one so many further on in the alphabet."""
-    return chr(ord(letter) + n)
-
-
-def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
-    """Whether all labels, if there are any, stand one after the other in the text before `end`."""
-    at = max(0, end - _LABELS_REACH)
-    for label in labels:
-        found = _label(label).search(text, at, end)
-        if found is None:
-            return False
-        at = found.end()
-    return bool(labels)
-
-
-@lru_cache(maxsize=1 << 12)
-def _label(label: str) -> re.Pattern[str]:
-    """Matches a label with no letter or number right before or after it."""
-    return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))
-
-
-@lru_cache(maxsize=1 << 7)
-def _block_label(letter: str) -> re.Pattern[str]:
-    """Matches "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
-    return re.compile(
-        rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:(?!{_NUMBER_FOLLOWS.pattern})"
-    )
-
-
-# What looks like a short form where it stands, and is something else.
-#
-# English among words in capitals, an emphasised "NO" or "OR", a name after its title, a company, a number's unit, a
-# date's month, part of an electrocardiogram, a state before its zip code. Single letters and the labels of blocks are in
-# `lone_letters`, Roman numerals in `numerals`, and what a scanner misread in `scanned_text`.
-# Each rule looks at a bounded piece of the text, or once at the whole.
-
-
-_LOOK_ALIKES_REACH = 60  # characters on either side that tell whether a line is written in capitals
-_SAMPLE = 4_000  # characters that tell whether a text is
-_A_SENTENCE = 3  # words in capitals at least; "COPD, PAD. Now" is a list of short forms
-_MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
-
+# Words, names, units and marks.
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOUY])[A-Z]{4,}\b")
 _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
@@ -293,7 +110,7 @@ _ALTERNATIVE_FOLLOWS = re.compile(
 )
 _CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
 _MEASURE_BEFORE = re.compile(r"\d[\w%+/-]*(?:[ ][a-zA-Z]{1,6}(?:/[a-zA-Z]+)?)?\s+$")  # "0-1 OR", "2 mg/dL"
-_LOOK_ALIKES_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
+_DASHED_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
 _NOUN_BEFORE = re.compile(
     r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
     r"|[(\[:=])\s*$",
@@ -342,49 +159,47 @@ class Written(NamedTuple):
 
 
 class LookAlikes:
-    """Tells, in one text, what looks like a short form and is none."""
+    """Tells, in one text, what looks like a short form but is something else."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._scanned = ScannedText(text)
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
-        """Whether it is something else; what may be a unit is none of the numbers' units that are refused."""
+        """Whether it is something else; `may_be_unit` skips the check for units after numbers."""
         return (
-            self._is_a_word(written)
-            or self._is_a_name(written)
-            or (not may_be_unit and self._is_a_unit(written))
-            or is_a_numeral(self._text, written.start, written.start + len(written.stem))
+            self._is_word(written)
+            or self._is_name(written)
+            or (not may_be_unit and self._is_unit(written))
+            or _is_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
-            or self._is_a_mark(written)
-            or self._scanned.is_misread(written.start, written.end)
+            or self._is_mark(written)
+            or self._is_misread(written)
         )
 
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
         return self._text[max(0, written.start - n_characters) : written.start]
 
-    def _is_a_word(self, written: Written) -> bool:
-        if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):  # "co-worker"
+    def _is_word(self, written: Written) -> bool:
+        end, stem = written.end, written.stem
+        if stem in _PREFIXES and _REST_FOLLOWS.match(self._text, end):  # "co-worker"
             return True
-        if self._is_latin(written) or (
-            written.stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, written.end)
-        ):
+        if self._is_latin(written) or (stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, end)):
             return True
-        if not written.stem.isupper():
+        if not stem.isupper():
             return False
-        if written.stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
-            return _WORD_FOLLOWS.match(self._text, written.end) is not None
-        is_verb = written.stem == "IS" and _SUBJECT_BEFORE.search(self._before(written))  # "There IS also"
-        if is_verb or (written.stem == "OR" and self._is_a_choice(written)):
+        if stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
+            return _WORD_FOLLOWS.match(self._text, end) is not None
+        is_verb = stem == "IS" and _SUBJECT_BEFORE.search(self._before(written))  # "There IS also"
+        if is_verb or (stem == "OR" and self._is_choice(written)):
             return True
-        lower = written.stem.lower()
+        lower = stem.lower()
         return (
-            is_english(lower)
+            lower in ENGLISH
             and self._is_shouted(written)
             and not (lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written)))
         )
 
-    def _is_a_choice(self, written: Written) -> bool:
+    def _is_choice(self, written: Written) -> bool:
         """ "ULN OR bilirubin < 2", "5 mg OR none", "AND/OR", an item of a list; not "taken to OR", "the ORs < 1"."""
         start, end, stem = written
         if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
@@ -395,11 +210,11 @@ class LookAlikes:
         return bool(
             _CHOICE.search(f"{before}|{after}")
             or _MEASURE_BEFORE.search(before)
-            or _LOOK_ALIKES_ITEM_FOLLOWS.match(self._text, end)
+            or _DASHED_ITEM_FOLLOWS.match(self._text, end)
         )
 
     def _is_latin(self, written: Written) -> bool:
-        """ "the cervical os", "the left vas", "VAS DEFERENS"; in "os 20/40" and "vas 5/10" it is none."""
+        """ "the cervical os", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
         if written.stem == "os":
             return _OPENING_BEFORE.search(self._before(written)) is not None
         if written.stem.lower() != "vas":
@@ -408,7 +223,7 @@ class LookAlikes:
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
 
     def _is_shouted(self, written: Written) -> bool:
-        """Whether it stands among words in capitals, so that they set nothing apart."""
+        """Whether it stands among words in capitals, so that capitals carry no information."""
         if self._is_in_capitals:
             return True
         n_full, n_lower = self._words_around(written, _BOUNDARY)
@@ -419,23 +234,23 @@ class LookAlikes:
 
     @cached_property
     def _is_in_capitals(self) -> bool:
-        """Whether the whole text is."""
+        """Whether the whole text is in all caps."""
         n_capitals, n_lower = (self._text.count(letter, 0, _SAMPLE) for letter in "Ee")
         return n_capitals >= 6 and n_capitals > 4 * n_lower
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
-        """How many words in capitals and how many others stand around it, up to a boundary on either side."""
+        """Count the words in capitals and the others around it, up to a boundary on either side."""
         around = "|".join(self._around(written, boundary))
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _around(self, written: Written, boundary: re.Pattern[str]) -> tuple[str, str]:
-        """What stands before and after it, up to a boundary on either side."""
-        before = boundary.split(self._before(written, _LOOK_ALIKES_REACH))[-1]
-        after = boundary.split(self._text[written.end : written.end + _LOOK_ALIKES_REACH], maxsplit=1)[0]
+        """Return the text before and after it, up to a boundary on either side."""
+        before = boundary.split(self._before(written, _REACH))[-1]
+        after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
         return before, after
 
-    def _is_a_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a mask for names."""
+    def _is_name(self, written: Written) -> bool:
+        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True
@@ -454,17 +269,17 @@ class LookAlikes:
 
     @cached_property
     def _masks_names(self) -> bool:
-        """Whether the text has letters in the place of names."""
+        """Whether the text has letters in place of names."""
         return _NAME_MASK.search(self._text) is not None
 
     def _ends_a_company(self, written: Written) -> bool:
-        before = self._before(written, _LOOK_ALIKES_REACH)
+        before = self._before(written, _REACH)
         if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
             return False
         return _COMPANY_BEFORE.search(before) is not None
 
-    def _is_a_unit(self, written: Written) -> bool:
-        """ "24 hr", "8 p.m.", "02 OCT 2001"; in "RR 18 HR 82" it is none."""
+    def _is_unit(self, written: Written) -> bool:
+        """ "24 hr", "8 p.m.", "02 OCT 2001"; not "RR 18 HR 82"."""
         lower = written.stem.lower().replace(".", "")
         if lower in MONTHS and _DAY_OR_YEAR_FOLLOWS.match(self._text, written.end):
             return True
@@ -474,18 +289,18 @@ class LookAlikes:
         return lower in {"am", "pm"} or not has_value
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "PR interval", "ST depression", "4AS", and letters that are part of a name or the mark of a list."""
+        """ "PR interval", "ST depression", "4AS", and letters that are part of a name or label a list."""
         start, end, stem = written
         if len(stem) == 1:
-            return is_a_list_mark(self._text, start, end) or is_part_of_a_name(
+            return _is_list_label(self._text, start, end) or _is_in_name(
                 self._text, start, end, may_be_unit=may_be_unit
             )
-        if len(stem) == 2 and is_a_block_label(self._text, start, end):
+        if len(stem) == 2 and _is_block_label(self._text, start, end):
             return True
         part = _OF_ELECTROCARDIOGRAM.get(stem)
         return part is not None and part.match(self._text, end) is not None
 
-    def _is_a_mark(self, written: Written) -> bool:
+    def _is_mark(self, written: Written) -> bool:
         """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
@@ -499,3 +314,142 @@ class LookAlikes:
             return True
         before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
+
+    def _is_misread(self, written: Written) -> bool:
+        """ "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl"; capitals and longer words are left alone."""
+        start, end = written.start, written.end
+        fragment = self._text[start:end]
+        if fragment.isupper() or len(fragment) > _LONGEST_FRAGMENT:
+            return False
+        before, after = self._text[max(0, start - _REACH) : start], self._text[end : end + _REACH]
+        if fragment == "Xl":
+            is_figure = _STAIN_BEFORE.search(before) is not None
+        else:
+            is_figure = fragment.lower() in ("lp", "ip", "xl") and ("19q" in before or "19q" in after)
+        if is_figure or not self._has_marks:
+            return is_figure
+        is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
+        if is_touched or _TOUCHED_AFTER.match(after):
+            return True
+        return len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS
+
+    @cached_property
+    def _has_marks(self) -> bool:
+        return any(mark in self._text for mark in _MARKS)
+
+
+def _is_numeral(text: str, start: int, end: int) -> bool:
+    """Whether what may be a short form is a numeral, or a stage."""
+    stem, before = text[start:end], text[max(0, start - _REACH) : start]
+    if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
+        return True
+    if stem == "Ta" and (_TUMOR_BEFORE.search(before) or _TUMOR_STAGE_FOLLOWS.match(text, end)):
+        return True
+    if not _ROMAN.fullmatch(stem.upper()):
+        return False
+    if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
+        return True
+    if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):  # "4 mg IV, IV fluids"
+        return False
+    return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
+
+
+def _is_in_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
+    """ "hepatitis B and C", "T wave", "mitomycin-C", "517C>T", "[18F]FDG", "cassettes 4A-4C"; not "38C", a unit."""
+    before = text[max(0, start - _REACH) : start]
+    letter = text[start:end]
+    has_value = VALUE_FOLLOWS.match(text, end) is not None  # "hepatitis C, T 98.6"
+    is_counted = not may_be_unit and letter not in _SEXES and _SMALL_NUMBER_BEFORE.search(before)
+    return bool(
+        _LABEL_BEFORE.search(before)
+        or _AFTER_ST.search(before)
+        or _BASE_BEFORE.search(before)
+        or _BASE_FOLLOWS.match(text, end)
+        or _NAMED_FOLLOWS.match(text, end)
+        or (letter == "F" and text[end : end + 1] in ("]", "-") and _ISOTOPE.search(before))
+        or (not has_value and any(each.search(before) for each in _BEFORE_A_LETTER))
+        or is_counted
+        or (not may_be_unit and _CODE_BEFORE.search(before))
+    )
+
+
+def _is_list_label(text: str, start: int, end: int) -> bool:
+    """ "A." and "b)" of a list or a name; "C:" among "A:", "B1:" and "D:", "(C)" before an item, "15F" after "15E"."""
+    letter, previous, follows = text[start:end], text[max(0, start - 1) : start], text[end : end + 1]
+    if (follows == "." and not previous.isdigit()) or (follows == ")" and previous != "("):
+        return True
+    number = _NUMBER_BEFORE.search(text, max(0, start - 3), start)
+    if number is not None:
+        return _stand_in_order(text, start, [f"{number[0]}{_moved(letter, -1)}"])
+    if follows == ")" and _begins_item(text, start, end):
+        return True
+    if follows == ")" or (follows == ":" and not VALUE_FOLLOWS.match(text, end + 1)):
+        opening = "(" if follows == ")" else ""
+        letters = [each for each in (_moved(letter, -2), _moved(letter, -1)) if each.isalpha()]
+        return _stand_in_order(text, start, [f"{opening}{each}{follows}" for each in letters]) or (
+            follows == ":" and _stands_among_labels(text, start, end)
+        )
+    return False
+
+
+def _is_block_label(text: str, start: int, end: int) -> bool:
+    """ "4AS" where there is "4AR", "cassettes AB"."""
+    before = text[max(0, start - _REACH) : start]
+    if not text[start].isupper():
+        return False
+    if _BLOCKS_BEFORE.search(before):
+        return True
+    number = _NUMBER_BEFORE.search(before)
+    if number is None:
+        return False
+    others = (*_BLOCK.findall(before), *_BLOCK.findall(text[end : end + _REACH]))
+    return any(other[:2] == (number[0], text[start]) and other[2] != text[end - 1] for other in others)
+
+
+def _begins_item(text: str, start: int, end: int) -> bool:
+    """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
+    is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
+    return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _REACH) : start]))
+
+
+def _stands_among_labels(text: str, start: int, end: int) -> bool:
+    """Whether the next letter is a label after it, and one of the two before it, or the one after next, is one too."""
+    if _NUMBER_FOLLOWS.match(text, end + 1):
+        return False
+    before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
+
+    def has_label(where: str, n: int) -> bool:
+        letter = _moved(text[start], n)
+        return letter.isalpha() and _block_label(letter).search(where) is not None
+
+    return has_label(after, 1) and (has_label(before, -1) or has_label(before, -2) or has_label(after, 2))
+
+
+def _moved(letter: str, n: int) -> str:
+    """The one so many further on in the alphabet."""
+    return chr(ord(letter) + n)
+
+
+def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
+    """Whether all labels, if there are any, stand one after the other in the text before `end`."""
+    at = max(0, end - _LABELS_REACH)
+    for label in labels:
+        found = _label(label).search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return bool(labels)
+
+
+@lru_cache(maxsize=1 << 12)
+def _label(label: str) -> re.Pattern[str]:
+    """Matches a label with no letter or number right before or after it."""
+    return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))
+
+
+@lru_cache(maxsize=1 << 7)
+def _block_label(letter: str) -> re.Pattern[str]:
+    """Matches "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
+    return re.compile(
+        rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:(?!{_NUMBER_FOLLOWS.pattern})"
+    )

@@ -1,7 +1,7 @@
-"""English words that look like short forms once case is lost: "or", "pet", "cap", "may".
+"""English words that look like short forms once case is lost: "or", "pet", "cap", "may". All in lower case.
 
-A word without a vowel is no English word, so only those with one are listed, of two to six letters, and the titles,
-ordinals and units that have none. Shorthand that notes do use in lower case ("pt", "bid", "htn", "sob") is not here.
+No English word lacks a vowel, so only words with one are listed, of two to six letters, and titles, ordinals and units
+without. Shorthand that notes use in lower case ("pt", "bid", "htn", "sob") is not here.
 """
 
 from lmcells.notes.tokens import STOP_WORDS
@@ -17,20 +17,16 @@ STATES = frozenset(
     "PA RI SC SD TN TX UT VT VA WA WV WI WY".split()
 )
 AFTER_NUMBERS = (UNITS | MONTHS | frozenset("hr hrs mo mos st wk wks yr yrs".split())) - {"vs"}
-"""What is a unit, or an ordinal, where a number stands before it: "HR 82" is a heart rate, "24 HR" is not."""
-CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - {
-    "all",
-    "few",
-    "off",
-    "out",
-    "own",
-}
-"""Function words that no article stands before: "THE OR" is the operating room."""
+"""Units and ordinals, after a number: "HR 82" is a heart rate, "24 HR" is not."""
+CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - frozenset(
+    "all few off out own".split()
+)
+"""Function words that never follow an article: "THE OR" is the operating room."""
 UNIT_NAMES = frozenset(
     "afternoon ante centimeter day decibel deciliter evening foot gram hour inch kilogram liter microgram millimeter "
     "milligram milliliter millisecond minute month morning ounce picogram post pound second week year".split()
 )
-"""First words of long forms that a number may stand before: an inventory with one of them wants such places found."""
+"""First words of long forms that may follow a number; a short form with such a sense is found there too."""
 
 _PLAIN_WORDS = frozenset(
     """
@@ -116,26 +112,7 @@ NAMES = frozenset(
     "max may meg mel mia mike nan nat ned pam pat paul ray rex rob rod ron rose roy sal sam stan sue ted tim tom van "
     "von wes de del der des di du el la le los san santa saint da".split()
 )
-"""First names and particles of surnames: only where one is written with a capital, as names are."""
-_FRAGMENTS = frozenset("ad al de dos ed el em en et ex id la ma re".split())
-"""What is no shorthand in lower case ("et al", "de novo"), and no English word in capitals either."""
-
-
-def is_english(word: str) -> bool:
-    """Whether a word, given in lower case, is English; plurals too."""
-    return (
-        word in _PLAIN_WORDS
-        or word in STOP_WORDS
-        or (len(word) > 3 and word.endswith("s") and word[:-1] in _PLAIN_WORDS)
-    )
-
-
-def is_ordinary(word: str, *, capitalised: bool = False) -> bool:
-    """Whether a word that is not in capitals is English, a unit, or with a capital a name, rather than shorthand."""
-    return (
-        is_english(word)
-        or word in _FRAGMENTS
-        or word in UNITS
-        or word in TITLES
-        or (capitalised and word in NAMES)
-    )
+"""First names and particles of surnames, which count only when capitalised."""
+ENGLISH = _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
+NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
+"""What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""

@@ -1,77 +1,82 @@
-"""Ranking the candidates of a short form in context, as the paper does: by divergence from the long form's prior."""
+"""Ranking the candidates of short forms in context by the cells of a model.
+
+Windows are read, the posterior q(z | w, m, c) of each is computed, and the candidates are scored: by the masked span
+that the short form leaves (`MaskedSpanRanker`), or by divergence from the long form's prior as in the paper
+(`CellRanker`). `Expander` and `evaluate` rank with the same rankers.
+"""
 
 from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from lmcells.errors import ModelError
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import (
     Floats,
+    Ids,
     LongFormMoments,
-    SectionWeights,
-    long_form_moments,
-    smoothing_in_training,
-    words_section_weights,
-)
-from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.sense_prototypes import (
-    AS_MEASURED,
     ScoreWeights,
+    SectionWeights,
     SensePrototypes,
     SenseReader,
     SensesOfShortForm,
+    long_form_moments,
+    smoothing_in_training,
     unit_length,
+    words_section_weights,
 )
+from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
 
-# What all rankings by a model's posteriors share: windows are read, posteriors computed, candidates scored.
-
-
-_BATCH = 1024
-
-Ids = npt.NDArray[np.int64]
+Ranking = Literal["auto", "masked-span", "divergence"]
 Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
+
+_BATCH = 1024  # mentions that are read and ranked together
+
+
+class Ranker(Protocol):
+    """Scores the candidates of mentions."""
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """Return for each mention one score a candidate, in the inventory's order; higher is better.
+
+        The score of a long form of which nothing is known is -inf.
+        """
+        ...
 
 
 class PosteriorRanker(ABC):
-    """Scores the candidates of a mention by the posterior of its window; how, is left to the ranking."""
+    """Scores the candidates of a mention by the posterior of its window."""
 
     def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, reader: WindowReader) -> None:
         self.model = model
         self.inventory = inventory
-        self._reader = reader
+        self.reader = reader
+        self._network = model.variational
         self._sections = SectionIds(model)
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of each mention; -inf where the model can read no word of a long form."""
+        """Return for each mention one score a candidate, in the inventory's order; higher is better."""
         return [
             scores for batch in batches(mentions) for scores in self.window_scores(self.read(batch), batch)
         ]
 
-    @property
-    def reads(self) -> Container[str]:
-        """The words that the model reads around a mention."""
-        return self._reader.words
-
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         """Return what the model reads of each mention."""
-        return self._reader(mentions)
+        return self.reader(mentions)
 
     def section_ids(self, mentions: Sequence[Mention]) -> Ids:
         """Return the metadata ids under which the model knows the sections of mentions: -> (B,)."""
         return np.array([self._sections[mention.section] for mention in mentions], np.int64)
 
     def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
-        """Return q(z | w, m, c) of mentions whose windows are read, in sections with these ids."""
-        return self.model.variational.posterior(
+        """Return q(z | w, m, c) of windows in sections with these ids."""
+        return self._network.posterior(
             windows.center,
             sections,
             windows.context,
@@ -81,40 +86,38 @@ class PosteriorRanker(ABC):
         )
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of mentions whose windows are read already."""
+        """Score the candidates of mentions whose windows have been read."""
+        rows_of: dict[str, list[int]] = {}
+        for row, mention in enumerate(mentions):
+            rows_of.setdefault(mention.short_form, []).append(row)
+        self.look_up(rows_of)
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
         score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
-        for short_form, rows in _rows_by_short_form(mentions).items():
+        for short_form, rows in rows_of.items():
             for row, of_senses in zip(rows, score(short_form, rows), strict=True):
                 scores[row] = of_senses
         return scores
 
     @abstractmethod
+    def look_up(self, short_forms: Iterable[str]) -> None:
+        """Compute what is known of the candidates of short forms, unless that was done before."""
+
+    @abstractmethod
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        """Return what scores the candidates of a short form by the posteriors of a batch."""
+        """Return a function that scores the candidates of a short form by the posteriors of a batch."""
 
 
 def batches(mentions: Sequence[Mention]) -> Iterator[Sequence[Mention]]:
-    """Yield so many mentions at a time as are read and ranked together."""
+    """Yield mentions that are read and ranked together."""
     for start in range(0, len(mentions), _BATCH):
         yield mentions[start : start + _BATCH]
 
 
-def _rows_by_short_form(mentions: Sequence[Mention]) -> dict[str, list[int]]:
-    rows: dict[str, list[int]] = defaultdict(list)
-    for row, mention in enumerate(mentions):
-        rows[mention.short_form].append(row)
-    return rows
-
-
-# Ranking the candidates of a short form in context, as the paper does: by divergence from the long form's prior.
-
-
 class CellRanker(PosteriorRanker):
-    """Ranks by -KL(q(z | short form, section, context) || long form); LMC, BSG and MBSGE alike.
+    """Ranks by -KL(q(z | short form, section, context) || long form), for LMC, BSG and MBSGE.
 
     ranker = CellRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
+    ranker.scores(mentions)   # for each mention one score a candidate
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        """Without weights a long form's sections are the mean of its words', smoothed as in training."""
+        """Without weights the sections of a long form are the mean of its words', smoothed as in training."""
         reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
         super().__init__(model, inventory, reader=reader)
         self._section_weights = section_weights or words_section_weights(
@@ -132,13 +135,17 @@ class CellRanker(PosteriorRanker):
         )
         self._moments: dict[str, LongFormMoments] = {}
 
+    def look_up(self, short_forms: Iterable[str]) -> None:
+        for short_form in short_forms:
+            if short_form not in self._moments:
+                senses = self.inventory.senses(short_form)
+                self._moments[short_form] = long_form_moments(
+                    senses, self.model, section_weights=self._section_weights
+                )
+
     def moments(self, short_form: str) -> LongFormMoments:
-        """Return what the prior says of a short form's candidates; computed once."""
-        if short_form not in self._moments:
-            senses = self.inventory.senses(short_form)
-            self._moments[short_form] = long_form_moments(
-                senses, self.model, section_weights=self._section_weights
-            )
+        """Return what the prior says of a short form's candidates."""
+        self.look_up([short_form])
         return self._moments[short_form]
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
@@ -146,25 +153,21 @@ class CellRanker(PosteriorRanker):
         return lambda short_form, rows: -self.moments(short_form).divergences(mean[rows], log_variance[rows])
 
 
-# Ranking by the gap that a short form leaves: which long form would fit where it stands?
-#
-# The short form is taken out of the text, and the posterior of the gap is a direction among the cells. What would fit is
-# known in two ways: by the masked_spans that a long form left in the training text, and by its words (see `sense_directions`).
-
-
 class MaskedSpanRanker(PosteriorRanker):
-    """Ranks with the phrase network and the phrase store of a model that has them.
+    """Ranks by the masked span that a short form leaves: which long form would fit there?
+
+    Needs a model with a phrase network and a phrase store; `lmcells.expansion.long_forms` has the formula.
 
     ranker = MaskedSpanRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a sense, in the inventory's order; higher is better
+    ranker.scores(mentions)   # for each mention one score a candidate
     """
 
     def __init__(
-        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights = AS_MEASURED
+        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights | None = None
     ) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
-                f"{model.folder} has no phrase network and store, which ranking by masked_spans needs. "
+                f"{model.folder} has no phrase network and store, which ranking by masked spans needs. "
                 "Train with the preset default, or rank by divergence."
             )
         sizes = model.sizes
@@ -179,82 +182,67 @@ class MaskedSpanRanker(PosteriorRanker):
         super().__init__(model, inventory, reader=reader)
         self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
-        self._weights = weights
+        self._weights = weights or ScoreWeights()
         self._senses: dict[str, SensesOfShortForm] = {}
 
-    def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
-        """Return what is known of a short form's candidates."""
-        return self._of_short_form(short_form).senses
-
-    def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
-        self._look_up(dict.fromkeys(mention.short_form for mention in mentions))
-        return super().window_scores(windows, mentions)
-
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        masked_spans = unit_length(posterior.mean - self._center)
-        return lambda short_form, rows: self._of_short_form(short_form).scores(masked_spans[rows])
-
-    def _of_short_form(self, short_form: str) -> SensesOfShortForm:
-        if short_form not in self._senses:
-            self._look_up([short_form])
-        return self._senses[short_form]
-
-    def _look_up(self, short_forms: Iterable[str]) -> None:
-        """Look up the candidates of short forms that are new, all together."""
+    def look_up(self, short_forms: Iterable[str]) -> None:
         new = [short_form for short_form in short_forms if short_form not in self._senses]
+        if not new:
+            return
         candidates = [self.inventory.senses(short_form) for short_form in new]
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
         for short_form, senses in zip(new, candidates, strict=True):
             self._senses[short_form] = SensesOfShortForm(list(islice(read, len(senses))), self._weights)
 
+    def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
+        """Return what is known of a short form's candidates."""
+        self.look_up([short_form])
+        return self._senses[short_form].senses
 
-# The rankings there are, and which one a model is best at.
+    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+        masked_spans = unit_length(posterior.mean - self._center)
 
+        def score(short_form: str, rows: list[int]) -> Floats:
+            self.look_up([short_form])
+            return self._senses[short_form].scores(masked_spans[rows])
 
-Ranking = Literal["auto", "masked-span", "divergence"]
-
-
-class Ranker(Protocol):
-    """Scores the candidates of mentions: one array a mention, in the inventory's order, higher is better."""
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of each mention; -inf for a long form that cannot be known."""
-        ...
+        return score
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:
-    """Whether a model is to rank by masked_spans: what `auto` means for a model that has a phrase store."""
+    """Whether a model ranks by masked spans; `auto` does if it has a phrase store."""
     return ranking == "masked-span" or (ranking == "auto" and model.phrase_store is not None)
 
 
-def best_ranker(model: PretrainedModel, inventory: SenseInventory) -> Ranker:
-    """Rank by the gap that a short form leaves where the model can, else by divergence, as the paper does."""
-    return MaskedSpanRanker(model, inventory) if ranks_by_masked_span(model) else CellRanker(model, inventory)
+def best_ranker(
+    model: PretrainedModel, inventory: SenseInventory, *, ranking: Ranking = "auto"
+) -> PosteriorRanker:
+    """Return the ranker of a model: by masked spans where it can, else by divergence, as in the paper."""
+    by_masked_span = ranks_by_masked_span(model, ranking)
+    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
 
 
-# Mentions of one short form in one note share what they know: it nearly always means the same there.
-#
-# With s_i the scores of a mention's candidates and s_j those of the other mentions of the same short form in the note:
+# Mentions of one short form in one note share evidence: it nearly always means the same there. With s_i the scores of a
+# mention's candidates and s_j those of the other mentions of the short form in the note:
 #
 #     s_i + share mean_j max(s_j - max s_j, -most)
 #
-# So what the others like best gains nothing and the rest loses, and a mention that stands alone is left as it is. How
-# well a sense fits at all is not to be read from these: only which one does.
+# So the others' favourite gains nothing and the rest loses; a mention that stands alone keeps its scores. Shared scores
+# say which sense fits best, not whether any does.
 
-
-SHARE = 0.35  # of what the others say: measured by benchmarks/mentions_together.py
+SHARE = 0.35  # of what the others say, tuned on dev notes
 MOST = 8.0  # that another mention can say against a candidate
 
 
 def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[Floats]) -> list[Floats]:
-    """Adjust the scores of the mentions of each note; there is one array for each place that has a mention."""
+    """Adjust the scores of the mentions of each note; `scores` has one array for each occurrence with a mention."""
     adjusted = list(scores)
     at = 0
     for note in notes:
         rows_of: dict[str, list[int]] = {}
-        for place in note:
-            if place.mention is not None:
-                rows_of.setdefault(place.short_form, []).append(at)
+        for occurrence in note:
+            if occurrence.mention is not None:
+                rows_of.setdefault(occurrence.short_form, []).append(at)
                 at += 1
         for rows in rows_of.values():
             if len(rows) > 1 and len(scores[rows[0]]) > 1:
@@ -264,7 +252,7 @@ def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[F
 
 
 def share(scores: Sequence[Floats], *, weight: float = SHARE) -> Floats:
-    """Adjust the scores of mentions of one short form that stand in one note: (n, K) -> (n, K)."""
+    """Adjust the scores of mentions of one short form in one note: (n, K) -> (n, K)."""
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
     is_known = np.isfinite(best)  # (n, 1) whether the mention says anything

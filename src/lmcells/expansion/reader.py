@@ -1,4 +1,4 @@
-"""What there is to expand in a note: its short forms, the section of each, and what the note itself says they mean."""
+"""What there is to expand in a note: its short forms, the section of each, and the abbreviations it defines itself."""
 
 import re
 from bisect import bisect_right
@@ -10,21 +10,138 @@ from lmcells.errors import InputError
 from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.finder import Found, ShortFormFinder, without_marks, without_overlaps
 from lmcells.expansion.inventory import SenseInventory, SenseLookup, form_key
-from lmcells.expansion.windows import Mention
+from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import upper_name
-from lmcells.notes.token_arrays import TokenArrays, find_tokens
 
-# The caller's own sections, checked: objects, dicts or tuples with a start, an end and a header.
+SECTION_STYLES = ("rules", "paper", "none")
+DEFINITION_PRECISION = 0.99
+"""Of 210 definitions found in papers and read by eye, 209 were right."""
 
-
+_SPACE = re.compile(r"\s")
+_LAST_SPACE = re.compile(r"\s\S*\Z")
+_REACH = 500  # characters on either side of a short form that a model may read of a long section
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
 
 
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """A short form in a note: defined by the note, or else a mention to be ranked."""
+
+    start: int
+    end: int
+    short_form: str
+    section: str | None
+    defined: Candidate | None
+    mention: Mention | None
+
+
+class NoteReader:
+    """Finds what there is to expand in notes, for one inventory."""
+
+    def __init__(self, inventory: SenseInventory, *, sections: str = "rules") -> None:
+        if sections not in SECTION_STYLES:
+            raise InputError(f"sections: found {sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
+        self._inventory = inventory
+        self._find = ShortFormFinder(inventory)
+        self._lookup = SenseLookup(inventory)
+        self._sections = section_finder(sections)
+
+    def __call__(self, text: str, sections: Sequence[Any] | None = None) -> list[Occurrence]:
+        """Return the occurrences in order; `sections` are the caller's own."""
+        note = TokenizedText.of(text)
+        found = self._find(text, note.tokens)
+        definitions = find_definitions(text, self._spells)
+        if not found and not definitions:
+            return []
+        if sections is None:
+            covering = self._sections(Note("", text))
+        else:
+            covering = check_sections(sections, text_length=len(text))
+        meanings, own = self._meanings(found, definitions)
+        if own:  # short forms that only this note knows
+            found = without_overlaps([*found, *ShortFormFinder(own, exact=True)(text, note.tokens)])
+        starts = [section.start for section in covering]
+        occurrences = []
+        for each in found:
+            section = covering[bisect_right(starts, each.start) - 1]
+            given = meanings.get(each.short_form)
+            defined = (_defined(text, each, given) if given else None) or self._named_by_header(
+                text, each, section
+            )
+            if defined is None and each.short_form not in self._inventory:
+                continue  # defined twice, and this one stands before both
+            mention = _mention(note, each, section) if defined is None else None
+            occurrences.append(Occurrence(*each, section.name or None, defined, mention))
+        return occurrences
+
+    def _spells(self, short_form: str, words: str) -> str | None:
+        sense = self._lookup(short_form, words)
+        return sense.long_form if sense else None
+
+    def _meanings(
+        self, found: list[Found], definitions: list[Definition]
+    ) -> tuple[dict[str, list[tuple[Definition, Candidate]]], list[str]]:
+        """Gather the definitions of a text by short form, and the short forms that the inventory lacks."""
+        meanings: dict[str, list[tuple[Definition, Candidate]]] = {}
+        found_at = {each.start: each.short_form for each in found} if definitions else {}
+        for definition in definitions:
+            short_form = found_at.get(definition.start, definition.short_form)
+            sense = self._lookup(short_form, definition.long_form)
+            candidate = Candidate(
+                sense.long_form if sense else definition.long_form,
+                DEFINITION_PRECISION,
+                sense.concept_id if sense else None,
+            )
+            meanings.setdefault(short_form, []).append((definition, candidate))
+        return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
+
+    def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
+        """ "PE:" as a header is the physical exam, by the table of headers."""
+        if found.end > section.body_start or section.header != text[found.start : found.end]:
+            return None
+        sense = self._lookup(found.short_form, section.name)
+        return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
+
+
+def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
+    """Return what the last definition before a short form says, or the only one after it, for this spelling."""
+    written = without_marks(text[found.start : found.end])
+    fitting = [each for each in given if written.startswith(without_marks(each[0].short_form))]
+    before = [candidate for definition, candidate in fitting if definition.start <= found.start]
+    if before:
+        return before[-1]
+    distinct = {form_key(candidate.long_form): candidate for _, candidate in fitting}
+    return next(iter(distinct.values())) if len(distinct) == 1 else None
+
+
+def _mention(note: TokenizedText, found: Found, section: Section) -> Mention:
+    """Return the mention with the body of its section, or the part of a long one around it."""
+    text = note.text
+    first = section.body_start if found.start >= section.body_start else section.start
+    last = section.end
+    if last - first > 2 * _REACH:
+        if found.start - _REACH > first:
+            opening = _SPACE.search(text, found.start - _REACH, found.start)
+            first = opening.end() if opening else found.start
+        if found.end + _REACH < last:
+            closing = _LAST_SPACE.search(text, found.end, found.end + _REACH)
+            last = closing.start() if closing else found.end
+    return Mention(
+        text[first:last],
+        found.start - first,
+        found.end - first,
+        found.short_form,
+        section.name or None,
+        note,
+        first,
+    )
+
+
 def check_sections(given: Sequence[Any], *, text_length: int) -> tuple[Section, ...]:
-    """Return sections that cover the text: the given ones, and "no section" wherever there is none."""
+    """Check the caller's sections, and fill what they leave out with "no section"."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise InputError(f"sections: found a {type(given).__name__}, allowed: a list. {_ALLOWED}.")
     sections: list[Section] = []
@@ -65,146 +182,3 @@ def _section(number: int, given: Any) -> Section:
         raise InputError(f"sections: body_start of number {number} is not a whole number. {_ALLOWED}.")
     name = upper_name(header) if header else ""
     return Section(header or None, name, start, start if body_start is None else body_start, end)
-
-
-# What there is to expand in a note: its short forms, the section of each, and what the note itself says they mean.
-
-
-SECTION_STYLES = ("rules", "paper", "none")
-DEFINITION_PRECISION = 0.99
-"""Of 210 definitions found in papers and read by eye, 209 were right."""
-
-_SPACE = re.compile(r"\s")
-_LAST_SPACE = re.compile(r"\s\S*\Z")
-_REACH = (
-    500  # characters on either side that hold the words a model reads; all of a long section would cost time
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Occurrence:
-    """A short form in a note: defined by the note, or else a mention to be ranked."""
-
-    start: int
-    end: int
-    short_form: str
-    section: str | None
-    defined: Candidate | None
-    mention: Mention | None
-
-
-class NoteReader:
-    """Find what there is to expand in notes, for one inventory."""
-
-    def __init__(self, inventory: SenseInventory, *, sections: str = "rules") -> None:
-        if sections not in SECTION_STYLES:
-            raise InputError(f"sections: found {sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
-        self._inventory = inventory
-        self._find = ShortFormFinder(inventory)
-        self._lookup = SenseLookup(inventory)
-        self._sections = section_finder(sections)
-
-    def __call__(self, text: str, sections: Sequence[Any] | None = None) -> list[Occurrence]:
-        """Return the occurrences in order; `sections` are the caller's own."""
-        tokens = find_tokens(text)
-        found = self._find(text, tokens)
-        definitions = find_definitions(text, self._spells)
-        covering = self._cover(text, sections) if found or definitions else ()
-        meanings, found = self._meanings(text, tokens, found, definitions)
-        starts = [section.start for section in covering]
-        bodies: dict[int, str] = {}
-        occurrences = []
-        for place in found:
-            index = bisect_right(starts, place.start) - 1
-            section = covering[index]
-            defined = meanings.of(text, place) or self._named_by_header(text, place, section)
-            mention = None
-            if defined is None:
-                if place.short_form not in self._inventory:
-                    continue  # defined twice, and this one stands before both
-                mention = _mention(text, place, section, bodies)
-            occurrences.append(Occurrence(*place, section.name or None, defined, mention))
-        return occurrences
-
-    def _cover(self, text: str, sections: Sequence[Any] | None) -> tuple[Section, ...]:
-        if sections is not None:
-            return check_sections(sections, text_length=len(text))
-        return self._sections(Note("", text))
-
-    def _spells(self, short_form: str, words: str) -> str | None:
-        sense = self._lookup(short_form, words)
-        return sense.long_form if sense else None
-
-    def _meanings(
-        self, text: str, tokens: TokenArrays, found: list[Found], definitions: list[Definition]
-    ) -> tuple["_Meanings", list[Found]]:
-        """Gather what the text defines, and find the short forms that it alone knows."""
-        meanings = _Meanings()
-        if not definitions:
-            return meanings, found
-        found_at = {place.start: place.short_form for place in found}
-        own: dict[str, None] = {}
-        for definition in definitions:
-            key = found_at.get(definition.start, definition.short_form)
-            if key not in self._inventory:
-                own[key] = None
-            sense = self._lookup(key, definition.long_form)
-            candidate = Candidate(
-                sense.long_form if sense else definition.long_form,
-                DEFINITION_PRECISION,
-                sense.concept_id if sense else None,
-            )
-            meanings.add(key, definition, candidate)
-        if own:
-            found = without_overlaps([*found, *ShortFormFinder(own, exact=True)(text, tokens)])
-        return meanings, found
-
-    def _named_by_header(self, text: str, place: Found, section: Section) -> Candidate | None:
-        """ "PE:" as a header is the physical exam, by the table of headers."""
-        if place.end > section.body_start or section.header != text[place.start : place.end]:
-            return None
-        sense = self._lookup(place.short_form, section.name)
-        return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
-
-
-class _Meanings:
-    """The definitions of a text by short form, each with what it says."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, list[tuple[Definition, Candidate]]] = {}
-
-    def add(self, short_form: str, definition: Definition, candidate: Candidate) -> None:
-        self._of.setdefault(short_form, []).append((definition, candidate))
-
-    def of(self, text: str, place: Found) -> Candidate | None:
-        """Return what the last definition before it says, or the only one after it, for this way of writing it."""
-        if place.short_form not in self._of:
-            return None
-        written = without_marks(text[place.start : place.end])
-        given = [
-            each
-            for each in self._of[place.short_form]
-            if written.startswith(without_marks(each[0].short_form))
-        ]
-        before = [candidate for definition, candidate in given if definition.start <= place.start]
-        if before:
-            return before[-1]
-        distinct = {form_key(candidate.long_form): candidate for _, candidate in given}
-        return next(iter(distinct.values())) if len(distinct) == 1 else None
-
-
-def _mention(text: str, place: Found, section: Section, bodies: dict[int, str]) -> Mention:
-    """Return the mention with the body of its section, or a part of a long one; mentions in one body share it."""
-    first = section.body_start if place.start >= section.body_start else section.start
-    last = section.end
-    if last - first > 2 * _REACH:
-        if place.start - _REACH > first:
-            opening = _SPACE.search(text, place.start - _REACH, place.start)
-            first = opening.end() if opening else place.start
-        if place.end + _REACH < last:
-            closing = _LAST_SPACE.search(text, place.end, place.end + _REACH)
-            last = closing.start() if closing else place.end
-        body = text[first:last]
-    else:
-        body = bodies.setdefault(first, text[first:last])
-    return Mention(body, place.start - first, place.end - first, place.short_form, section.name or None)

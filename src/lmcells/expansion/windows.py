@@ -1,12 +1,13 @@
-"""The windows of many mentions at once, by array operations: what `context.tokens_around` finds one by one.
+"""What a model reads of a short form in a text: its section, and the words around it.
 
-The texts of a batch are tokenized as one. A token is read if the model knows it, or it has sub-words, and it does not
-repeat the token before it; of those the last before a mention and the first after it make its window.
+A text is tokenised once; its tokens travel with the mentions in it, and `WindowReader` cuts the windows of a batch of
+mentions from them by array operations. `tokens_around` is the definition, one token after another; a test holds the two
+equal.
 """
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,37 +20,53 @@ from lmcells.notes.tokens import Token, iterate_tokens, spell
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.subwords import Subwords
 
-# What a model reads of a short form in a text: its word, its section, and the words around it.
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NULL = -1  # the id of no section
+_NONE = -1  # no token, or a token that is not read
+_BETWEEN = "\n]#\n"  # ends whatever token or de-identification mark a text leaves open
+_MOST_HEADERS = 100_000  # that are remembered: those of a million notes need not all be
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text and its tokens, stop words included."""
+
+    text: str = field(repr=False)  # patient data: never in a log or a traceback
+    tokens: TokenArrays = field(repr=False)
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Tokenise a text."""
+        return cls(text, find_tokens(text, stop_words=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A short form at `text[start:end]`; `text` is, or lies within, the section named `section`."""
+    """A short form at `text[start:end]`; `text` is, or lies within, the section named `section`.
+
+    Where the text is part of a note, the mention carries the note's tokens; `text` begins at `offset` of the note.
+    """
 
     text: str = field(repr=False)  # patient data: never in a log or a traceback
     start: int
     end: int
     short_form: str
     section: str | None
+    note: TokenizedText | None = field(default=None, repr=False, compare=False)
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadWindows:
-    """Mentions as the networks take them. A short form that is no word of the model is a masked center."""
+    """Mentions as the networks take them. A short form that is out of the vocabulary is a masked center."""
 
-    center: npt.NDArray[np.int64]  # (B,)
-    center_mask: npt.NDArray[np.bool_]  # (B,) whether the model knows the short form as a word
-    context: npt.NDArray[np.int64]  # (B, 2 * radius), one more where the gap is marked
-    context_mask: npt.NDArray[np.bool_]  # as the context
+    center: Integers  # (B,)
+    center_mask: Mask  # (B,) whether the short form is a word of the model
+    context: Integers  # (B, 2 * radius), one more where the masked span has an id
+    context_mask: Mask  # as the context
     unknown: npt.NDArray[np.float32] | None = None  # (n, E), of words whose ids follow those of the model
-
-
-def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:
-    """Return the same window as it is written: from the first of its words to the last, with all in between."""
-    left, right = tokens_around(mention, words=words, radius=radius)
-    start = left[0].start if left else mention.start
-    end = right[-1].end if right else mention.end
-    return mention.text[start:end]
 
 
 def tokens_around(
@@ -80,14 +97,16 @@ def tokens_around(
     return left[-radius:], right
 
 
-# The header of a section -> the metadata id under which a model knows it.
-
-
-NULL = -1
+def window_text(mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS) -> str:
+    """Return the window as written, from its first word to its last."""
+    left, right = tokens_around(mention, words=words, radius=radius)
+    start = left[0].start if left else mention.start
+    end = right[-1].end if right else mention.end
+    return mention.text[start:end]
 
 
 class SectionIds:
-    """Looks up headers, each once."""
+    """The metadata id under which a model knows a section header; `NULL` where it knows none."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._ids = model.section_ids
@@ -95,9 +114,9 @@ class SectionIds:
         self._found: dict[str | None, int] = {}
 
     def __getitem__(self, section: str | None) -> int:
-        """The id of a header: its own, that of its canonical name, that of "other", or that of no section."""
+        """Return the id of the header, of its canonical name, of "other", or of no section."""
         if section not in self._found:
-            if len(self._found) > 100_000:  # headers of a million notes need not all be remembered
+            if len(self._found) > _MOST_HEADERS:
                 self._found.clear()
             self._found[section] = self._find(section)
         return self._found[section]
@@ -111,20 +130,8 @@ class SectionIds:
         return self._ids.get(NO_SECTION, NULL)
 
 
-# The windows of many mentions at once, by array operations: what `context.tokens_around` finds one by one.
-#
-# The texts of a batch are tokenized as one. A token is read if the model knows it, or it has sub-words, and it does not
-# repeat the token before it; of those the last before a mention and the first after it make its window.
-
-
-Integers = npt.NDArray[np.int64]
-
-_BETWEEN = "\n]#\n"  # ends whatever token or de-identification mark a text leaves open
-_UNKNOWN = -1
-
-
 class WindowReader:
-    """Reads windows for one vocabulary.
+    """Reads the windows of mentions for one vocabulary.
 
     read = WindowReader(model.word_ids, radius=10, mask_id=model.sizes.mask_id)
     read(mentions)   # ReadWindows
@@ -140,10 +147,9 @@ class WindowReader:
         subwords: Subwords | None = None,
         stop_words: bool = False,
     ) -> None:
-        """With `hides_center` a short form is not read itself; with `mask_id` that id stands in its place.
+        """With `hides_center` the short form itself is not read; `mask_id` takes its place in the context.
 
-        Words that are not in the vocabulary are left out, or read by their `subwords`; so are stop words, or all left
-        out.
+        Out-of-vocabulary words are dropped, or read by their `subwords`; stop words are dropped unless `stop_words`.
         """
         self._word_ids = word_ids
         self._radius = radius
@@ -153,155 +159,172 @@ class WindowReader:
         self._stop_words = stop_words
         hashes = hash_words(word_ids)
         order = np.argsort(hashes)
-        self._hashes = hashes[order]
-        self._ids = np.array(list(word_ids.values()), np.int64)[order]
-
-    @property
-    def words(self) -> Container[str]:
-        """The words that are read."""
-        return self._word_ids if self._subwords is None else _Readable(self._word_ids, self._subwords)
+        # One more word, whose hash is larger than all others: an index past the end is safe.
+        self._hashes = np.append(hashes[order], np.uint64(2**64 - 1))
+        self._ids = np.append(np.array(list(word_ids.values()), np.int64)[order], _NONE)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Gather, for each mention, up to `radius` words on either side, as the corpus would."""
-        n_marks = 0 if self._mask_id is None else 1
-        context = np.zeros((len(mentions), 2 * self._radius + n_marks), np.int64)
+        """Return up to `radius` words on either side of each mention, as the corpus would have them."""
+        n_masks = 0 if self._mask_id is None else 1
+        context = np.zeros((len(mentions), 2 * self._radius + n_masks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
-        center, center_mask, center_hashes = self._centers(mentions)
+        spelt = {short_form: spell(short_form) for short_form in {each.short_form for each in mentions}}
+        id_of = {short_form: self._word_ids.get(word, _NONE) for short_form, word in spelt.items()}
+        center = np.array([id_of[each.short_form] for each in mentions], np.int64)
+        center_mask = (center != _NONE) & (not self._hides_center)
         unknown = None
         if mentions:
-            words, places, spellings = self._tokenize(mentions)
-            before, after = _neighbours(words, places, center_hashes, radius=self._radius)
-            sides = [(before, slice(0, self._radius)), (after, slice(self._radius + n_marks, None))]
-            ids = np.append(words.ids, 0)  # a token that lacks is -1, so the last one
-            for found, columns in sides:
-                mask[:, columns] = found >= 0
-                context[:, columns] = ids[found]
+            tokens = self._tokens_of(mentions)
+            ids = np.append(tokens.ids, 0)  # index _NONE is the last one
+            columns = slice(0, self._radius), slice(self._radius + n_masks, None)
+            for found, side in zip(self._neighbours(mentions, tokens), columns, strict=True):
+                mask[:, side] = found != _NONE
+                context[:, side] = ids[found]
             if self._subwords is not None:
-                unknown = _look_up(self._subwords, spellings, context, mask)
+                unknown = _look_up(self._subwords, tokens.spellings, context, mask)
         if self._mask_id is not None:
             context[:, self._radius], mask[:, self._radius] = self._mask_id, True
-        return ReadWindows(center, center_mask, context, mask, unknown)
+        return ReadWindows(np.where(center_mask, center, 0), center_mask, context, mask, unknown)
 
-    def _centers(
-        self, mentions: Sequence[Mention]
-    ) -> tuple[Integers, npt.NDArray[np.bool_], npt.NDArray[np.uint64]]:
-        spelt = {short_form: spell(short_form) for short_form in {each.short_form for each in mentions}}
-        ids = {short_form: self._word_ids.get(word, _UNKNOWN) for short_form, word in spelt.items()}
-        hashes = {short_form: hash_word(word) for short_form, word in spelt.items()}
-        center = np.array([ids[each.short_form] for each in mentions], np.int64)
-        is_read = (center != _UNKNOWN) & (not self._hides_center)
-        of_words = np.array([hashes[each.short_form] for each in mentions], np.uint64)
-        return np.where(is_read, center, 0), is_read, of_words
+    def words_read(self, mentions: Sequence[Mention]) -> list[tuple[list[Token], list[Token]]]:
+        """Return the tokens in each mention's window, before and after it, with their offsets in its text."""
+        if not mentions:
+            return []
+        tokens = self._tokens_of(mentions)
+        sides = self._neighbours(mentions, tokens)
+        read = []
+        for row, mention in enumerate(mentions):
+            both: tuple[list[Token], list[Token]] = ([], [])
+            for side, found in zip(both, sides, strict=True):
+                for at in found[row][found[row] != _NONE].tolist():
+                    start, end = (
+                        int(offsets[at] - tokens.begins[row]) for offsets in (tokens.starts, tokens.ends)
+                    )
+                    side.append(Token(spell(mention.text[start:end]), start, end))
+            read.append(both)
+        return read
 
-    def _tokenize(self, mentions: Sequence[Mention]) -> tuple["_Words", "_Places", list[str]]:
-        """Tokenize the distinct texts of mentions joined into one, and place the mentions in that.
-
-        Unknown words that can be read get the ids that follow those of the model; the last is how they are spelt.
-        """
-        begins: dict[int, int] = {}  # by identity: mentions in one section share their text
-        texts, length = [], 0
+    def _tokens_of(self, mentions: Sequence[Mention]) -> "_BatchTokens":
+        """Put the tokens of the mentions' notes one after another, as far as the mentions' texts reach."""
+        mentions = _with_tokens(mentions)
+        extents: dict[int, tuple[TokenizedText, int, int]] = {}  # by identity: a note, and which part of it
         for mention in mentions:
-            if id(mention.text) not in begins:
-                begins[id(mention.text)] = length
-                texts.append(mention.text)
-                length += len(mention.text) + len(_BETWEEN)
-        text = _BETWEEN.join(texts)
-        tokens = find_tokens(text, stop_words=self._stop_words)
-        at = np.minimum(np.searchsorted(self._hashes, tokens.hashes), max(self._hashes.size - 1, 0))
-        known = self._hashes[at] == tokens.hashes if self._hashes.size else np.zeros(at.shape, np.bool_)
-        ids = np.where(known, self._ids[at] if self._hashes.size else 0, _UNKNOWN)
-        spellings = self._number_unknown(text, tokens, ids)
-        text_begins = np.array([begins[id(each.text)] for each in mentions], np.int64)
-        text_ends = text_begins + np.array([len(each.text) for each in mentions], np.int64)
-        starts = text_begins + np.array([each.start for each in mentions], np.int64)
-        ends = text_begins + np.array([each.end for each in mentions], np.int64)
-        places = _Places(
-            first=np.searchsorted(tokens.starts, text_begins, "left"),
-            left=np.searchsorted(tokens.ends, starts, "right"),
-            right=np.searchsorted(tokens.starts, ends, "left"),
-            last=np.searchsorted(tokens.starts, text_ends, "left"),
-        )
-        is_first = np.zeros(tokens.hashes.size + 1, np.bool_)
-        is_first[places.first] = True
-        repeats = np.append(False, tokens.hashes[1:] == tokens.hashes[:-1]) & ~is_first[:-1]
-        return _Words(ids, tokens.hashes, repeats), places, spellings
+            first, last = mention.offset, mention.offset + len(mention.text)
+            note, earliest, latest = extents.get(id(mention.note), (mention.note, first, last))
+            assert note is not None
+            extents[id(note)] = note, min(first, earliest), max(last, latest)
+        parts: list[tuple[Integers, Integers, npt.NDArray[np.uint64]]] = []
+        texts: list[str] = []
+        shift_of: dict[int, int] = {}
+        length = 0
+        for key, (note, first, last) in extents.items():
+            tokens = note.tokens if self._stop_words else note.tokens.without_stop_words()
+            inside = slice(tokens.starts.searchsorted(first), tokens.ends.searchsorted(last, "right"))
+            shift_of[key] = shift = length - first
+            parts.append((tokens.starts[inside] + shift, tokens.ends[inside] + shift, tokens.hashes[inside]))
+            texts.append(note.text[first:last])
+            length += last - first + 1
+        starts, ends, hashes = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        at = np.searchsorted(self._hashes, hashes)
+        ids = np.where(self._hashes[at] == hashes, self._ids[at], _NONE)
+        spellings = self._number_unknown("\n".join(texts), starts, ends, hashes, ids)
+        begins = np.array([shift_of[id(each.note)] + each.offset for each in mentions], np.int64)
+        return _BatchTokens(starts, ends, hashes, ids, spellings, begins)
 
-    def _number_unknown(self, text: str, tokens: TokenArrays, ids: Integers) -> list[str]:
-        """Give unknown words that can be read ids, in place; return them in the order of their ids."""
+    def _number_unknown(
+        self, text: str, starts: Integers, ends: Integers, hashes: npt.NDArray[np.uint64], ids: Integers
+    ) -> list[str]:
+        """Give out-of-vocabulary words that can be read the ids that follow the model's; return them in that order."""
         if self._subwords is None:
             return []
-        at = np.flatnonzero(ids == _UNKNOWN)
-        _, first, which = np.unique(tokens.hashes[at], return_index=True, return_inverse=True)
-        written = [spell(text[tokens.starts[token] : tokens.ends[token]]) for token in at[first].tolist()]
+        at = np.flatnonzero(ids == _NONE)
+        _, first, which = np.unique(hashes[at], return_index=True, return_inverse=True)
+        written = [spell(text[starts[token] : ends[token]]) for token in at[first].tolist()]
         can_be_read = np.array([word in self._subwords for word in written], np.bool_)
-        numbers = np.where(can_be_read, self._subwords.n_read + np.cumsum(can_be_read) - 1, _UNKNOWN)
+        numbers = np.where(can_be_read, self._subwords.n_read + np.cumsum(can_be_read) - 1, _NONE)
         ids[at] = numbers[which]
         return [word for word, is_read in zip(written, can_be_read.tolist(), strict=True) if is_read]
 
+    def _neighbours(self, mentions: Sequence[Mention], tokens: "_BatchTokens") -> tuple[Integers, Integers]:
+        """Return the tokens read before and after each mention, `_NONE` where there are fewer: -> (B, radius) each.
 
-@dataclass(frozen=True, slots=True)
-class _Readable:
-    """Known words, and those that have sub-words."""
+        A token is read if it has an id and does not repeat the token before it.
+        """
+        radius, n_tokens = self._radius, tokens.ids.size
+        hash_of = {
+            short_form: hash_word(spell(short_form)) for short_form in {each.short_form for each in mentions}
+        }
+        center = np.array([hash_of[each.short_form] for each in mentions], np.uint64)
+        lengths, begins, ends = (
+            np.array(values, np.int64)
+            for values in zip(*((len(each.text), each.start, each.end) for each in mentions), strict=True)
+        )
+        # Of each mention: the first token of its text and the one after the last, the first after those that end
+        # before it, and the first that begins after it.
+        first = np.searchsorted(tokens.starts, tokens.begins, "left")
+        last = np.searchsorted(tokens.ends, tokens.begins + lengths, "right")
+        left = np.searchsorted(tokens.ends, tokens.begins + begins, "right")
+        right = np.searchsorted(tokens.starts, tokens.begins + ends, "left")
 
-    known: Mapping[str, int]
-    subwords: Subwords
+        # One more token, so that an index past the end is safe.
+        ids, hashes = np.append(tokens.ids, _NONE), np.append(tokens.hashes, np.uint64(0))
+        repeats = np.append(False, hashes[1:] == hashes[:-1])
+        read = np.append(np.flatnonzero((ids != _NONE) & ~repeats), n_tokens)
 
-    def __contains__(self, word: object) -> bool:
-        return word in self.known or word in self.subwords
+        # "PT PT": the corpus has one of them, the center.
+        previous = left - 1
+        is_center = (previous >= first) & (hashes[np.maximum(previous, 0)] == center)
+        stop = np.where(is_center, previous, left)
+        before_end = np.searchsorted(read, stop, "left")
+        n_before = before_end - np.searchsorted(read, first, "left")
+        columns = np.arange(radius)
+        before = read[np.maximum(before_end[:, None] - radius + columns, 0)]
+        before = np.where(columns >= radius - n_before[:, None], before, _NONE)
+        # The first token of a text repeats nothing, whatever the note has before it.
+        opens = np.flatnonzero((first < stop) & repeats[first] & (ids[first] != _NONE) & (n_before < radius))
+        before[opens, radius - 1 - n_before[opens]] = first[opens]
+
+        # The first token after a mention follows the center, whatever is written there; the others their neighbour.
+        following = np.minimum(right, n_tokens)
+        is_read = (right < last) & (ids[following] != _NONE) & (hashes[following] != center)
+        after_begin = np.searchsorted(read, right + 1, "left")
+        after = read[np.clip(after_begin[:, None] + columns - is_read[:, None], 0, read.size - 1)]
+        after[is_read, 0] = right[is_read]
+        return before, np.where(after < last[:, None], after, _NONE)
 
 
-class _Words(NamedTuple):
-    """Tokens in order."""
+class _BatchTokens(NamedTuple):
+    """The tokens of a batch of mentions, as one sequence."""
 
-    ids: Integers
+    starts: Integers
+    ends: Integers
     hashes: npt.NDArray[np.uint64]
-    repeats: npt.NDArray[np.bool_]  # whether a token is the one before it once more
+    ids: Integers  # `_NONE` where a token cannot be read
+    spellings: list[str]  # of the words whose ids follow those of the model
+    begins: Integers  # (B,) where the text of each mention begins
 
 
-class _Places(NamedTuple):
-    """Where mentions stand among the tokens, one value a mention."""
-
-    first: Integers  # token of its text
-    left: Integers  # after the last token that ends before it
-    right: Integers  # the first token that begins after it
-    last: Integers  # after the last token of its text
+def _with_tokens(mentions: Sequence[Mention]) -> Sequence[Mention]:
+    """Give mentions that have a text alone its tokens; their texts are tokenised as one."""
+    texts = {id(each.text): each.text for each in mentions if each.note is None}
+    if not texts:
+        return mentions
+    joined = TokenizedText.of(_BETWEEN.join(texts.values()))
+    begins, begin = {}, 0
+    for key, text in texts.items():
+        begins[key] = begin
+        begin += len(text) + len(_BETWEEN)
+    return [
+        each if each.note is not None else replace(each, note=joined, offset=begins[id(each.text)])
+        for each in mentions
+    ]
 
 
 def _look_up(
-    subwords: Subwords, spellings: list[str], context: Integers, mask: npt.NDArray[np.bool_]
+    subwords: Subwords, spellings: list[str], context: Integers, mask: Mask
 ) -> npt.NDArray[np.float32]:
-    """The vectors of the unknown words that stand in a window; those alone keep a number, in place."""
+    """Return the vectors of the out-of-vocabulary words in windows, and number those alone, in place."""
     is_unknown = mask & (context >= subwords.n_read)
     present, which = np.unique(context[is_unknown] - subwords.n_read, return_inverse=True)
     context[is_unknown] = subwords.n_read + which
     return subwords.vectors([spellings[number] for number in present.tolist()])
-
-
-def _neighbours(
-    words: _Words, places: _Places, center_hashes: npt.NDArray[np.uint64], *, radius: int
-) -> tuple[Integers, Integers]:
-    """The tokens that are read before and after each mention, -1 where there are fewer: -> (B, radius) each."""
-    n_tokens = words.ids.size
-    is_read = np.append((words.ids >= 0) & ~words.repeats, False)  # one more: an index past the end is safe
-    read = np.append(np.flatnonzero(is_read), n_tokens)  # and an end that no token is
-    hashes = np.append(words.hashes, np.uint64(0))
-
-    # "PT PT": the corpus has one of them, the center.
-    previous = places.left - 1
-    is_center = (previous >= places.first) & (hashes[np.maximum(previous, 0)] == center_hashes)
-    before_end = np.searchsorted(read, np.where(is_center, previous, places.left), "left")
-    columns = np.arange(radius)
-    at = before_end[:, None] - radius + columns
-    before = np.where(at >= 0, read[np.maximum(at, 0)], _UNKNOWN)
-    before = np.where(before >= places.first[:, None], before, _UNKNOWN)
-
-    # The first after a mention follows the center, whatever is written there; the others their neighbour.
-    follows = places.right < places.last
-    first_id = np.append(words.ids, _UNKNOWN)[np.minimum(places.right, n_tokens)]
-    is_first_read = follows & (first_id >= 0) & (hashes[np.minimum(places.right, n_tokens)] != center_hashes)
-    after_begin = np.searchsorted(read, places.right + 1, "left")
-    at = after_begin[:, None] + columns - is_first_read[:, None]
-    after = read[np.clip(at, 0, read.size - 1)]
-    after[is_first_read, 0] = places.right[is_first_read]
-    after = np.where(after < places.last[:, None], after, _UNKNOWN)
-    return before, after

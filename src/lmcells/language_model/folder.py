@@ -15,11 +15,10 @@ import lmcells
 from lmcells.corpus import Corpus
 from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import ConfigError, FormatError, InputError, ModelError
-from lmcells.files import atomic_folder, read_json, sha256, write_json
+from lmcells.files import atomic_folder, read_json, read_tensors, sha256, write_json, write_tensors
 from lmcells.language_model.config import LanguageModelConfig
 from lmcells.language_model.model import LanguageModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, VOCABULARY, WEIGHTS, describe_files, load_names
-from lmcells.tensor_files import read_tensors, write_tensors
 
 # What a language model's folder holds, and whether it is whole; read without torch.
 
@@ -161,7 +160,7 @@ def save_language_model(
         )
     old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
     with atomic_folder(folder) as temporary:
-        write_tensors(temporary / WEIGHTS, _weights(model), metadata={"format": "pt"}, durable=True)
+        write_tensors(temporary / WEIGHTS, _weights(model), metadata={"format": "pt"})
         write_json(temporary / VOCABULARY, corpus.words)
         body = {
             "format": FORMAT,
@@ -216,7 +215,7 @@ def _build(config: LanguageModelConfig, path: Path) -> LanguageModel:
     with torch.device("meta"):
         model = LanguageModel(config)
     try:
-        arrays, _ = read_tensors(path)
+        arrays = read_tensors(path)
     except FormatError as error:
         raise ModelError(str(error)) from None
     for name, expected in model.state_dict().items():

@@ -38,6 +38,12 @@ class TokenArrays:
     starts: Array
     ends: Array
     hashes: Hashes
+    is_stop_word: npt.NDArray[np.bool_]  # and not written in capitals
+
+    def without_stop_words(self) -> "TokenArrays":
+        """Return the tokens that `find_tokens` finds without `stop_words`."""
+        kept = np.flatnonzero(~self.is_stop_word)
+        return TokenArrays(self.starts[kept], self.ends[kept], self.hashes[kept], self.is_stop_word[kept])
 
 
 def hash_word(word: str) -> int:
@@ -92,15 +98,16 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     for token in special[~number[special] & (lengths[special] <= MAX_LENGTH)].tolist():
         hashes[token] = _hash_written(text[starts[token] : ends[token]])
     hashes[np.flatnonzero(number)] = hash_word(NUMBER)
+    is_stop_word = _is_stop_word(capital, starts, lengths, hashes)
     dropped = lengths > MAX_LENGTH
     if not stop_words:
-        dropped |= _is_stop_word(capital, starts, lengths, hashes)
+        dropped |= is_stop_word
     if marks:
         is_mark = np.flatnonzero(characters[1 + starts] == 0)
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
-        dropped[is_mark] = False
+        dropped[is_mark] = is_stop_word[is_mark] = False
     kept = np.flatnonzero(~dropped)
-    return TokenArrays(starts[kept], ends[kept], hashes[kept])
+    return TokenArrays(starts[kept], ends[kept], hashes[kept], is_stop_word[kept])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -9,10 +9,8 @@ from lmcells.pretrained.network import (
 )
 from lmcells.pretrained.pretrained_model import PretrainedModel
 from lmcells.pretrained.save import save_pretrained
-from lmcells.pretrained.sizes import ModelSizes
 
 __all__ = [
-    "ModelSizes",
     "NumpyGaussian",
     "NumpyModelNetwork",
     "NumpyPosterior",

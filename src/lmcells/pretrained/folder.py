@@ -1,8 +1,12 @@
-"""The model that comes with the package, and how commands name it."""
+"""The files of a model folder: how each is written, read and checked.
+
+`config.json` says what the model is and vouches for the other files; `model.safetensors` holds the tensors of the torch
+model under their own names, `statistics.safetensors` how often each word occurs under each metadata value.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -10,19 +14,15 @@ import numpy.typing as npt
 import lmcells
 import lmcells.pretrained
 from lmcells.corpus import WordMetadataCounts
-from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import ConfigError, ModelError
-from lmcells.files import read_json, sha256, write_json
-from lmcells.pretrained.sizes import ModelSizes
-from lmcells.tensor_files import read_tensors, write_tensors
+from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
+from lmcells.model.config import ModelConfig
 
-# Where things stand in a model folder, and the config that vouches for them.
+Array = npt.NDArray[Any]
 
-
-FORMAT = "lmcells-model"
-VERSION = 1
+DEFAULT = "default"  # how commands name the model that comes with the package
 TOKENIZER = "1"
-"""Which rules of `lmcells.notes.tokens` made the words; changed when they change what a token is."""
+"""Which version of the rules of `lmcells.notes.tokens` a model was trained with."""
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -31,23 +31,23 @@ SECTIONS = "sections.json"
 STATISTICS = "statistics.safetensors"
 PHRASES = "phrases.json"  # of a model with a phrase network
 PHRASE_VECTORS = "phrases.safetensors"
-SUBWORDS = "subwords.json"  # of a model that reads words it does not know
+SUBWORDS = "subwords.json"  # of a model that reads out-of-vocabulary words
 MODEL_CARD = "README.md"
 REQUIRED = (WEIGHTS, VOCABULARY, SECTIONS, STATISTICS)
+AGAIN = "Train or download the model again."
 
-# Names of tensors as the first models have them, and what they are called now.
+# Parts of tensor names in the first models, and what they are called now.
 _EARLIER_NAMES = {
     "directions": "prototypes",
     "gap_center": "masked_span_center",
     "gap_reader": "masked_span_reader",
 }
-
-_AGAIN = "Train or download the model again."
+_COUNTS = ("offsets", "metadata", "counts", "word_counts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderConfig:
-    """What a saved model is: its settings, what it was trained on and how, and the checksum of each file."""
+    """What a saved model is, what it was trained on and how, and the checksum of each file."""
 
     kind: str
     model: dict[str, Any]  # the fields of `lmcells.model.ModelConfig`
@@ -55,198 +55,173 @@ class FolderConfig:
     tokenizer: str
     dtype: str  # of the stored weights
     corpus: dict[str, Any]  # {"fingerprint", "sizes", "settings"}
-    training: dict[str, Any]  # whatever the trainer wanted to be known
+    training: dict[str, Any]  # whatever the trainer recorded
     seed: int | None
     files: dict[str, dict[str, Any]]  # name -> {"bytes", "sha256"}
     written_by: str = lmcells.__version__
 
-    @property
-    def reads_stop_words(self) -> bool:
-        """Whether the corpus had stop words."""
-        return has_stop_words(self.corpus["settings"])
-
-    @property
-    def sizes(self) -> ModelSizes:
-        """The sizes of the model's tables and layers."""
-        return ModelSizes.from_config(self.model)
+    @classmethod
+    def load(cls, folder: Path, *, verify: bool = False) -> Self:
+        """Read a model's config and check that each file is there and has its size; `verify` compares checksums."""
+        saved = FORMAT.read_index(folder, verify=verify)
+        config = cls(**{name: saved[name] for name in cls.__slots__})
+        if config.tokenizer != TOKENIZER:
+            raise ModelError(
+                f"{folder} was trained with tokenizer rules {config.tokenizer!r}, this lmcells "
+                f"({lmcells.__version__}) has {TOKENIZER!r}. Use lmcells {config.written_by}, which made it, or train "
+                "the model again."
+            )
+        try:
+            kind = ModelConfig.from_saved(config.model).kind
+        except ConfigError as error:
+            raise ModelError(f"{folder / CONFIG}: {error} {AGAIN}") from None
+        if kind != config.kind:
+            raise ModelError(
+                f"{folder / CONFIG} is damaged: its kind is {config.kind!r} and {kind!r}. {AGAIN}"
+            )
+        return config
 
     def save(self, folder: Path) -> None:
-        """Write the config; it is the last file of a model to be written."""
-        write_json(folder / CONFIG, {"format": FORMAT, "version": VERSION, **self.to_dict()}, indent=1)
+        """Write the config, the last file of a model to be written."""
+        FORMAT.write_index(folder, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+FORMAT = FolderFormat(
+    what="model",
+    format="lmcells-model",
+    version=1,
+    index=CONFIG,
+    fields={
+        name: dict if name in ("model", "corpus", "training") else object for name in FolderConfig.__slots__
+    },
+    required=REQUIRED,
+    error=ModelError,
+    made_with="lmcells train CORPUS --output MODEL",
+    again=AGAIN,
+)
 
 
 def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the size and checksum of each file of a model but its config."""
-    paths = sorted(path for path in folder.iterdir() if path.name != CONFIG)
-    return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
+    return FORMAT.describe_files(folder)
 
 
-def load_config(folder: Path, *, verify: bool = False) -> FolderConfig:
-    """Read a model's config and check that each file is there and whole; `verify` reads all of them."""
-    if not folder.is_dir():
-        found = "is not a folder" if folder.exists() else "does not exist"
-        raise ModelError(f"{folder} {found}. Make a model with: lmcells train CORPUS --output {folder}")
-    if not (folder / CONFIG).is_file():
-        raise ModelError(f"{folder} is not a model: it has no {CONFIG}. Make one with: lmcells train")
-    config = _parse(_read_json(folder / CONFIG), source=folder)
-    for name, expected in config.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise ModelError(f"{path} is missing. {_AGAIN}")
-        if path.stat().st_size != expected["bytes"]:
-            raise ModelError(
-                f"{path} is damaged: found {path.stat().st_size:,} bytes, expected {expected['bytes']:,}. {_AGAIN}"
-            )
-        if verify and sha256(path) != expected["sha256"]:
-            raise ModelError(f"{path} is damaged: its checksum differs. {_AGAIN}")
-    return config
-
-
-def load_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the named arrays of a model folder's file."""
-    arrays, _ = read_tensors(path)
+def load_tensors(path: Path) -> dict[str, Array]:
+    """Read named arrays, under the names they have today."""
     return {
         ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
-        for name, array in arrays.items()
+        for name, array in read_tensors(path).items()
     }
 
 
 def load_names(path: Path, *, expected: int | None = None, distinct: bool = False) -> list[str]:
     """Read a JSON list of names, as many as expected."""
-    names = _read_json(path)
+    try:
+        names = read_json(path)
+    except (OSError, ValueError, RecursionError):
+        raise ModelError(f"{path} is damaged: it is not JSON. {AGAIN}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ModelError(f"{path} is damaged: it is not a list of names. {_AGAIN}")
+        raise ModelError(f"{path} is damaged: it is not a list of names. {AGAIN}")
     if expected is not None and len(names) != expected:
-        raise ModelError(f"{path} has {len(names):,} names, the model's settings say {expected:,}. {_AGAIN}")
+        raise ModelError(f"{path} has {len(names):,} names, the model's settings say {expected:,}. {AGAIN}")
     if distinct and len(set(names)) != len(names):
-        raise ModelError(f"{path} is damaged: it has a name twice. {_AGAIN}")
+        raise ModelError(f"{path} is damaged: it has a name twice. {AGAIN}")
     return names
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return read_json(path)
-    except (OSError, ValueError, RecursionError):
-        raise ModelError(f"{path} is damaged: it is not JSON. {_AGAIN}") from None
-
-
-def _parse(saved: Any, *, source: Path) -> FolderConfig:
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise ModelError(
-            f"{source} is not a model: its {CONFIG} is of another kind. Make one with: lmcells train"
-        )
-    if saved.get("version") != VERSION:
-        raise ModelError(
-            f"{source} has model format {saved.get('version')!r}, made by lmcells {saved.get('written_by')}; "
-            f"this lmcells ({lmcells.__version__}) reads {VERSION}. Upgrade lmcells or train the model again."
-        )
-    missing = [name for name in FolderConfig.__slots__ if name not in saved]
+def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
+    """Read the tensors of a model, and check that they are those of its settings."""
+    arrays = load_tensors(path)
+    for name in [name for name in arrays if name.endswith(SCALE)]:
+        table = name.removesuffix(SCALE)
+        arrays[table] = from_eight_bits(arrays[table], arrays.pop(name))
+    expected = config.tensor_shapes()
+    missing = [name for name in expected if name not in arrays]
     if missing:
-        raise ModelError(f"{source / CONFIG} is damaged: it lacks {', '.join(missing)}. {_AGAIN}")
-    config = FolderConfig(**{name: saved[name] for name in FolderConfig.__slots__})
-    if config.tokenizer != TOKENIZER:
+        shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
         raise ModelError(
-            f"{source} was trained with tokenizer rules {config.tokenizer!r}, this lmcells "
-            f"({lmcells.__version__}) has {TOKENIZER!r}. Use the lmcells that made it ({config.written_by}), or "
-            "train the model again."
+            f"{path} lacks {len(missing)} of the {len(expected)} tensors of a model of kind {config.kind!r}: {shown}. "
+            f"{AGAIN}"
         )
-    _require_types(config, source)
-    try:
-        sizes = config.sizes
-    except ConfigError as error:
-        raise ModelError(f"{source / CONFIG} is damaged: {error} {_AGAIN}") from None
-    if sizes.kind != config.kind:
-        raise ModelError(
-            f"{source / CONFIG} is damaged: its kind is {config.kind!r} and {sizes.kind!r}. {_AGAIN}"
-        )
-    return config
-
-
-def _require_types(config: FolderConfig, source: Path) -> None:
-    for name in ("model", "corpus", "training", "files"):
-        if not isinstance(getattr(config, name), dict):
-            raise ModelError(f"{source / CONFIG} is damaged: {name} is not a mapping. {_AGAIN}")
-    for name, entry in config.files.items():
-        is_plain = name == Path(name).name and name not in {"", ".."}
-        if (
-            not is_plain
-            or not isinstance(entry, dict)
-            or type(entry.get("bytes")) is not int
-            or "sha256" not in entry
-        ):
+    for name, shape in expected.items():
+        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
             raise ModelError(
-                f"{source / CONFIG} is damaged: files has no size and checksum of {name!r}. {_AGAIN}"
+                f"{path} has {name} of {arrays[name].dtype} {arrays[name].shape}, the model's settings need floats "
+                f"{shape}. {AGAIN}"
             )
-    unlisted = [name for name in REQUIRED if name not in config.files]
-    if unlisted:
-        raise ModelError(f"{source / CONFIG} is damaged: files lacks {', '.join(unlisted)}. {_AGAIN}")
+    return {name: arrays[name] for name in expected}
 
 
-# How often each word stood under each metadata, in one small file.
+# Tables of word vectors in eight bits: each row has a scale of its own, and 255 levels between its extremes.
+
+SCALE = ".scale"  # after the name of a table: the tensor with the scales of its rows
+_LEVELS = 127
 
 
-_NAMES = ("offsets", "metadata", "counts", "word_counts")
+def to_eight_bits(rows: npt.NDArray[np.floating]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float16]]:
+    """Round each row to 255 levels: (n, d) -> (n, d), (n, 1)."""
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0)
+    scale = np.maximum(largest / _LEVELS, np.finfo(np.float16).tiny).astype(np.float16)
+    levels = np.clip(np.rint(rows / scale.astype(np.float32)), -_LEVELS, _LEVELS)
+    return levels.astype(np.int8), scale
+
+
+def from_eight_bits(levels: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return the rows, each number within half a level of what it was."""
+    rows: npt.NDArray[np.float32] = levels.astype(np.float32) * scale.astype(np.float32)
+    return rows
 
 
 def save_statistics(path: Path, counts: WordMetadataCounts, word_counts: npt.NDArray[np.integer]) -> None:
     """Write the counts, each array in the narrowest type that holds it."""
-    arrays: dict[str, npt.NDArray[np.integer]] = {
-        "offsets": counts.offsets,
-        "metadata": counts.metadata,
-        "counts": counts.counts,
-        "word_counts": word_counts,
-    }
-    write_tensors(path, {name: _narrow(array) for name, array in arrays.items()}, durable=True)
+    arrays: tuple[npt.NDArray[np.integer], ...] = (
+        counts.offsets,
+        counts.metadata,
+        counts.counts,
+        word_counts,
+    )
+    write_tensors(
+        path,
+        {
+            name: array.astype(np.min_scalar_type(int(array.max(initial=0))))
+            for name, array in zip(_COUNTS, arrays, strict=True)
+        },
+    )
 
 
 def load_statistics(
     path: Path, *, n_words: int, n_metadata: int
 ) -> tuple[WordMetadataCounts, npt.NDArray[np.int64]]:
-    """Read the counts of words by metadata, and of words, and check that they are of as many as they should be."""
-    arrays, _ = read_tensors(path)
-    missing = [name for name in _NAMES if name not in arrays]
+    """Read the counts of words by metadata, and of words."""
+    arrays = read_tensors(path)
+    missing = [name for name in _COUNTS if name not in arrays]
     if missing:
-        raise ModelError(f"{path} lacks {', '.join(missing)}. Train or download the model again.")
-    offsets, metadata, counts, word_counts = (arrays[name] for name in _NAMES)
+        raise ModelError(f"{path} lacks {', '.join(missing)}. {AGAIN}")
+    offsets, metadata, counts, word_counts = (arrays[name] for name in _COUNTS)
     are_rows = offsets.shape == (n_words + 1,) and word_counts.shape == (n_words,)
     are_cells = metadata.ndim == 1 and metadata.shape == counts.shape
     if not are_rows or not are_cells or any(array.dtype.kind not in "ui" for array in arrays.values()):
-        raise ModelError(
-            f"{path} is damaged: it does not count {n_words:,} words. Train or download the model again."
-        )
+        raise ModelError(f"{path} is damaged: it does not count {n_words:,} words. {AGAIN}")
     offsets = offsets.astype(np.int64)
     is_csr = offsets[0] == 0 and offsets[-1] == metadata.size and (np.diff(offsets) >= 0).all()
     if not is_csr or metadata.max(initial=0) >= max(n_metadata, 1):
-        raise ModelError(
-            f"{path} is damaged: its rows are not counts under {n_metadata:,} metadata. "
-            "Train or download the model again."
-        )
+        raise ModelError(f"{path} is damaged: its rows are not counts under {n_metadata:,} metadata. {AGAIN}")
     table = WordMetadataCounts(offsets, metadata.astype(np.int32), counts.astype(np.int64), n_metadata)
     return table, word_counts.astype(np.int64)
-
-
-def _narrow(values: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
-    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
-
-
-# The model that comes with the package, and how commands name it.
-
-
-DEFAULT = "default"
 
 
 def shipped_model() -> Path:
     """Return the folder of the model that comes with the package."""
     folder = Path(lmcells.pretrained.__file__).parent / DEFAULT
     if not folder.is_dir():
-        raise ModelError("no model is shipped in this build. Give a model folder, made with: lmcells train")
+        raise ModelError("this build comes without a model. Give a model folder, made with: lmcells train")
     return folder
 
 
 def model_folder(name: Path | str | None) -> Path:
-    """The folder that a person means: "default", or nothing, is the shipped model."""
+    """Return the folder a user means; "default" and None are the shipped model."""
     return shipped_model() if name is None or name == DEFAULT else Path(name)

@@ -1,16 +1,21 @@
-"""The phrase network of a trained model, without torch; see `lmcells.model.phrases`."""
+"""The networks of a trained model in numpy: q(z | w, m, c), the prior, and the phrase network.
+
+Each must equal its namesake in `lmcells.model` within 1e-4, in float32 and without dropout: the class docstrings name
+it, and `tests/pretrained/test_numpy_network.py` holds them equal.
+"""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.model.config import ModelConfig
 from lmcells.pretrained.layers import (
+    Array,
+    Arrays,
     Floats,
     Ids,
     Mask,
@@ -19,109 +24,233 @@ from lmcells.pretrained.layers import (
     NumpyLstm,
     NumpyMaskedSpanReader,
     PackedWindows,
-    SpanSurroundings,
+    float32,
     matmul_on_one_core,
+    under,
 )
-from lmcells.pretrained.sizes import ModelSizes
 
-# From the ids of a window to one summary of its context, in numpy: the bi-LSTM and the attention over it.
+Gate = float | npt.NDArray[np.floating]
+
+_NO_WORD = "a phrase needs at least one word of the vocabulary; found none."
 
 
 @dataclass(frozen=True, slots=True)
-class ContextSummary:
-    """What an encoder makes of the context of each row."""
+class NumpyPosterior:
+    """q(z | w, m, c), one a row, and what it is based on; see `lmcells.model.Posterior`."""
 
-    attention: Floats  # (B, 2S) weights of the present words' states, as the query asks
-    mean: Floats  # (B, 2H), their weighted mean
-    masked_spans: SpanSurroundings | None  # where masked_spans are looked for
+    mean: Floats  # (B, d)
+    log_variance: Floats  # (B,)
+    gate: Floats  # (B,) weight of the metadata
+    attention: Floats  # (B, 2S) weights of the context positions, zero where absent
 
 
-class NumpyContextEncoder:
-    """`lmcells.model.context.ContextEncoder` and `lmcells.model.attention.attend` in one."""
+class _Context(NamedTuple):
+    """What the LSTM and the attention make of the context of each row."""
 
-    def __init__(self, words: npt.NDArray[Any], lstm: NumpyLstm, *, mask_id: int | None = None) -> None:
-        self._words = words  # (n_read, E)
-        self._lstm = lstm
-        self._mask_id = mask_id  # of the mark whose surroundings are wanted
+    attention: Floats  # (B, 2S)
+    mean: Floats  # (B, 2H), the states weighted by the attention
+    words: PackedWindows
+    is_masked: Mask  # (B,) whether a masked span is among the words
+    mask_ranks: Ids  # (B,) and the how manieth word it is
+    mask_states: Floats  # (B, 2H), of the LSTM there; zero where there is none
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], *, mask_id: int | None = None) -> Self:
-        """Take the weights under the names they have in the encoder of torch."""
-        words = arrays["words.weight"]
-        of_lstm = {
-            name.removeprefix("lstm."): array for name, array in arrays.items() if name.startswith("lstm.")
-        }
-        return cls(words, NumpyLstm.from_arrays(of_lstm, words=words), mask_id=mask_id)
 
-    def summarise(
+class NumpyVariationalNetwork:
+    """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.variational` and `lmcells.model.models`.
+
+    network = NumpyVariationalNetwork(arrays, config)
+    cells = network.posterior(center, metadata, context, context_mask)
+    cells.mean, cells.log_variance  # (B, d), (B,)
+    """
+
+    def __init__(self, arrays: Arrays, config: ModelConfig) -> None:
+        """Take the tensors of a model folder; those of other networks are ignored."""
+        own = under("variational.", arrays)
+        self._config = config
+        self._mask_id = config.mask_id
+        self._words = own["context.words.weight"]  # (n_read, E)
+        self._lstm = NumpyLstm(under("context.lstm.", own), self._words)
+        self._heads = NumpyHeads(own)
+        self._read_masked_span = None
+        if config.kind == "lmc":
+            self._metadata = own["metadata.weight"]  # (M, 2H)
+            self._gate_weight = float32(own["gate.weight"]).T  # (4H, 2)
+            self._gate_bias = float32(own["gate.bias"])
+            if config.masked_span_dim:
+                self._read_masked_span = NumpyMaskedSpanReader(own)
+        else:
+            self._query = float32(own["query"])  # (2H,)
+
+    def posterior(
         self,
         center: Ids,
+        metadata: Ids | None,
         context: Ids,
         context_mask: Mask,
         *,
-        center_mask: Mask | None,
-        query: Floats,
+        center_mask: Mask | None = None,
+        gate: Gate | None = None,
         unknown: Floats | None = None,
-    ) -> ContextSummary:
-        """Read the present words of each row.
+    ) -> NumpyPosterior:
+        """Return the cell of each center in its window: (B,), (B,), (B, 2S), (B, 2S) -> B cells.
 
-        Ids of the context beyond the table are rows of `unknown` (n, E).
+        Masks are true where a word is present. Metadata below 0, or None, is null. `gate`, a number or (B,), replaces
+        the learnt weight of the metadata; BSG and MBSGE have none and ignore it. Context ids beyond those of the model
+        are rows of `unknown` (n, E), the vectors of out-of-vocabulary words.
         """
-        self._require_ids(center, context[context_mask], n_unknown=0 if unknown is None else len(unknown))
+        n_unknown = 0 if unknown is None else len(unknown)
+        self._check(center, metadata, context, context_mask, center_mask, n_unknown=n_unknown)
+        window = context, context_mask, unknown
+        if self._config.kind == "lmc":
+            return self._posterior_of_lmc(center, metadata, center_mask, window, gate)
+        of_word = self._posterior_of_bsg(center, center_mask, window)
+        if self._config.kind == "mbsge" and metadata is not None:
+            # The section in the place of the center; the two posteriors are averaged.
+            rows = np.flatnonzero(metadata >= 0)
+            sections = metadata[rows] + self._config.section_offset
+            of_section = self._posterior_of_bsg(sections, None, (context[rows], context_mask[rows], unknown))
+            for name in ("mean", "log_variance", "attention"):
+                values = getattr(of_word, name)
+                values[rows] = (values[rows] + getattr(of_section, name)) / 2
+        return of_word
+
+    def _posterior_of_lmc(
+        self,
+        center: Ids,
+        metadata: Ids | None,
+        center_mask: Mask | None,
+        window: tuple[Ids, Mask, Floats | None],
+        gate: Gate | None,
+    ) -> NumpyPosterior:
+        n_rows = center.shape[0]
+        metadata = np.full(n_rows, -1) if metadata is None else metadata
+        known = metadata >= 0  # (B,)
+        section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
+        section[known] = self._metadata[metadata[known]]
+        context = self._read_context(center, center_mask, window, query=section)
+        weight = self._learnt_gate(section, context.mean) if gate is None else _as_weights(gate, n_rows)
+        weight = np.where(known, weight, np.float32(0))
+        joint = context.mean + weight[:, None] * (section - context.mean)  # (B, 2H)
+        if self._read_masked_span is not None:
+            neighbours = self._neighbours(context, window[2], reach=self._read_masked_span.reach)
+            added = self._read_masked_span(joint, context.mask_states, neighbours)
+            joint += np.where(context.is_masked[:, None], added, np.float32(0))
+        cell = self._heads(joint)
+        return NumpyPosterior(cell.mean, cell.log_variance, weight, context.attention)
+
+    def _learnt_gate(self, section: Floats, summary: Floats) -> Floats:
+        """p_m: (B, 2H), (B, 2H) -> (B,)."""
+        both = np.concatenate([section, summary], axis=1)  # (B, 4H)
+        scores = np.tanh(matmul_on_one_core(both, self._gate_weight) + self._gate_bias)  # (B, 2)
+        learnt: Floats = 1 / (1 + np.exp(scores[:, 1] - scores[:, 0]))  # the softmax of two scores
+        return learnt
+
+    def _posterior_of_bsg(
+        self, center: Ids, center_mask: Mask | None, window: tuple[Ids, Mask, Floats | None]
+    ) -> NumpyPosterior:
+        n_rows = center.shape[0]
+        query = np.broadcast_to(self._query, (n_rows, self._query.size))
+        context = self._read_context(center, center_mask, window, query=query)
+        cell = self._heads(context.mean)
+        return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), context.attention)
+
+    def _read_context(
+        self,
+        center: Ids,
+        center_mask: Mask | None,
+        window: tuple[Ids, Mask, Floats | None],
+        *,
+        query: Floats,
+    ) -> _Context:
+        """Run the LSTM over the present words of each row, and attend over its states."""
+        context, context_mask, unknown = window
         projected = self._lstm.project(unknown) if unknown is not None and len(unknown) else None
-        vectors = np.asarray(self._words[center], np.float32)  # (B, E)
+        vectors = float32(self._words[center])  # (B, E)
         if center_mask is not None:
             vectors = np.where(center_mask[:, None], vectors, np.float32(0))
-        packed = PackedWindows.of(context, context_mask)
-        attention = np.zeros(packed.words.shape, np.float32)  # (B, T), in packed order
-        summary = np.zeros((center.size, query.shape[-1]), np.float32)  # (B, 2H), in the order of the batch
-        masked_spans = None
-        if self._mask_id is not None:
-            masked_spans = SpanSurroundings.of(
-                packed,
-                mask_id=self._mask_id,
-                width=query.shape[-1],
-                vectors=partial(self._vectors, unknown=unknown),
-            )
-        n_block = self._lstm.block_rows
-        for first in range(0, center.size, n_block):
-            block = slice(first, first + n_block)
-            rows, lengths = packed.order[block], packed.lengths[block]
+        packed = PackedWindows(context, context_mask)
+        is_masked, ranks = self._find_masked_spans(packed)
+        attention = np.zeros(packed.words.shape, np.float32)  # (B, T)
+        summary, mask_states = (
+            np.zeros((center.size, query.shape[-1]), np.float32) for _ in range(2)
+        )  # (B, 2H)
+        by_length = np.argsort(-packed.lengths, kind="stable")
+        for first in range(0, center.size, self._lstm.block_rows):
+            rows = by_length[first : first + self._lstm.block_rows]
+            lengths = packed.lengths[rows]
             longest = lengths[0]
             if longest == 0:
-                break  # rows come longest first: all others are without context too
-            words = packed.words[block, :longest]
-            states, mirrored = self._states(words, lengths, vectors[rows], projected)
-            attention[block, :longest], summary[rows] = _attend(states, mirrored, lengths, query[rows])
-            if masked_spans is not None:
-                _keep_states(masked_spans, rows, states)
-        return ContextSummary(packed.unpack(attention, width=context.shape[1]), summary, masked_spans)
+                break  # and all other rows are shorter
+            words = packed.words[rows, :longest]  # (b, T)
+            mirrored = np.maximum(
+                lengths[:, None] - 1 - np.arange(longest), 0
+            )  # each position, counted backwards
+            backward = np.take_along_axis(words, mirrored, axis=1)
+            read = np.stack([words.T, backward.T], axis=1)  # (T, 2, b)
+            states = self._lstm.run(
+                read, vectors[rows], lengths, projected
+            )  # (T, 2, b, H), as each direction reads
+            states = states.transpose(1, 2, 0, 3)  # (2, b, T, H)
+            attention[rows, :longest], summary[rows] = _attend(states, mirrored, lengths, query[rows])
+            masked = np.flatnonzero(is_masked[rows])
+            at, back = ranks[rows[masked]], lengths[masked] - 1 - ranks[rows[masked]]
+            both = np.concatenate([states[0, masked, at], states[1, masked, back]], axis=1)
+            mask_states[rows[masked]] = both / np.float32(NumpyLstm.STATE_SCALE)
+        unpacked = packed.unpack(attention, width=context.shape[1])
+        return _Context(unpacked, summary, packed, is_masked, ranks, mask_states)
 
-    def _states(
-        self, words: Ids, lengths: Ids, vectors: Floats, unknown: Floats | None
-    ) -> tuple[Floats, Ids]:
-        """One block of packed rows: (B, T), (B,), (B, E) -> (2, B, T, H), (B, T).
+    def _find_masked_spans(self, packed: PackedWindows) -> tuple[Mask, Ids]:
+        """Return whether a masked span is among the words of each row, and where: -> (B,), (B,)."""
+        n_rows, longest = packed.words.shape
+        is_mask = np.zeros((n_rows, longest + 1), np.bool_)  # one column more: argmax needs one
+        if self._read_masked_span is not None:
+            present = np.arange(longest) < packed.lengths[:, None]
+            is_mask[:, :longest] = (packed.words == self._mask_id) & present
+        ranks = is_mask.argmax(axis=1)
+        return is_mask[np.arange(n_rows), ranks], ranks
 
-        States come in the order in which each direction reads, and with them each place in the other direction.
-        """
-        longest = words.shape[1]
-        mirrored = np.maximum(lengths[:, None] - 1 - np.arange(longest), 0)  # (B, T)
-        backward = np.take_along_axis(words, mirrored, axis=1)
-        read = np.stack([words.T, backward.T], axis=1)  # (T, 2, B)
-        states = self._lstm.run(read, vectors, lengths, unknown)  # (T, 2, B, H)
-        return states.transpose(1, 2, 0, 3), mirrored
-
-    def _vectors(self, ids: Ids, *, unknown: Floats | None) -> Floats:
-        """The vectors of words, (n,) -> (n, E); ids beyond the table are rows of `unknown`."""
-        n_known = len(self._words)
-        is_known = ids < n_known
-        vectors = np.asarray(self._words[np.where(is_known, ids, 0)], np.float32)
+    def _neighbours(self, context: _Context, unknown: Floats | None, *, reach: int) -> Floats:
+        """Return the vectors of the words next to the masked spans, by position: (2R, B, E), zero where none is."""
+        offsets = np.delete(np.arange(-reach, reach + 1), reach)  # from the masked span
+        wanted = context.mask_ranks + offsets[:, None]  # (2R, B)
+        is_there = (wanted >= 0) & (wanted < context.words.lengths) & context.is_masked
+        position, row = np.nonzero(is_there)
+        ids = context.words.words[row, wanted[position, row]]
+        is_known = ids < len(self._words)
+        vectors = float32(self._words[np.where(is_known, ids, 0)])
         if unknown is not None and not is_known.all():
-            vectors[~is_known] = unknown[ids[~is_known] - n_known]
-        return vectors
+            vectors[~is_known] = unknown[ids[~is_known] - len(self._words)]
+        neighbours = np.zeros((*wanted.shape, vectors.shape[1]), np.float32)
+        neighbours[position, row] = vectors
+        return neighbours
 
-    def _require_ids(self, center: Ids, present: Ids, *, n_unknown: int) -> None:
-        n_known = self._words.shape[0]
+    def _check(
+        self,
+        center: Ids,
+        metadata: Ids | None,
+        context: Ids,
+        context_mask: Mask,
+        center_mask: Mask | None,
+        *,
+        n_unknown: int,
+    ) -> None:
+        for name, values, shape in (
+            ("metadata", metadata, center.shape),
+            ("center_mask", center_mask, center.shape),
+            ("context_mask", context_mask, context.shape),
+            ("center", center, context.shape[:1]),
+        ):
+            if values is not None and values.shape != shape:
+                raise ValueError(f"{name} has shape {values.shape}; the other arguments need {shape}.")
+        for name, mask in (("context_mask", context_mask), ("center_mask", center_mask)):
+            if mask is not None and mask.dtype != np.bool_:
+                raise ValueError(f"{name} is of {mask.dtype}; a mask is of bool, true where present.")
+        n_metadata = self._config.n_metadata
+        highest = -1 if metadata is None or self._config.kind == "bsg" else metadata.max(initial=-1)
+        if highest >= n_metadata > 0:
+            raise ValueError(f"metadata holds id {highest}; allowed: below {n_metadata}.")
+        n_known = len(self._words)
+        present = context[context_mask]
         for name, ids, size in (("center", center, n_known), ("context", present, n_known + n_unknown)):
             if ids.size and not (ids.min() >= 0 and ids.max() < size):
                 raise ValueError(
@@ -129,17 +258,8 @@ class NumpyContextEncoder:
                 )
 
 
-def _keep_states(masked_spans: SpanSurroundings, rows: Ids, states: Floats) -> None:
-    """Fill in the states at the marks of one block, (2, B, T, H), whose rows are these of the batch."""
-    marked = np.flatnonzero(masked_spans.marked[rows])
-    at = rows[marked]
-    ranks, lengths = masked_spans.ranks[at], masked_spans.lengths[at]
-    both = np.concatenate([states[0, marked, ranks], states[1, marked, lengths - 1 - ranks]], axis=1)
-    masked_spans.state[at] = both / np.float32(NumpyLstm.STATE_SCALE)
-
-
 def _attend(states: Floats, mirrored: Ids, lengths: Ids, query: Floats) -> tuple[Floats, Floats]:
-    """Weights and weighted mean of a block's states: (2, B, T, H), (B, T), (B,), (B, 2H) -> (B, T), (B, 2H)."""
+    """Attend over a block's states, scaled: (2, B, T, H), (B, T), (B,), (B, 2H) -> weights (B, T), mean (B, 2H)."""
     n_rows, longest = mirrored.shape
     by_direction = query.reshape(n_rows, 2, -1, 1).transpose(1, 0, 2, 3)  # (2, B, H, 1)
     scores = np.matmul(states, by_direction)[..., 0]  # (2, B, T)
@@ -157,201 +277,11 @@ def _softmax(scores: Floats, mask: Mask) -> Floats:
     """Over the last axis, zero where the mask is false; a row that is false throughout is zero."""
     scores = np.where(mask, scores, np.float32(-np.inf))
     highest = scores.max(axis=-1, keepdims=True)
-    np.maximum(highest, np.finfo(np.float32).min, out=highest)  # -inf - -inf is no number
+    np.maximum(highest, np.finfo(np.float32).min, out=highest)  # -inf - -inf is not a number
     weights = np.exp(scores - highest)
     total = weights.sum(axis=-1, keepdims=True)
     softmax: Floats = weights / np.maximum(total, np.finfo(np.float32).tiny)
     return softmax
-
-
-# The variational network q(z | w, m, c) of a trained LMC, BSG or MBSGE, without torch.
-
-
-Arrays = Mapping[str, npt.NDArray[Any]]
-Gate = float | npt.NDArray[np.floating]
-
-
-@dataclass(frozen=True, slots=True)
-class NumpyPosterior:
-    """q(z | w, m, c), one a row, and what it leaned on; see `lmcells.model.Posterior`."""
-
-    mean: Floats  # (B, d)
-    log_variance: Floats  # (B,)
-    gate: Floats  # (B,) weight of the metadata
-    attention: Floats  # (B, 2S) weights of the context positions, zero where absent
-
-
-class NumpyVariationalNetwork(ABC):
-    """Equal to the network of torch within 1e-4, in float32, without dropout.
-
-    network = NumpyVariationalNetwork.from_arrays(arrays, sizes)
-    cells = network.posterior(center, metadata, context, context_mask)
-    cells.mean, cells.log_variance  # (B, d), (B,)
-    """
-
-    def __init__(self, arrays: Arrays, sizes: ModelSizes) -> None:
-        context = {
-            name.removeprefix("context."): a for name, a in arrays.items() if name.startswith("context.")
-        }
-        reads_masked_spans = sizes.kind == "lmc" and sizes.masked_span_dim > 0
-        self._context = NumpyContextEncoder.from_arrays(
-            context, mask_id=sizes.mask_id if reads_masked_spans else None
-        )
-        self._heads = NumpyHeads.from_arrays(arrays)
-        self._sizes = sizes
-
-    @staticmethod
-    def from_arrays(arrays: Arrays, sizes: ModelSizes) -> "NumpyVariationalNetwork":
-        """The network of a model's kind, from the tensors of its folder (other names than `variational.` are left)."""
-        prefix = "variational."
-        own = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-        return _CLASS_OF[sizes.kind](own, sizes)
-
-    def posterior(
-        self,
-        center: Ids,
-        metadata: Ids | None,
-        context: Ids,
-        context_mask: Mask,
-        *,
-        center_mask: Mask | None = None,
-        gate: Gate | None = None,
-        unknown: Floats | None = None,
-    ) -> NumpyPosterior:
-        """The cell of each center in its window: (B,), (B,), (B, 2S), (B, 2S), (B,) -> B cells.
-
-        Masks are true where a word is present. Metadata below 0, or None, is null. `gate`, a number or (B,), takes
-        the place of the metadata's learnt weight; a model without a gate ignores it. Context ids that follow those of
-        the model are rows of `unknown` (n, E), the vectors of other words.
-        """
-        for name, values, shape in (
-            ("metadata", metadata, center.shape),
-            ("center_mask", center_mask, center.shape),
-            ("context_mask", context_mask, context.shape),
-            ("center", center, context.shape[:1]),
-        ):
-            if values is not None and values.shape != shape:
-                raise ValueError(f"{name} has shape {values.shape}; the other arguments need {shape}.")
-        for name, mask in (("context_mask", context_mask), ("center_mask", center_mask)):
-            if mask is not None and mask.dtype != np.bool_:
-                raise ValueError(f"{name} is of {mask.dtype}; a mask is of bool, true where present.")
-        highest = -1 if metadata is None or self._sizes.kind == "bsg" else metadata.max(initial=-1)
-        if highest >= self._sizes.n_metadata > 0:
-            raise ValueError(f"metadata holds id {highest}; allowed: below {self._sizes.n_metadata}.")
-        return self._posterior(_Windows(center, metadata, context, context_mask, center_mask, unknown), gate)
-
-    @abstractmethod
-    def _posterior(self, windows: "_Windows", gate: Gate | None) -> NumpyPosterior: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    center: Ids
-    metadata: Ids | None
-    context: Ids
-    context_mask: Mask
-    center_mask: Mask | None
-    unknown: Floats | None
-
-
-class _LatentMeaningCells(NumpyVariationalNetwork):
-    """See `lmcells.model.VariationalNetwork`."""
-
-    def __init__(self, arrays: Arrays, sizes: ModelSizes) -> None:
-        super().__init__(arrays, sizes)
-        self._metadata = arrays["metadata.weight"]  # (M, 2H)
-        self._gate_weight = np.asarray(arrays["gate.weight"], np.float32).T  # (4H, 2)
-        self._gate_bias = np.asarray(arrays["gate.bias"], np.float32)
-        self._masked_span_reader = (
-            NumpyMaskedSpanReader.from_arrays(arrays) if sizes.masked_span_dim else None
-        )
-
-    def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:
-        n_rows = windows.center.shape[0]
-        metadata = np.full(n_rows, -1) if windows.metadata is None else windows.metadata
-        known = metadata >= 0  # (B,)
-        section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
-        section[known] = self._metadata[metadata[known]]
-        read = self._context.summarise(
-            windows.center,
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            query=section,
-            unknown=windows.unknown,
-        )
-        weight = self._learnt_gate(section, read.mean) if gate is None else _as_weights(gate, n_rows)
-        weight = np.where(known, weight, np.float32(0))
-        joint = read.mean + weight[:, None] * (section - read.mean)  # (B, 2H)
-        if self._masked_span_reader is not None and read.masked_spans is not None:
-            joint += self._masked_span_reader(joint, read.masked_spans)
-        cell = self._heads(joint)
-        return NumpyPosterior(cell.mean, cell.log_variance, weight, read.attention)
-
-    def _learnt_gate(self, section: Floats, summary: Floats) -> Floats:
-        """p_m: (B, 2H), (B, 2H) -> (B,)."""
-        both = np.concatenate([section, summary], axis=1)  # (B, 4H)
-        scores = matmul_on_one_core(both, self._gate_weight)  # (B, 2)
-        scores = np.tanh(scores + self._gate_bias)
-        learnt: Floats = 1 / (1 + np.exp(scores[:, 1] - scores[:, 0]))  # the softmax of two scores
-        return learnt
-
-
-class _SkipGram(NumpyVariationalNetwork):
-    """See `lmcells.model.BayesianSkipGram`: metadata and gate are ignored."""
-
-    def __init__(self, arrays: Arrays, sizes: ModelSizes) -> None:
-        super().__init__(arrays, sizes)
-        self._query = np.asarray(arrays["query"], np.float32)  # (2H,)
-
-    def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:  # noqa: ARG002
-        n_rows = windows.center.shape[0]
-        query = np.broadcast_to(self._query, (n_rows, self._query.size))
-        read = self._context.summarise(
-            windows.center,
-            windows.context,
-            windows.context_mask,
-            center_mask=windows.center_mask,
-            query=query,
-            unknown=windows.unknown,
-        )
-        cell = self._heads(read.mean)
-        return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), read.attention)
-
-
-class _SkipGramEnsemble(_SkipGram):
-    """See `lmcells.model.MetadataSkipGramEnsemble`: word and section as the center, averaged."""
-
-    def _posterior(self, windows: _Windows, gate: Gate | None) -> NumpyPosterior:
-        of_word = super()._posterior(windows, gate)
-        if windows.metadata is None:
-            return of_word
-        known = np.flatnonzero(windows.metadata >= 0)
-        of_section = super()._posterior(
-            _Windows(
-                windows.metadata[known] + self._sizes.section_offset,
-                None,
-                windows.context[known],
-                windows.context_mask[known],
-                None,
-                windows.unknown,
-            ),
-            gate,
-        )
-        for word, section in (
-            (of_word.mean, of_section.mean),
-            (of_word.log_variance, of_section.log_variance),
-            (of_word.attention, of_section.attention),
-        ):
-            word[known] = (word[known] + section) / 2
-        return of_word
-
-
-_CLASS_OF: dict[str, type[NumpyVariationalNetwork]] = {
-    "lmc": _LatentMeaningCells,
-    "bsg": _SkipGram,
-    "mbsge": _SkipGramEnsemble,
-}
 
 
 def _as_weights(gate: Gate, n_rows: int) -> Floats:
@@ -361,49 +291,33 @@ def _as_weights(gate: Gate, n_rows: int) -> Floats:
     return np.broadcast_to(weights, (n_rows,))
 
 
-# What a word means before its context is read, without torch: p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE.
-
-
-_PREFIX = "prior."
-
-
 class NumpyModelNetwork:
-    """p(z | w, m): h = ReLU(W [R_w ; R_m] + b), then a mean and a log-variance. Null metadata is R_m = 0.
+    """p(z | w, m) of the LMC: h = ReLU(W [R_w ; R_m] + b), then the heads. Null metadata is R_m = 0.
 
-    prior = NumpyModelNetwork.from_arrays(arrays)
+    See `lmcells.model.prior.ModelNetwork`.
+
+    prior = NumpyModelNetwork(arrays)
     prior(words, metadata)                            # paired ids of one shape
     prior.of_vectors(prior.phrase(words), metadata)   # a phrase: the mean of its words' vectors
     """
 
-    def __init__(
-        self, words: npt.NDArray[Any], of_metadata: Floats, *, of_word: Floats, heads: NumpyHeads
-    ) -> None:
-        self._words = words  # (V, E)
-        self._of_metadata = of_metadata  # (M + 1, H): W_m R_m + b, null metadata last
-        self._of_word = of_word  # (E, H)
-        self._heads = heads
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Take the tensors of a model's folder (other names than `prior.` are left)."""
-        own = {
-            name.removeprefix(_PREFIX): array for name, array in arrays.items() if name.startswith(_PREFIX)
-        }
-        words, weight = own["words.weight"], np.asarray(own["hidden.weight"], np.float32).T  # (V, E), (2E, H)
-        width = words.shape[1]
-        of_metadata = (
-            np.asarray(own["metadata.weight"], np.float32) @ weight[width:]
-        )  # (M, H), projected once
+    def __init__(self, arrays: Arrays) -> None:
+        """Take the tensors of a model folder; those of other networks are ignored."""
+        own = under("prior.", arrays)
+        self._words, weight = own["words.weight"], float32(own["hidden.weight"]).T  # (V, E), (2E, H)
+        width = self._words.shape[1]
+        of_metadata = float32(own["metadata.weight"]) @ weight[width:]  # (M, H), projected once
         with_null = np.vstack([of_metadata, np.zeros_like(of_metadata[:1])])
-        with_null += np.asarray(own["hidden.bias"], np.float32)
-        return cls(words, with_null, of_word=weight[:width].copy(), heads=NumpyHeads.from_arrays(own))
+        self._of_metadata = with_null + float32(own["hidden.bias"])  # (M + 1, H), null metadata last
+        self._of_word = weight[:width].copy()  # (E, H)
+        self._heads = NumpyHeads(own)
 
     def __call__(self, words: Ids, metadata: Ids | None) -> NumpyGaussian:
-        """One Gaussian a pair of ids, both of the same shape; metadata below 0, or None, is null."""
-        return self.of_vectors(np.asarray(self._words[words], np.float32), metadata)
+        """Return a Gaussian for each pair of ids, both of one shape; metadata below 0, or None, is null."""
+        return self.of_vectors(float32(self._words[words]), metadata)
 
     def of_vectors(self, vectors: Floats, metadata: Ids | None) -> NumpyGaussian:
-        """The same for word vectors (..., E), such as a phrase's; the leading axes may broadcast with metadata's."""
+        """Do the same for word vectors (..., E), such as a phrase's; leading axes broadcast with metadata's."""
         null = np.asarray(-1)
         # Row -1 is the last one, and the last one is null metadata.
         of_metadata = self._of_metadata[null if metadata is None else np.maximum(metadata, null)]  # (..., H)
@@ -412,91 +326,73 @@ class NumpyModelNetwork:
         return self._heads(hidden)
 
     def phrase(self, words: Ids) -> Floats:
-        """The mean of the vectors of some words: (n,) -> (E,)."""
+        """Return the mean of the vectors of some words: (n,) -> (E,)."""
         if not words.size:
-            raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
-        mean: Floats = np.asarray(self._words[words], np.float32).mean(axis=0)
+            raise ValueError(_NO_WORD)
+        mean: Floats = float32(self._words[words]).mean(axis=0)
         return mean
 
 
 class NumpyWordPrior:
-    """p(z | w): a table with one Gaussian an id; see `lmcells.model.WordPrior`."""
+    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.prior.WordPrior`."""
 
-    def __init__(self, mean: npt.NDArray[Any], log_variance: npt.NDArray[Any]) -> None:
-        self._mean = mean  # (n_centers, d)
-        self._log_variance = log_variance  # (n_centers,)
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays) -> Self:
-        """Take the tensors of a model's folder (other names than `prior.` are left)."""
-        return cls(arrays[f"{_PREFIX}mean.weight"], arrays[f"{_PREFIX}log_variance.weight"][:, 0])
+    def __init__(self, arrays: Arrays) -> None:
+        """Take the tensors of a model folder; those of other networks are ignored."""
+        self._mean: npt.NDArray[Any] = arrays["prior.mean.weight"]  # (n_centers, d)
+        self._log_variance = arrays["prior.log_variance.weight"][:, 0]  # (n_centers,)
 
     def __call__(self, words: Ids) -> NumpyGaussian:
-        """One Gaussian an id."""
-        return NumpyGaussian(
-            np.asarray(self._mean[words], np.float32), np.asarray(self._log_variance[words], np.float32)
-        )
+        """Return a Gaussian for each id."""
+        return NumpyGaussian(float32(self._mean[words]), float32(self._log_variance[words]))
 
     def phrase(self, words: Ids) -> NumpyGaussian:
-        """The Gaussian of a phrase: its words' means and log-variances, averaged."""
+        """Return the Gaussian of a phrase: its words' means and log-variances, averaged."""
         if not words.size:
-            raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
+            raise ValueError(_NO_WORD)
         each = self(words)
         return NumpyGaussian(each.mean.mean(axis=0), each.log_variance.mean(axis=0))
 
 
-# The phrase network of a trained model, without torch; see `lmcells.model.phrases`.
-
-
 class NumpyPhraseNetwork:
-    """Where phrases belong among the posteriors' means, by the words they have.
+    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.phrases`.
 
-    network = NumpyPhraseNetwork.from_arrays(arrays)
+    network = NumpyPhraseNetwork(arrays)
     network([np.array([12, 7])])  # a phrase of two words -> (1, d)
     """
 
-    def __init__(self, words: npt.NDArray[Any], weights: Mapping[str, Floats]) -> None:
-        self._words = words  # (n_read, E)
-        self._weights = weights
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Take the tensors of a model's folder: `phrases.` and the vectors in which contexts are read."""
-        prefix = "phrases."
-        own = {
-            name.removeprefix(prefix): np.asarray(array, np.float32)
-            for name, array in arrays.items()
-            if name.startswith(prefix)
-        }
-        return cls(arrays["variational.context.words.weight"], own)
+    def __init__(self, arrays: Arrays) -> None:
+        """Take the tensors of a model folder: `phrases.` and the table of word vectors."""
+        self._words: Array = arrays["variational.context.words.weight"]  # (n_read, E)
+        self._weights = {name: float32(array) for name, array in under("phrases.", arrays).items()}
 
     def __call__(self, phrases: Sequence[Ids]) -> Floats:
-        """Means of phrases, each given by the ids of its words: -> (n, d)."""
-        return self.of_vectors([np.asarray(self._words[words], np.float32) for words in phrases])
+        """Return the means of phrases, each given by the ids of its words: -> (n, d)."""
+        return self.of_vectors([float32(self._words[words]) for words in phrases])
 
     def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
-        """Means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
+        """Return the means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
+        weights = self._weights
         if not phrases:
-            return np.zeros((0, self._weights["mean.bias"].size), np.float32)
+            return np.zeros((0, weights["mean.bias"].size), np.float32)
         lengths = np.array([len(vectors) for vectors in phrases], np.int64)
         if not lengths.all():
-            raise ValueError("a phrase needs at least one word of the vocabulary; found none.")
-        words = np.concatenate(phrases)  # (W, E), those of one phrase after those of another
+            raise ValueError(_NO_WORD)
+        words = np.concatenate(phrases)  # (W, E), one phrase after another
         first = np.cumsum(lengths) - lengths
         # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
-        scores = np.einsum("we,e->w", words, self._weights["salience.weight"][0])
-        weights = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
-        sums: Floats = np.add.reduceat(weights[:, None] * words, first, axis=0)  # (n, E)
-        totals: Floats = np.add.reduceat(weights, first)  # (n,)
+        scores = np.einsum("we,e->w", words, weights["salience.weight"][0])
+        salience = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
+        sums: Floats = np.add.reduceat(salience[:, None] * words, first, axis=0)  # (n, E)
+        totals: Floats = np.add.reduceat(salience, first)  # (n,)
         pooled: Floats = sums / totals[:, None]
-        hidden = _each_alone(pooled, self._weights["hidden.weight"].T) + self._weights["hidden.bias"]
+        hidden = _each_alone(pooled, weights["hidden.weight"].T) + weights["hidden.bias"]
         np.maximum(hidden, 0, out=hidden)
-        means: Floats = _each_alone(hidden, self._weights["mean.weight"].T) + self._weights["mean.bias"]
+        means: Floats = _each_alone(hidden, weights["mean.weight"].T) + weights["mean.bias"]
         return means
 
 
 def _each_alone(rows: Floats, matrix: Floats) -> Floats:
-    """(n, k) @ (k, m), to the last bit the same for a row whichever others there are.
+    """Compute (n, k) @ (k, m) so that a row's result does not depend on the others, to the last bit.
 
     Each row is a product of its own, of two equal rows: for one row OpenBLAS has a function that errs, see above.
     """

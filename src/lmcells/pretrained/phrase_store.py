@@ -1,4 +1,9 @@
-"""What occurrences taught about frequent words and phrases, small: `phrases.json` and `phrases.safetensors`."""
+"""What the corpus taught a model about frequent phrases, in a few bytes each: `phrases.json` and `phrases.safetensors`.
+
+Each phrase has a count and a few prototypes: directions in which the posterior means of its masked occurrences lie. A
+store must return what `lmcells.training.prototypes` found, to the precision of four bits; `test_phrase_store` and
+`test_prototypes` hold the two together.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,23 +15,22 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import ModelError
-from lmcells.files import write_json
+from lmcells.files import write_json, write_tensors
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.layers import Floats
-from lmcells.pretrained.quantized import from_four_bits, to_four_bits
-from lmcells.tensor_files import write_tensors
 
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
 Rows = npt.NDArray[np.int64]
+Packed = npt.NDArray[np.uint8]
 
 _NAMES = ("counts", "offsets", "prototypes", "shares", "masked_span_center", "phrase_center")
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrences:
-    """How often a phrase was seen, and in which prototypes its gaps lie."""
+    """How often a phrase was seen, and the prototypes of its masked occurrences."""
 
     count: int
     prototypes: Floats  # (K, d) of length 1
@@ -52,7 +56,7 @@ class PhraseStore:
         arrays = layout.load_tensors(path)
         missing = [name for name in _NAMES if name not in arrays]
         if missing:
-            raise ModelError(f"{path} lacks {', '.join(missing)}. Train or download the model again.")
+            raise ModelError(f"{path} lacks {', '.join(missing)}. {layout.AGAIN}")
         offsets, n_rows = arrays["offsets"], arrays["shares"].shape[0]
         is_whole = (
             offsets.shape == (len(phrases) + 1,)
@@ -66,14 +70,14 @@ class PhraseStore:
         )
         if not is_whole:
             raise ModelError(
-                f"{path} is damaged: it does not hold prototypes of {cell_dim} numbers for {len(phrases):,} "
-                "phrases. Train or download the model again."
+                f"{path} is damaged: it does not hold prototypes of {cell_dim} numbers for {len(phrases):,} phrases. "
+                f"{layout.AGAIN}"
             )
         return cls(phrases, arrays)
 
     @classmethod
     def of_prototypes(cls, prototypes: "Prototypes") -> Self:
-        """Round what a model found out about phrases: prototypes to four bits, shares to eight."""
+        """Round what training found out about phrases: prototypes to four bits, shares to eight."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "counts": prototypes.counts.astype(np.uint32),
             "offsets": prototypes.offsets.astype(np.uint32),
@@ -87,40 +91,41 @@ class PhraseStore:
     def save(self, folder: Path) -> None:
         """Write the store into a model folder."""
         write_json(folder / layout.PHRASES, self.phrases)
-        write_tensors(folder / layout.PHRASE_VECTORS, self.arrays, durable=True)
+        write_tensors(folder / layout.PHRASE_VECTORS, self.arrays)
 
     def updated(self, other: Self) -> Self:
-        """Add the phrases of another store; one that both have is taken from where it was seen more often.
+        """Add the phrases of another store; a phrase in both is taken from where it was seen more often.
 
-        From the other where that is equal, in its old place: to do it twice changes nothing.
+        Equal counts take the other's, at the phrase's old index: updating twice changes nothing.
         """
-        source = np.arange(len(self) + len(other))  # rows of both stores, one after the other
-        seen = np.concatenate([self.arrays["counts"], other.arrays["counts"]])
-        is_new = np.ones(len(other), np.bool_)
-        for row, phrase in enumerate(other.phrases):
+        n_own = len(self)
+        seen = np.concatenate(
+            [self.arrays["counts"], other.arrays["counts"]]
+        )  # of both stores, one after the other
+        source, new = np.arange(n_own), []
+        for row, phrase in enumerate(other.phrases, start=n_own):
             own = self._rows.get(phrase)
-            if own is not None:
-                is_new[row] = False
-                source[own] = own if seen[own] > seen[len(self) + row] else len(self) + row
-        source = np.concatenate([source[: len(self)], source[len(self) :][is_new]])
+            if own is None:
+                new.append(row)
+            elif seen[own] <= seen[row]:
+                source[own] = row
+        source = np.concatenate([source, np.array(new, np.int64)])
         names = [*self.phrases, *other.phrases]
         first = self.arrays["offsets"].astype(np.int64)
         second = other.arrays["offsets"].astype(np.int64) + first[-1]
         begins = np.concatenate([first[:-1], second[:-1]])[source]
         sizes = np.concatenate([first[1:], second[1:]])[source] - begins
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        rows = _within(begins, sizes)
-        arrays = {
-            name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
-            for name in ("prototypes", "shares")
-        }
+        rows = _ranges(begins, sizes)
         return type(self)(
             [names[row] for row in source.tolist()],
             {
-                **self.arrays,  # the averages stay: all prototypes start from them
-                **arrays,
+                **self.arrays,  # the centers stay: all prototypes are relative to them
+                **{
+                    name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
+                    for name in ("prototypes", "shares")
+                },
                 "counts": seen[source].astype(np.uint32),
-                "offsets": offsets.astype(np.uint32),
+                "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32),
             },
         )
 
@@ -129,27 +134,27 @@ class PhraseStore:
 
     @cached_property
     def masked_span_center(self) -> Floats:
-        """The average posterior mean of a gap: (d,)."""
+        """The average posterior mean of a masked span: (d,)."""
         return np.asarray(self.arrays["masked_span_center"], np.float32)
 
     @cached_property
     def phrase_center(self) -> Floats:
-        """The average mean of the phrase network: (d,)."""
+        """The average output of the phrase network: (d,)."""
         return np.asarray(self.arrays["phrase_center"], np.float32)
 
     def find(self, words: tuple[str, ...]) -> Occurrences | None:
-        """Return what is known of a phrase's occurrences, if it is among the frequent ones."""
+        """Return what is known of a phrase's occurrences, None if it is not a frequent one."""
         return self.find_all([words])[0]
 
     def find_all(self, phrases: Sequence[tuple[str, ...]]) -> list[Occurrences | None]:
-        """The same for many phrases, in less time than one after the other."""
+        """Find many phrases, faster than one after the other."""
         rows = [self._rows.get(" ".join(words)) for words in phrases]
         known = np.array([row for row in rows if row is not None], np.int64)
         begins, ends = (self.arrays["offsets"][known + n].astype(np.int64) for n in (0, 1))
         sizes = ends - begins
-        places, lasts = _within(begins, sizes), np.cumsum(sizes)
-        prototypes = from_four_bits(self.arrays["prototypes"][places], dim=self.masked_span_center.size)
-        shares = self.arrays["shares"][places].astype(np.float32)
+        stored, lasts = _ranges(begins, sizes), np.cumsum(sizes)
+        prototypes = from_four_bits(self.arrays["prototypes"][stored], dim=self.masked_span_center.size)
+        shares = self.arrays["shares"][stored].astype(np.float32)
         found = (
             Occurrences(count, prototypes[first:last], shares[first:last] / shares[first:last].sum())
             for count, first, last in zip(
@@ -163,7 +168,33 @@ class PhraseStore:
         return {phrase: row for row, phrase in enumerate(self.phrases)}
 
 
-def _within(begins: Rows, sizes: Rows) -> Rows:
-    """The rows of several pieces, one after the other, each from where it begins: (n,), (n,) -> (sum of sizes,)."""
+def _ranges(begins: Rows, sizes: Rows) -> Rows:
+    """Return begins[0], begins[0] + 1, ..., begins[1], ...: (n,), (n,) -> (sum of sizes,)."""
     rows: Rows = np.arange(sizes.sum()) + np.repeat(begins - (np.cumsum(sizes) - sizes), sizes)
     return rows
+
+
+# Prototypes in four bits: sixteen even levels. The numbers of a direction in d dimensions are about as large as draws
+# from N(0, 1 / d), so no scale needs to be stored. A direction comes back about six degrees from where it was, and its
+# cosine with any other within about one hundredth.
+
+_STEP = 0.335  # standard deviations: the best for sixteen even levels (Max 1960)
+_HALF = 8
+
+
+def to_four_bits(prototypes: npt.NDArray[np.floating]) -> Packed:
+    """Pack two numbers into a byte: (n, d) of length 1 -> (n, ceil(d / 2))."""
+    n_rows, dim = prototypes.shape
+    levels = np.zeros((n_rows, dim + dim % 2), np.uint8)
+    levels[:, :dim] = np.clip(np.floor(prototypes / (_STEP / np.sqrt(dim))), -_HALF, _HALF - 1) + _HALF
+    packed: Packed = levels[:, 0::2] | (levels[:, 1::2] << 4)
+    return packed
+
+
+def from_four_bits(packed: Packed, *, dim: int) -> Floats:
+    """Unpack prototypes, again of length 1: (n, ceil(d / 2)) -> (n, d)."""
+    both = np.stack([packed & 0x0F, packed >> 4], axis=-1)  # (n, ceil(d / 2), 2)
+    levels = both.reshape(len(packed), 2 * packed.shape[1])[:, :dim]
+    rows = (levels.astype(np.float32) - (_HALF - 0.5)) * np.float32(_STEP / np.sqrt(dim))
+    prototypes: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return prototypes

@@ -1,7 +1,7 @@
 """A saved model, opened without torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import WordMetadataCounts
-from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
+from lmcells.corpus.settings import has_stop_words
+from lmcells.errors import FormatError, MissingExtra, ModelError
+from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.folder import load_statistics
 from lmcells.pretrained.layers import Floats
 from lmcells.pretrained.network import (
     NumpyModelNetwork,
@@ -21,8 +22,6 @@ from lmcells.pretrained.network import (
     NumpyWordPrior,
 )
 from lmcells.pretrained.phrase_store import PhraseStore
-from lmcells.pretrained.quantized import expanded
-from lmcells.pretrained.sizes import ModelSizes
 from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PretrainedModel:
-    """What a model folder holds.
+    """A model folder in memory.
 
     model = PretrainedModel.from_pretrained("model")
     model.word_ids["pain"], model.section_ids["HPI"]
@@ -42,9 +41,9 @@ class PretrainedModel:
 
     folder: Path
     config: layout.FolderConfig = field(repr=False)
-    arrays: dict[str, npt.NDArray[Any]] = field(repr=False)  # read-only, through a memory map
+    arrays: dict[str, npt.NDArray[Any]] = field(repr=False)  # the tensors of the torch model, by name
     words: list[str] = field(repr=False)
-    sections: list[str] = field(repr=False)  # names of the metadata, whatever kind it is of
+    sections: list[str] = field(repr=False)  # names of the metadata values, whatever their kind
     word_counts: npt.NDArray[np.int64] = field(repr=False)
     statistics: WordMetadataCounts = field(repr=False)
 
@@ -52,15 +51,15 @@ class PretrainedModel:
     def from_pretrained(cls, folder: Path | str, *, verify: bool = False) -> Self:
         """Open a model folder; `verify` also compares every checksum."""
         folder = Path(folder)
-        config = layout.load_config(folder, verify=verify)
-        sizes = config.sizes
+        config = layout.FolderConfig.load(folder, verify=verify)
+        sizes = ModelConfig.from_saved(config.model)
         words = layout.load_names(folder / layout.VOCABULARY, expected=sizes.n_words, distinct=True)
         sections = layout.load_names(
             folder / layout.SECTIONS, expected=None if sizes.kind == "bsg" else sizes.n_metadata
         )
         try:
-            arrays = _load_weights(folder / layout.WEIGHTS, sizes)
-            statistics, word_counts = load_statistics(
+            arrays = layout.load_weights(folder / layout.WEIGHTS, sizes)
+            statistics, word_counts = layout.load_statistics(
                 folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
             )
         except FormatError as error:
@@ -68,14 +67,14 @@ class PretrainedModel:
         return cls(folder, config, arrays, words, sections, word_counts, statistics)
 
     @cached_property
-    def sizes(self) -> ModelSizes:
+    def sizes(self) -> ModelConfig:
         """The kind of the model and the sizes of its tables and layers."""
-        return self.config.sizes
+        return ModelConfig.from_saved(self.config.model)
 
-    @property
+    @cached_property
     def reads_stop_words(self) -> bool:
         """Whether words such as "of" and "the" are read, as they were in training."""
-        return self.config.reads_stop_words
+        return has_stop_words(self.config.corpus["settings"])
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
@@ -84,41 +83,41 @@ class PretrainedModel:
 
     @cached_property
     def section_ids(self) -> dict[str, int]:
-        """The id of each metadata by its name (documents may share one: then the id of the last)."""
+        """The id of each metadata value by its name; where documents share a name, the last one's."""
         return {name: id_ for id_, name in enumerate(self.sections)}
 
     @cached_property
     def variational(self) -> NumpyVariationalNetwork:
         """q(z | w, m, c)."""
-        return NumpyVariationalNetwork.from_arrays(self.arrays, self.sizes)
+        return NumpyVariationalNetwork(self.arrays, self.sizes)
 
     @cached_property
     def prior(self) -> NumpyModelNetwork | NumpyWordPrior:
         """p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE."""
-        return (NumpyModelNetwork if self.sizes.kind == "lmc" else NumpyWordPrior).from_arrays(self.arrays)
+        return (NumpyModelNetwork if self.sizes.kind == "lmc" else NumpyWordPrior)(self.arrays)
 
     @cached_property
     def phrase_network(self) -> NumpyPhraseNetwork | None:
-        """What a phrase means by its words alone; None in a model without."""
-        return NumpyPhraseNetwork.from_arrays(self.arrays) if self.sizes.phrase_dim else None
+        """Composes the meaning of a phrase from its words; None in a model without."""
+        return NumpyPhraseNetwork(self.arrays) if self.sizes.phrase_dim else None
 
     @cached_property
     def phrase_store(self) -> PhraseStore | None:
-        """What occurrences taught about frequent phrases; None in a model without."""
+        """Prototypes of frequent phrases; None in a model without."""
         if layout.PHRASES not in self.config.files:
             return None
         return PhraseStore.load(self.folder, cell_dim=self.sizes.cell_dim)
 
     @cached_property
     def subwords(self) -> Subwords | None:
-        """What words that the model does not know are read as; None in a model that leaves them out."""
+        """Vectors for out-of-vocabulary words; None in a model that drops them."""
         if layout.SUBWORDS not in self.config.files:
             return None
         settings = SubwordSettings.load(self.folder)
         return Subwords(self.words, self.arrays[TABLE], self.word_counts, settings)
 
     def word_vectors(self, words: Sequence[str]) -> dict[str, Floats]:
-        """In which vectors (E,) words of a context or a long form are read: those that can be."""
+        """Return the vectors (E,) of the words that can be read in a context or a long form."""
         ids = [(word, id_) for word in words if (id_ := self.word_ids.get(word)) is not None]
         table = np.asarray(self.arrays[TABLE][[id_ for _, id_ in ids]], np.float32)
         vectors: dict[str, Floats] = dict(zip((word for word, _ in ids), table, strict=True))
@@ -128,46 +127,17 @@ class PretrainedModel:
         return vectors
 
     def to_torch(self) -> "CellModel":
-        """The same model in torch: float32, on the CPU, not in training mode."""
+        """Return the same model in torch: float32, on the CPU, in evaluation mode."""
         try:
             import torch
 
-            from lmcells.model import ModelConfig, create_model
+            from lmcells.model import create_model
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
             raise MissingExtra("torch", extra="train", purpose="Running a model in torch") from None
-        unknown = self.config.model.keys() - {setting.name for setting in fields(ModelConfig)}
-        if unknown:
-            raise ModelError(
-                f"{self.folder} has settings that this lmcells does not know: {', '.join(sorted(unknown))}. "
-                f"It was made by lmcells {self.config.written_by}: upgrade lmcells."
-            )
-        try:
-            config = ModelConfig(**self.config.model)
-        except ConfigError as error:
-            raise ModelError(f"{self.folder / layout.CONFIG} is damaged: {error}") from None
-        with torch.device("meta"):  # no random number is drawn
-            model = create_model(config)
+        with torch.device("meta"):  # draws no random numbers
+            model = create_model(self.sizes)
         weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
         model.load_state_dict(weights, assign=True)
         return model.eval()
-
-
-def _load_weights(path: Path, sizes: ModelSizes) -> dict[str, npt.NDArray[Any]]:
-    arrays = expanded(layout.load_tensors(path))
-    expected = sizes.tensor_shapes()
-    missing = [name for name in expected if name not in arrays]
-    if missing:
-        shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        raise ModelError(
-            f"{path} lacks {len(missing)} of the {len(expected)} tensors of a model of kind {sizes.kind!r}: {shown}. "
-            "Train or download the model again."
-        )
-    for name, shape in expected.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
-            raise ModelError(
-                f"{path} has {name} of {arrays[name].dtype} {arrays[name].shape}, the model's settings need floats "
-                f"{shape}. Train or download the model again."
-            )
-    return {name: arrays[name] for name in expected}

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 import lmcells
 from lmcells.errors import FormatError
-from lmcells.files import read_json, sha256, write_json
-from lmcells.tensor_files import read_tensors, write_tensors
+from lmcells.files import read_json, read_tensors, sha256, write_json, write_tensors
 from lmcells.training.distributed import World, dropout_states, restore_dropout
 from lmcells.training.progress import Clock
 from lmcells.training.run import Run, require_same_run
@@ -59,7 +58,7 @@ class Checkpoint:
         folder.mkdir(parents=True, exist_ok=True)
         tensor_path, path = _tensor_path(folder, self.step), folder / f"{self.step:08d}.json"
         path.unlink(missing_ok=True)  # of a run before this one: it would vouch for other tensors
-        write_tensors(tensor_path, self.tensors, durable=True)
+        write_tensors(tensor_path, self.tensors)
         body = {
             "format": FORMAT,
             "version": VERSION,
@@ -120,7 +119,7 @@ def _load(path: Path) -> Checkpoint:
     tensor_path = _tensor_path(path.parent, body["step"])
     if not tensor_path.is_file() or sha256(tensor_path) != body["tensors"]["sha256"]:
         raise FormatError(f"{tensor_path} is damaged: its checksum differs.")
-    tensors, _ = read_tensors(tensor_path, copy=True)
+    tensors = read_tensors(tensor_path)
     names = ("step", "epoch", "step_in_epoch", "centers", "seconds", "made_with")
     return Checkpoint(**{name: body[name] for name in names}, tensors=tensors)
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from expansion.clinic import INVENTORY, clinic_corpus, random_model
+from expansion.clinic import INVENTORY
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.explain import Explanation, explain
@@ -24,10 +23,8 @@ NOTE = (
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("explanation")
-    return random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
+def model(plain_model: PretrainedModel) -> PretrainedModel:
+    return plain_model
 
 
 def test_words_stand_where_the_note_has_them(model: PretrainedModel) -> None:

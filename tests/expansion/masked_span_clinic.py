@@ -1,10 +1,10 @@
-"""A small model that ranks by gaps, trained on the clinic's notes; and notes of a ward that writes otherwise."""
+"""Small models that rank by masked spans, and notes of a ward that writes otherwise than the clinic."""
 
 import random
 from pathlib import Path
 
 from corpora import corpus_of
-from expansion.clinic import WORDS_OF
+from expansion.clinic import WORDS_OF, random_network
 from lmcells.corpus import Corpus
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.model import ModelConfig
@@ -31,8 +31,8 @@ WARD_HEADERS = {"PLAN": "TREATMENT PLAN", "LABS": "BLOOD WORK"}  # an alias of P
 UNKNOWN_WORDS = ("ambulating", "zinc", "aardvark", "bedside")
 
 
-def gap_model(folder: Path, corpus: Corpus) -> PretrainedModel:
-    """Train on a corpus of the clinic, with all that ranking by gaps needs."""
+def trained_model(folder: Path, corpus: Corpus) -> PretrainedModel:
+    """Train on a corpus of the clinic, with all that ranking by masked spans needs."""
     config = ModelConfig(
         n_words=len(corpus.words),
         n_metadata=corpus.n_metadata("section"),
@@ -47,6 +47,14 @@ def gap_model(folder: Path, corpus: Corpus) -> PretrainedModel:
     prototypes = build_prototypes(result.model, corpus, settings=SETTINGS)
     save_pretrained(result.model, folder / "model", corpus=corpus, prototypes=prototypes)
     return PretrainedModel.from_pretrained(folder / "model")
+
+
+def stored_model(folder: Path, corpus: Corpus, kind: str = "lmc") -> PretrainedModel:
+    """A model that was never trained, with a phrase store."""
+    network = random_network(corpus, kind, phrase_dim=4, masks_span=True)
+    prototypes = build_prototypes(network, corpus, settings=SETTINGS)
+    save_pretrained(network, folder, corpus=corpus, prototypes=prototypes)
+    return PretrainedModel.from_pretrained(folder)
 
 
 def ward_corpus(folder: Path, *, n_notes: int = 24, seed: int = 5) -> Corpus:
@@ -65,8 +73,8 @@ def ward_corpus(folder: Path, *, n_notes: int = 24, seed: int = 5) -> Corpus:
     return corpus_of(folder, notes)
 
 
-def gap_texts(kind: str) -> list[str]:
-    """Texts of one kind of place, with PT in the middle."""
+def masked_span_texts(kind: str) -> list[str]:
+    """Texts of one kind of section, with PT in the middle."""
     words = WORDS_OF[kind]
     return [
         f"{words[i % 6]} {words[(i + 1) % 6]} PT {words[(i + 2) % 6]} {words[(i + 3) % 6]}" for i in range(6)

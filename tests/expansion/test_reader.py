@@ -46,11 +46,16 @@ def test_text_under_no_header_is_in_no_section() -> None:
     assert [each.section for each in READ("PT daily\n\nPLAN: PT")] == [None, "PLAN"]
 
 
-def test_mentions_of_one_section_share_its_text() -> None:
-    first, second = READ("PLAN: PT and again PT.")
-    assert first.mention is not None
-    assert second.mention is not None
-    assert first.mention.text is second.mention.text
+def test_mentions_carry_the_tokens_of_their_note() -> None:
+    text = "PLAN: PT and again PT.\n\nLABS: PT 12"
+    found = READ(text)
+    assert len({id(each.mention.note) for each in found if each.mention}) == 1
+    for each in found:
+        assert each.mention is not None
+        assert each.mention.note is not None
+        assert each.mention.note.text is text
+        assert text.startswith(each.mention.text, each.mention.offset)
+        assert each.mention.offset + each.mention.start == each.start
 
 
 def test_a_mention_in_a_long_section_sees_a_part_of_it() -> None:

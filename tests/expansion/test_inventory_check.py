@@ -1,9 +1,22 @@
-"""Reviewing an inventory: which entries are taken for the same, and which are left alone."""
+"""Checking an inventory: entries that say the same twice, and what a model knows of each sense."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from expansion.clinic import (
+    CLOTTING,
+    INVENTORY,
+    THERAPY,
+    UNHEARD,
+    mention,
+    random_model,
+)
+from expansion.masked_span_clinic import stored_model
+from lmcells.corpus import Corpus
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.inventory_check import (
     GENERIC_WORD,
@@ -17,10 +30,14 @@ from lmcells.expansion.inventory_check import (
     find_near_duplicates,
     find_repeated_forms,
     find_same_short_forms,
+    inventory_knowledge,
     review_inventory,
     stem,
+    suggest_spellings,
     within_edits,
 )
+from lmcells.expansion.ranking import MaskedSpanRanker
+from lmcells.pretrained import PretrainedModel
 
 WORDS = st.text("abcde ", max_size=8)
 
@@ -143,3 +160,72 @@ def test_function_words_and_possessives_carry_no_meaning() -> None:
 def test_edits_are_counted_as_defined(first: str, second: str, limit: int) -> None:
     first, second = first[:5], second[:5]
     assert within_edits(first, second, limit) == (reference_distance(first, second) <= limit)
+
+
+BY_WORDS = Sense("PT", "gait balance", ("gait balance", "gait xylophone"))
+SENSES = INVENTORY.add(UNHEARD, BY_WORDS, Sense("PT", "out-patient", ("out-patient",)))
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
+    return stored_model(tmp_path_factory.mktemp("model") / "model", corpus)
+
+
+def test_each_sense_is_known_by_its_places_by_its_words_or_not(model: PretrainedModel) -> None:
+    known = {each.sense.long_form: each for each in inventory_knowledge(model, SENSES)}
+    assert known["physical therapy"].how == "frequent"
+    assert known["physical therapy"].count == 40
+    assert known["physical therapy"].unknown_words == ("physiotherapy",)
+    assert (known["gait balance"].how, known["gait balance"].count) == ("words", 0)
+    assert known["gait balance"].unknown_words == ("xylophone",)
+    assert (known["xylophone"].how, known["xylophone"].unknown_words) == ("unknown", ("xylophone",))
+    assert known["out-patient"].how == "unknown"
+    assert all(each.n_in_corpus is None for each in known.values())
+
+
+def test_they_come_in_the_inventory_s_order_and_sort_worst_first(model: PretrainedModel) -> None:
+    known = inventory_knowledge(model, SENSES)
+    assert [each.sense for each in known] == list(SENSES)
+    hows = [each.how for each in sorted(known, key=lambda each: each.badness)]
+    assert hows == sorted(hows, key=("unknown", "words", "frequent").index)
+
+
+def test_unknown_is_what_is_ranked_last(model: PretrainedModel) -> None:
+    scores = MaskedSpanRanker(model, SENSES).scores([mention("gait PT stairs")])[0]
+    hows = [each.how for each in inventory_knowledge(model, SENSES) if each.sense.short_form == "PT"]
+    assert np.isneginf(scores).tolist() == [how == "unknown" for how in hows]
+
+
+def test_a_model_without_a_phrase_store_knows_words_alone(corpus: Corpus, tmp_path: Path) -> None:
+    known = inventory_knowledge(random_model(tmp_path / "plain", corpus, "lmc"), SENSES)
+    hows = {each.sense.long_form: each.how for each in known}
+    assert set(hows.values()) == {"words", "unknown"}
+    assert hows["physical therapy"] == "words"
+    assert hows["xylophone"] == "unknown"
+
+
+def test_a_corpus_says_how_often_a_sense_stands_in_it(model: PretrainedModel, corpus: Corpus) -> None:
+    known = {each.sense: each for each in inventory_knowledge(model, SENSES, corpus=corpus)}
+    assert known[THERAPY].n_in_corpus == known[CLOTTING].n_in_corpus == 40
+    assert known[UNHEARD].n_in_corpus == 0
+    for each in known.values():
+        if each.how == "frequent" and each.count:
+            assert each.n_in_corpus >= each.count  # the store has frequent wordings only
+
+
+def test_the_nearest_known_spelling_is_suggested() -> None:
+    vocabulary = ["gastrostomy", "gastritis", "pain", "<digit>"]
+    assert suggest_spellings(["gastrostmy", "pian", "zzz", ""], vocabulary) == {"gastrostmy": "gastrostomy"}
+
+
+def test_suggestions_are_made_for_the_first_words_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lmcells.expansion.inventory_check._MOST_SUGGESTIONS", 5)
+    words = [f"gastritis{letter}" for letter in "abcdefgh"]
+    assert list(suggest_spellings(words, ["gastritis"])) == words[:5]
+
+
+@given(st.lists(st.text(max_size=8), max_size=6), st.lists(st.text(max_size=8), max_size=6))
+def test_suggestions_are_words_of_the_vocabulary(words: list[str], vocabulary: list[str]) -> None:
+    suggestions = suggest_spellings(words, vocabulary)
+    assert suggestions.keys() <= set(words)
+    assert set(suggestions.values()) <= set(vocabulary)
