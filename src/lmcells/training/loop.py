@@ -1,46 +1,52 @@
-"""Training a cell model until all epochs are done or somebody asks to stop."""
+"""The training loop of cell models and of language models: step, report, evaluate, save, until the end or a signal.
 
+A `Task` says what is trained: its batches, its loss, and what is checked. Everything else is the same for all.
+"""
+
+import shutil
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from types import FrameType
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
-from lmcells.model import CellModel, ModelConfig
-from lmcells.training.checkpoint import has_checkpoints, restore_run, save_run
-from lmcells.training.distributed import World, joined, own_randomness
-from lmcells.training.progress import (
-    Cadence,
-    Clock,
+from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
+from lmcells.training.distributed import World, join_world, own_randomness
+from lmcells.training.metrics import (
+    METRICS,
+    TENSORBOARD,
     MetricsLog,
     Peak,
     Progress,
     TrainingStopped,
+    find_peak,
     peak_memory,
-    peak_of,
     require_finite,
 )
-from lmcells.training.run import Run
-from lmcells.training.settings import TrainingSettings
+from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
-# Ending a run at a good moment when a signal asks for it.
+M = TypeVar("M", bound=nn.Module)
+B = TypeVar("B")
 
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+Evaluation = Callable[[Any, float], Mapping[str, Any]]
+"""The model, of whatever kind, and the hours it was trained -> scores."""
 
 
 class StopRequest:
-    """Remembers the first SIGTERM or SIGINT while it is open; a second one acts as it always does.
+    """Remembers the first SIGTERM or SIGINT while it is open; a second one acts as usual.
 
-    Outside the main thread, where Python allows no handlers, it never hears anything.
+    Python allows signal handlers in the main thread only; in any other it never hears anything.
     """
 
     def __init__(self) -> None:
@@ -49,309 +55,347 @@ class StopRequest:
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
-        self._restore()
+        self.__exit__()
 
-    def _restore(self) -> None:
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            signals = (signal.SIGTERM, signal.SIGINT)
+            self._previous = {number: signal.signal(number, self._on_signal) for number in signals}
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
         self._previous = {}
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+class Clock:
+    """Seconds of training, over all resumptions, without pauses."""
+
+    def __init__(self, seconds_before: float = 0.0) -> None:
+        self._before, self._started = seconds_before, time.monotonic()
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._started
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._started += time.monotonic() - began
+
+
+class Timer:
+    """Is due every so many minutes of a clock; never, if they are 0."""
+
+    def __init__(self, clock: Clock, *, minutes: float) -> None:
+        self._clock, self._minutes, self._last = clock, minutes, clock.seconds
+
+    @property
+    def is_due(self) -> bool:
+        return self._minutes > 0 and self._clock.seconds - self._last >= 60 * self._minutes
+
+    def restart(self) -> None:
+        self._last = self._clock.seconds
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:
+    """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
+
+    It never waits for the device.
+    """
+    parameters = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if max_norm > 0:
+        clip_grads_with_norm_(parameters, max_norm, norm)
+    return norm
+
+
+class Task(ABC, Generic[M, B]):
+    """What is trained: a model with its optimizer, the batches of an epoch, and a step on one.
+
+    `epoch` and `step_in_epoch` say where the next step begins, from 0; `step` and `n_examples` what was done.
+    """
+
+    unit: ClassVar[str]  # what is counted: centers or words
+    loss_names: ClassVar[tuple[str, ...]]
+    saves_at_checks: ClassVar[
+        bool
+    ]  # and evaluates; otherwise only as the settings' minutes say, and at the end
+    steps_per_epoch: int
+    examples_per_epoch: int | None = None  # None where the end is not known
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        model: M,
+        *,
+        settings: LoopSettings,
+        world: World,
+        identity: Mapping[str, Any],
     ) -> None:
-        self._restore()
+        """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
+        self.model, self.settings, self.world = model, settings, world
+        device = world.device
+        training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+        self.identity = {
+            **identity,
+            "training": training | identity.get("training", {}),
+            "corpus": {"fingerprint": corpus.manifest.fingerprint},
+            "device": {"type": device.type},
+        }
+        if settings.precision == "bf16" and device.type == "cpu":
+            raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
+        self.uses_bf16 = settings.precision != "float32" and device.type == "cuda"
+        # One fused pass over all parameters, in a form that a CUDA graph can hold.
+        rate = torch.tensor(settings.learning_rate, device=device)
+        is_cuda = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=is_cuda)
+        self.step, self.epoch, self.step_in_epoch, self.n_examples = 0, 0, 0, 0
+        self.clock = Clock()
+        # Sums since the last report stay on the device, so that no step waits to read them; the norm comes last.
+        self.sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
+        self._reported = (0, 0, 0.0)  # step, examples and seconds of the last report
 
+    @abstractmethod
+    def batches(self) -> Iterator[B]:
+        """The batches of this epoch from `step_in_epoch` on."""
 
-# Scores of a model while it trains, from whoever evaluates it.
-
-
-Evaluation = Callable[[Any, float], Mapping[str, Any]]
-"""The model, of whatever kind, and the hours it was trained -> scores."""
-
-
-class EvaluatedRun(Protocol):
-    """A run whose model can be evaluated."""
-
-    step: int
-    clock: Clock
-    world: World
-
-    @property
-    def model(self) -> nn.Module: ...
-
-
-def evaluated(run: EvaluatedRun, evaluate: Evaluation) -> dict[str, Any]:
-    """Ask the hook; neither its time nor its randomness is part of the run."""
-    hours = run.clock.seconds / 3600
-    run.model.eval()
-    with run.clock.paused(), own_randomness(run.world.device), torch.no_grad():
-        scores = dict(evaluate(run.model, hours))
-    run.model.train()
-    return {"step": run.step, "hours": hours, "evaluation": scores}
-
-
-# What a run of a cell model reports while it goes on.
-
-
-def report(run: Run) -> Progress:
-    """Read the losses from the device, and see that they are numbers."""
-    means = run.totals.read(run.world, n_shards=run.n_shards)
-    seconds, passed = run.clock.lap()
-    require_finite(
-        {
-            "reconstruction": means.reconstruction,
-            "prior divergence": means.prior_divergence,
-            "contrastive": means.contrastive,
-            "gradient norm": means.gradient_norm,
-        },
-        step=run.step,
-        advice="Lower training.learning_rate or set training.gradient_clip",
-    )
-    per_second = means.n_rows / max(passed, 1e-9)
-    left = run.settings.epochs * run.centers_per_epoch - run.centers
-    return Progress(
-        step=run.step,
-        n_steps=run.settings.epochs * run.steps_per_epoch,
-        epoch=run.epoch + 1 if run.step_in_epoch else run.epoch,
-        n_epochs=run.settings.epochs,
-        centers=run.centers,
-        centers_per_second=per_second,
-        reconstruction=means.reconstruction,
-        prior_divergence=means.prior_divergence,
-        contrastive=means.contrastive if run.settings.n_contrastive_spans else None,
-        gradient_norm=means.gradient_norm,
-        seconds=seconds,
-        seconds_left=left / per_second,
-        peak_memory=peak_memory(run.world.device),
-    )
-
-
-# What every kind of run shares: step, report, evaluate, save, until there is no step left or somebody asks to stop.
-
-
-class Rhythm(Protocol):
-    """The settings that say how often something is done."""
+    @abstractmethod
+    def train_on(self, batch: B) -> int:
+        """Take one step and add its losses to `sums`; -> how many examples it had."""
 
     @property
-    def checkpoint_minutes(self) -> float: ...
+    @abstractmethod
+    def learning_rate(self) -> float:
+        """Of the next step."""
+
+    @abstractmethod
+    def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
+        """The losses of a report by name, from sums over these steps and examples of all processes."""
+
+    @abstractmethod
+    def outcome(self, last: Progress | None) -> dict[str, Any]:
+        """What this kind of task adds to the record of a finished run."""
+
+    @abstractmethod
+    def own_state(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps beside model, optimizer and dropout; every process takes part."""
+
+    @abstractmethod
+    def restore_own_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `own_state` returned."""
+
+    def check(self) -> bool:
+        """Called after each step; -> whether it is followed by a report, and perhaps an evaluation and a checkpoint."""
+        return self.step_in_epoch == 0
+
     @property
-    def evaluate_minutes(self) -> float: ...
-    @property
-    def report_steps(self) -> int: ...
-
-
-class Report(Protocol):
-    """What a run says about itself."""
-
-    def to_metrics(self) -> dict[str, Any]:
-        """The line of metrics.jsonl."""
-        ...
-
-
-class DrivenRun(EvaluatedRun, Protocol):
-    """A run that can be driven to its end."""
-
-    output: Path
+    def held_out_losses(self) -> dict[str, float]:
+        """What the last check found, for the report."""
+        return {}
 
     @property
-    def settings(self) -> Rhythm: ...
+    def is_over(self) -> bool:
+        """Whether no step is left."""
+        return self.epoch >= self.settings.epochs
 
-    def steps(self) -> Iterator[None]:
-        """Train one step at a time, from where the run stands to its end."""
-        ...
+    def final_model(self) -> M:
+        """The trained model, in evaluation mode."""
+        return self.model.eval()
+
+    def peak(self, output: Path) -> Peak | None:
+        """When the run was at its best."""
+        return find_peak(output)
+
+    def steps(self) -> Iterator[bool]:
+        """Train one step at a time to the end; -> whether it was followed by a check."""
+        while not self.is_over:
+            for batch in self.batches():
+                self.optimizer.param_groups[0]["lr"].fill_(self.learning_rate)
+                self.n_examples += self.train_on(batch)
+                self.step += 1
+                self.step_in_epoch += 1
+                if self.step_in_epoch == self.steps_per_epoch:
+                    self.epoch, self.step_in_epoch = self.epoch + 1, 0
+                yield self.check()
+                if self.is_over:
+                    return
+
+    def apply_gradients(self) -> None:
+        """Clip the gradients and let Adam take its step; it never waits for the device."""
+        self.sums[-1] += clip_gradients(self.model.parameters(), max_norm=self.settings.gradient_clip)
+        self.optimizer.step()
+
+    def autocast(self) -> torch.autocast:
+        """bf16 for what runs inside, where the settings and the device say so."""
+        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.uses_bf16)
+
+    def report(self) -> Progress:
+        """Read the losses from the device, and see that they are numbers."""
+        *sums, norm = self.world.sum(self.sums).tolist()
+        self.sums.zero_()
+        now, settings, per_epoch = self.clock.seconds, self.settings, self.examples_per_epoch
+        step, n_examples, seconds = self._reported
+        self._reported = (self.step, self.n_examples, now)
+        n_steps, n_examples = self.step - step, self.n_examples - n_examples
+        per_second = n_examples / max(now - seconds, 1e-9)
+        losses = self.mean_losses(sums, n_steps=max(n_steps, 1), n_examples=max(n_examples, 1))
+        gradient_norm = norm / (max(n_steps, 1) * self.world.size)
+        require_finite({**losses, "gradient norm": gradient_norm}, step=self.step)
+        return Progress(
+            step=self.step,
+            n_steps=None if per_epoch is None else settings.epochs * self.steps_per_epoch,
+            epoch=self.epoch + 1 if self.step_in_epoch else self.epoch,
+            n_epochs=settings.epochs,
+            unit=self.unit,
+            n_examples=self.n_examples,
+            examples_per_second=per_second,
+            losses=losses | self.held_out_losses,
+            gradient_norm=gradient_norm,
+            learning_rate=self.learning_rate,
+            seconds=now,
+            seconds_left=per_epoch and (settings.epochs * per_epoch - self.n_examples) / per_second,
+            peak_memory=peak_memory(self.world.device),
+        )
+
+    def resume_at(
+        self, *, step: int, epoch: int, step_in_epoch: int, n_examples: int, seconds: float
+    ) -> None:
+        """Go to where a checkpoint was written."""
+        self.step, self.epoch, self.step_in_epoch, self.n_examples = step, epoch, step_in_epoch, n_examples
+        self.clock = Clock(seconds)
+        self._reported = (step, n_examples, seconds)
 
 
-class Due(NamedTuple):
-    """What the place where a run stands asks for, whatever the clock and the counters say."""
+@dataclass(frozen=True, slots=True)
+class TrainingResult(Generic[M]):
+    """A trained model, in evaluation mode, and how it came about."""
 
-    report: bool
-    evaluate: bool
-    save: bool
-
-
-R = TypeVar("R", bound=DrivenRun)
-P = TypeVar("P", bound=Report)
+    model: M
+    record: dict[str, Any]  # what the model folder says about the training: plain data for JSON
+    last: Progress | None  # None where there was nothing left to do
 
 
-def require_startable(corpus: Corpus, output: Path, *, resume: bool) -> None:
-    """Refuse a corpus without tokens, and a folder that holds another run."""
+def run_task(
+    create_task: Callable[[World], Task[M, Any]],
+    corpus: Corpus,
+    *,
+    output: Path,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    evaluate: Evaluation | None = None,
+) -> TrainingResult[M]:
+    """Train until the task is over; checkpoints and metrics.jsonl are written to `output`.
+
+    With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
+    ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
+    is removed. SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
+    training, on the main process; what it returns is logged. The global random state is left as it was.
+    """
     if corpus.tokens.size == 0:
         raise CorpusError(f"{corpus.folder} has no tokens to train on. Lower --min-count or give more notes.")
-    if not resume and has_checkpoints(output):
-        raise ConfigError(f"{output} holds a run already. Go on with --resume, or write to another folder.")
+    if not resume and not overwrite and has_checkpoints(output):
+        raise ConfigError(
+            f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
+            "another folder."
+        )
+    with join_world(device) as world, own_randomness(world.device), StopRequest() as stop:
+        task = create_task(world)
+        if overwrite and world.is_main:
+            _remove_run(output)
+        output.mkdir(parents=True, exist_ok=True)
+        if resume:
+            restore_task(task, output)
+        last = _loop(task, output, stop, on_progress=on_progress, evaluate=evaluate)
+        seconds, peak = task.clock.seconds, task.peak(output)
+        record = {
+            "seed": task.settings.seed,
+            "settings": task.settings.to_dict(),
+            "corpus": corpus.manifest.fingerprint,
+            "steps": task.step,
+            "seconds": seconds,
+            "hours": seconds / 3600,
+            **({} if peak is None else {"hours_to_peak": peak.hours, "peak": peak.to_dict()}),
+            **task.outcome(last),
+        }
+        return TrainingResult(task.final_model(), record, last)
 
 
-def drive(
-    run: R,
+def _remove_run(output: Path) -> None:
+    """Remove what a run writes, and nothing else that lies in its folder."""
+    for name in (FOLDER, TENSORBOARD):
+        shutil.rmtree(output / name, ignore_errors=True)
+    (output / METRICS).unlink(missing_ok=True)
+
+
+def _loop(
+    task: Task[M, Any],
+    output: Path,
     stop: StopRequest,
     *,
-    due: Callable[[R], Due],
-    report: Callable[[R], P],
-    save: Callable[[R], None],
-    on_progress: Callable[[P], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> P | None:
+    on_progress: Callable[[Progress], None] | None,
+    evaluate: Evaluation | None,
+) -> Progress | None:
     """Train until no step is left; -> the last report, if any step was left to do."""
-    settings, is_main = run.settings, run.world.is_main
-    run.model.train()
-    run.clock.start()
-    checkpoints = Cadence(run.clock, minutes=settings.checkpoint_minutes)
-    evaluations = Cadence(run.clock, minutes=settings.evaluate_minutes)
+    settings, is_main = task.settings, task.world.is_main
+    task.model.train()
+    task.clock.start()
+    checkpoints = Timer(task.clock, minutes=settings.checkpoint_minutes)
+    evaluations = Timer(task.clock, minutes=settings.evaluate_minutes)
     last = None
-    with MetricsLog(run.output, from_step=run.step) if is_main else nullcontext() as metrics:
-        for _ in run.steps():
-            place = due(run)
-            stopping, saving, evaluating = _agreed(
-                run, place, stop.received is not None, checkpoints.is_due, evaluations.is_due
+    with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
+        for checked in task.steps():
+            stopping, saving, evaluating = _agree(
+                task, checked, stop.received is not None, checkpoints.is_due, evaluations.is_due
             )
-            saving = saving or stopping or place.save
-            evaluating = evaluate is not None and (evaluating or place.evaluate)
-            if saving or evaluating or place.report or run.step % settings.report_steps == 0:
-                last = report(run)
+            saves, evaluates = (
+                task.is_over or (checked and (task.saves_at_checks or minutes == 0))
+                for minutes in (settings.checkpoint_minutes, settings.evaluate_minutes)
+            )
+            saving = saving or stopping or saves
+            evaluating = evaluate is not None and (evaluating or evaluates)
+            if saving or evaluating or checked or task.step % settings.report_steps == 0:
+                last = task.report()
                 if metrics is not None:
                     metrics.write(last.to_metrics())
                 if on_progress is not None and is_main:
                     on_progress(last)
             if evaluating:
                 if evaluate is not None and metrics is not None:
-                    metrics.write(evaluated(run, evaluate))
+                    metrics.write(_evaluate(task, evaluate))
                 evaluations.restart()
             if saving:
-                save(run)
+                save_task(task, output)
                 checkpoints.restart()
             if stopping:
                 name = stop.received.name if stop.received else "a signal to another process"
                 raise TrainingStopped(
-                    f"stopped by {name} at step {run.step:,}; go on with --resume and the same settings."
+                    f"stopped by {name} at step {task.step:,}; go on with --resume and the same settings."
                 )
     return last
 
 
-def _agreed(run: DrivenRun, place: Due, *wishes: bool) -> tuple[bool, ...]:
+def _agree(task: Task[M, Any], checked: bool, *wishes: bool) -> tuple[bool, ...]:
     """What any process wants, all do. On GPUs they ask each other only when they report: it takes a wait."""
-    if run.world.size == 1:
+    if task.world.size == 1:
         return wishes
-    if run.world.device.type == "cuda" and run.step % run.settings.report_steps and not place.report:
+    if task.world.device.type == "cuda" and task.step % task.settings.report_steps and not checked:
         return tuple(False for _ in wishes)
-    return tuple(run.world.largest(torch.tensor(wishes, dtype=torch.uint8)).bool().tolist())
+    return tuple(task.world.max(torch.tensor(wishes, dtype=torch.uint8)).bool().tolist())
 
 
-# Training a cell model until all epochs are done or somebody asks to stop.
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingResult:
-    """A trained model, in evaluation mode, and how it came about."""
-
-    model: CellModel
-    n_steps: int
-    n_centers: int
-    seconds: float
-    made_with: dict[str, Any]
-    last: Progress | None  # None where there was nothing left to do
-    peak: Peak | None  # None where it was not evaluated
-
-
-def train(
-    corpus: Corpus,
-    *,
-    model_config: ModelConfig,
-    settings: TrainingSettings,
-    output: Path,
-    device: str = "auto",
-    resume: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> TrainingResult:
-    """Train a model on a corpus; checkpoints and metrics.jsonl are written to `output`.
-
-    With `resume` a run goes on from its newest whole checkpoint, or starts if there is none; on the CPU it then
-    ends with the same numbers, bit for bit, as if it had never stopped. SIGTERM and SIGINT write a checkpoint and
-    raise TrainingStopped. `evaluate` is called while training, on the main process; what it returns is logged.
-    The global random state is left as it was.
-    """
-    require_startable(corpus, output, resume=resume)
-    with joined(device) as world, own_randomness(world.device), StopRequest() as stop:
-        output.mkdir(parents=True, exist_ok=True)
-        run = Run(corpus, config=model_config, settings=settings, world=world, output=output)
-        if resume:
-            restore_run(run)
-        last = drive(
-            run, stop, due=_due, report=report, save=save_run, on_progress=on_progress, evaluate=evaluate
-        )
-        run.model.eval()
-        return TrainingResult(
-            run.model,
-            run.step,
-            run.centers,
-            run.clock.seconds,
-            made_with=run.identity,
-            last=last,
-            peak=peak_of(output),
-        )
-
-
-def _due(run: Run) -> Due:
-    """The end of an epoch asks for everything."""
-    epoch_is_done = run.step_in_epoch == 0
-    return Due(report=epoch_is_done, evaluate=epoch_is_done, save=epoch_is_done)
-
-
-# What a model folder says about how its model was trained.
-
-
-class SeededSettings(Protocol):
-    """Settings of a run of whatever kind."""
-
-    @property
-    def seed(self) -> int: ...
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        ...
-
-
-class FinishedRun(Protocol):
-    """The result of a run of whatever kind."""
-
-    @property
-    def n_steps(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def made_with(self) -> dict[str, Any]: ...
-    @property
-    def peak(self) -> Peak | None: ...
-
-
-def run_record(result: FinishedRun, *, settings: SeededSettings) -> dict[str, Any]:
-    """What is known of every run: its settings, its corpus, how long it took, and when it was at its best."""
-    peak = result.peak
-    hours_to_peak = {} if peak is None else {"hours_to_peak": peak.hours, "peak": peak.to_dict()}
-    return {
-        "seed": settings.seed,
-        "settings": settings.to_dict(),
-        "corpus": result.made_with["corpus"]["fingerprint"],
-        "steps": result.n_steps,
-        "seconds": result.seconds,
-        "hours": result.seconds / 3600,
-        **hours_to_peak,
-    }
-
-
-def training_record(result: TrainingResult, *, settings: TrainingSettings) -> dict[str, Any]:
-    """The record of a cell model, as plain data for JSON."""
-    return {
-        **run_record(result, settings=settings),
-        "centers": result.n_centers,
-        "losses": {} if result.last is None else result.last.losses(),
-    }
-
-
-def printed_record(record: dict[str, Any]) -> dict[str, Any]:
-    """What a command prints of a record in the end: how it went, not what was asked for."""
-    return {name: value for name, value in record.items() if name not in ("seed", "settings", "corpus")}
+def _evaluate(task: Task[M, Any], evaluate: Evaluation) -> dict[str, Any]:
+    """Ask the hook; neither its time nor its randomness is part of the run."""
+    hours = task.clock.seconds / 3600
+    task.model.eval()
+    with task.clock.paused(), own_randomness(task.world.device), torch.no_grad():
+        scores = dict(evaluate(task.model, hours))
+    task.model.train()
+    return {"step": task.step, "hours": hours, "evaluation": scores}
