@@ -96,7 +96,7 @@ def test_a_damaged_file_is_refused(copy: Path, name: str, damage: str) -> None:
         (lambda c: c.pop("files"), "files is not a mapping"),
         (lambda c: c.update(language_model=[]), "language_model is not a mapping"),
         (lambda c: c["files"].pop("vocabulary.json"), "no checksum of vocabulary.json"),
-        (lambda c: c["language_model"].update(newer=1), "settings too many, or lacks some: newer"),
+        (lambda c: c["language_model"].update(newer=1), "does not know, or lacks some: newer"),
         (lambda c: c["language_model"].update(layers=0), "layers is 0"),
         (lambda c: c["language_model"].update(layers=3), "forward_stack.layers.2.* is missing"),
         (
