@@ -1,20 +1,24 @@
-"""Writing files so that a killed process leaves none half written, and telling whether one was changed."""
+"""Files and folders that a killed process never leaves half written, and that tell when they were changed."""
 
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import lmcells
+from lmcells.errors import InputError
 
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Give a temporary path to write to; it takes the name `path` only when the block ends without an error.
+    """Yield a temporary path to write to; it is renamed to `path` only when the block ends without an error.
 
-    That survives a killed process. `durable` waits for the disk, so that it survives a power failure as well.
+    That survives a killed process. `durable` also waits for the disk, which survives a power failure.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -28,15 +32,36 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill; it takes the name `path` only when the block ends without an error."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
+def atomic_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder to fill; it is renamed to `path` only when the block ends without an error.
+
+    `overwrite` replaces a folder that is there; until the new one is complete, the old one stays as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         yield temporary
-        temporary.rename(path)
+        if overwrite:
+            put_in_place(temporary, path)
+        else:
+            temporary.rename(path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def put_in_place(folder: Path, path: Path) -> None:
+    """Rename a complete folder to `path`, replacing the folder that may be there."""
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    if path.exists():
+        path.rename(old)
+    try:
+        folder.rename(path)
+    except OSError:
+        if old.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any, *, indent: int | None = None) -> None:
@@ -54,3 +79,116 @@ def sha256(path: Path) -> str:
     """Return the checksum of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+FileTable = dict[str, dict[str, Any]]  # file name -> {"bytes", "sha256"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderFormat:
+    """A kind of folder that lmcells writes: a corpus, a model, a language model.
+
+    One JSON file in the folder, its index, says what the folder is and lists the size and checksum of every other file.
+    It is written last, so a folder with an index is complete.
+    """
+
+    what: str  # "corpus"
+    format: str  # "lmcells-corpus"
+    version: int
+    index: str  # "manifest.json"
+    fields: Mapping[
+        str, type
+    ]  # what the index must hold, beside format, version and files; `object` is anything
+    required: tuple[str, ...]  # files that must be listed
+    error: type[InputError]
+    made_with: str  # "lmcells prepare NOTES --output CORPUS"
+    again: str  # the next step when a folder is damaged: "Prepare the corpus again."
+
+    def describe_files(self, folder: Path) -> FileTable:
+        """Return the size and checksum of each file but the index."""
+        paths = sorted(path for path in folder.iterdir() if path.name != self.index)
+        return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
+
+    def write_index(self, folder: Path, fields: Mapping[str, Any]) -> None:
+        """Write the index, the last file of a folder; `fields` include "files", as `describe_files` gives them."""
+        write_json(folder / self.index, {"format": self.format, "version": self.version, **fields}, indent=1)
+
+    def is_format_of(self, folder: Path) -> bool:
+        """Whether a folder says that it is of this format; it may still be damaged."""
+        try:
+            saved = read_json(folder / self.index)
+        except (OSError, ValueError, RecursionError):
+            return False
+        return isinstance(saved, dict) and saved.get("format") == self.format
+
+    def require_free(self, folder: Path, *, overwrite: bool) -> None:
+        """Refuse to write where something is, unless `overwrite` and it is empty or of this format."""
+        if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+            return
+        if not overwrite:
+            raise InputError(
+                f"{folder} exists already. Choose another output, or replace it with --overwrite."
+            )
+        if not self.is_format_of(folder):
+            raise InputError(f"{folder} is not a {self.what}, and is not overwritten. Choose another output.")
+
+    def read_index(self, folder: Path, *, verify: bool = False) -> dict[str, Any]:
+        """Read the index, and check that each file is there and has its size; `verify` compares checksums too."""
+        if not folder.is_dir():
+            found = "is not a folder" if folder.exists() else "does not exist"
+            raise self.error(f"{folder} {found}. Make a {self.what} with: {self.made_with}")
+        if not (folder / self.index).is_file():
+            raise self.error(
+                f"{folder} is not a {self.what}: it has no {self.index}. Make one with: {self.made_with}"
+            )
+        try:
+            saved = read_json(folder / self.index)
+        except (OSError, ValueError, RecursionError):
+            raise self.error(f"{folder / self.index} is damaged: it is not JSON. {self.again}") from None
+        fields = self.parse_index(saved, source=folder)
+        for name, expected in fields["files"].items():
+            path = folder / name
+            if not path.is_file():
+                raise self.error(f"{path} is missing. {self.again}")
+            n_bytes = path.stat().st_size
+            if n_bytes != expected["bytes"]:
+                raise self.error(
+                    f"{path} is damaged: found {n_bytes:,} bytes, expected {expected['bytes']:,}. {self.again}"
+                )
+            if verify and sha256(path) != expected["sha256"]:
+                raise self.error(f"{path} is damaged: its checksum differs. {self.again}")
+        return fields
+
+    def parse_index(self, saved: Any, *, source: Path) -> dict[str, Any]:
+        """Return what an index holds, format and version aside, or say why it cannot be used."""
+        if not isinstance(saved, dict) or saved.get("format") != self.format:
+            raise self.error(
+                f"{source} is not a {self.what}: its {self.index} is of another kind. "
+                f"Make one with: {self.made_with}"
+            )
+        if saved.get("version") != self.version:
+            raise self.error(
+                f"{source} has {self.what} format {saved.get('version')!r}, made by lmcells "
+                f"{saved.get('written_by')}; this lmcells ({lmcells.__version__}) reads {self.version}. "
+                f"Upgrade lmcells, or: {self.again}"
+            )
+        problem = self._problem_in(saved)
+        if problem:
+            raise self.error(f"{source}: its {self.index} is damaged: {problem}. {self.again}")
+        return {name: value for name, value in saved.items() if name not in ("format", "version")}
+
+    def _problem_in(self, saved: dict[str, Any]) -> str | None:
+        fields = {**self.fields, "files": dict}
+        missing = [name for name in fields if name not in saved]
+        if missing:
+            return f"it lacks {', '.join(missing)}"
+        for name, kind in fields.items():
+            if not isinstance(saved[name], kind):
+                return f"{name} is not {'a mapping' if kind is dict else f'of type {kind.__name__}'}"
+        for name, entry in saved["files"].items():
+            is_plain = name == Path(name).name and name not in ("", "..")
+            is_entry = isinstance(entry, dict) and type(entry.get("bytes")) is int and "sha256" in entry
+            if not is_plain or not is_entry:
+                return f"files has no size and checksum of {name!r}"
+        unlisted = [name for name in self.required if name not in saved["files"]]
+        return f"files lacks {', '.join(unlisted)}" if unlisted else None

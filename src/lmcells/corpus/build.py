@@ -196,8 +196,10 @@ def build_corpus(
             "Give more notes, or a lower --min-count."
         )
     progress.on_step("checksums")
-    manifest = layout.Manifest(settings.to_dict(), sizes, metadata, report, layout.describe_files(corpus))
-    manifest.save(corpus)
+    manifest = layout.Manifest(
+        settings.to_dict(), sizes, metadata, report, layout.FORMAT.describe_files(corpus)
+    )
+    layout.FORMAT.write_index(corpus, manifest.to_dict())
     _put_in_place(corpus, output, work)
     return manifest
 
@@ -265,7 +267,7 @@ def _plan(source: NoteSource, settings: CorpusSettings) -> dict[str, Any]:
     )
     sizes = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
     return {
-        "version": layout.VERSION,
+        "version": layout.FORMAT.version,
         "settings": settings.to_dict() | {"metadata_columns": list(settings.metadata_columns)},
         "format": source.format,
         "columns": [

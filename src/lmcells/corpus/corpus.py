@@ -65,7 +65,7 @@ class Corpus:
     def open(cls, folder: Path | str, *, verify: bool = False) -> Self:
         """Open a corpus folder; `verify` also compares every checksum."""
         folder = Path(folder)
-        return cls(folder, layout.load_manifest(folder, verify=verify))
+        return cls(folder, layout.Manifest.from_dict(layout.FORMAT.read_index(folder, verify=verify)))
 
     def _map(self, name: str) -> npt.NDArray[np.integer]:
         return map_array(self.folder / name)

@@ -11,13 +11,7 @@ import numpy.typing as npt
 
 import lmcells
 from lmcells.errors import CorpusError
-from lmcells.files import read_json, sha256, write_json
-
-# Where things stand in a corpus folder, and the manifest that vouches for them.
-
-
-FORMAT = "lmcells-corpus"
-VERSION = 1
+from lmcells.files import FileTable, FolderFormat
 
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.json"
@@ -29,93 +23,60 @@ OCCURRENCES = "occurrences.npy"
 
 
 def metadata_ids(kind: str) -> str:
-    """The file that holds, for each segment, the id of its metadata of this kind."""
+    """The file with the id of each segment's metadata of this kind."""
     return f"metadata.{kind}.npy"
 
 
 def metadata_names(kind: str) -> str:
-    """The file that holds the names of the metadata of this kind, by id."""
+    """The file with the names of the metadata of this kind, by id."""
     return f"metadata.{kind}.json"
+
+
+FORMAT = FolderFormat(
+    what="corpus",
+    format="lmcells-corpus",
+    version=1,
+    index=MANIFEST,
+    fields={"settings": dict, "sizes": dict, "metadata": dict, "report": dict, "written_by": str},
+    required=(
+        VOCABULARY,
+        WORD_COUNTS,
+        TOKENS,
+        TOKEN_SEGMENT,
+        WORD_OFFSETS,
+        OCCURRENCES,
+        metadata_ids("section"),
+    ),
+    error=CorpusError,
+    made_with="lmcells prepare NOTES --output CORPUS",
+    again="Prepare the corpus again.",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a corpus is: sizes, settings, how it was read, and the checksum of each file."""
+    """What a corpus is: its settings and sizes, how it was read, and the checksum of each file."""
 
     settings: dict[str, Any]
     sizes: dict[str, int]
     metadata: dict[str, int]  # kind -> how many values
     report: dict[str, Any]
-    files: dict[str, dict[str, Any]]  # name -> {"bytes", "sha256"}
+    files: FileTable
     written_by: str = lmcells.__version__
 
     @property
     def fingerprint(self) -> str:
-        """A short name of the corpus' content: equal content, equal fingerprint."""
-        tokens = self.files[TOKENS]["sha256"]
-        return f"{tokens[:12]}-{self.files[metadata_ids('section')]['sha256'][:12]}"
-
-    def save(self, folder: Path) -> None:
-        """Write the manifest; it is the last file of a corpus to be written."""
-        write_json(folder / MANIFEST, {"format": FORMAT, "version": VERSION, **self.to_dict()}, indent=1)
+        """A short name for the content of a corpus: equal content, equal fingerprint."""
+        return "-".join(self.files[name]["sha256"][:12] for name in (TOKENS, metadata_ids("section")))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
-
-def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the size and checksum of each file of a corpus but its manifest."""
-    paths = sorted(path for path in folder.iterdir() if path.name != MANIFEST)
-    return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
-
-
-def parse_manifest(saved: Any, *, source: Path) -> Manifest:
-    """Read a manifest's fields, or say why it cannot be one."""
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise CorpusError(
-            f"{source} is not a corpus: its manifest is of another kind. Make one: lmcells prepare"
-        )
-    if saved.get("version") != VERSION:
-        raise CorpusError(
-            f"{source} has corpus format {saved.get('version')}, this lmcells ({lmcells.__version__}) reads {VERSION}. "
-            "Upgrade lmcells or prepare the corpus again."
-        )
-    try:
-        return Manifest(**{name: saved[name] for name in Manifest.__slots__})
-    except KeyError as missing:
-        raise CorpusError(
-            f"{source} has a damaged manifest: {missing} is missing. Prepare the corpus again."
-        ) from None
-
-
-def load_manifest(folder: Path, *, verify: bool = False) -> Manifest:
-    """Read a corpus' manifest and check that each file is there and whole; `verify` reads all of them."""
-    if not folder.exists():
-        raise CorpusError(
-            f"{folder} does not exist. Make a corpus with: lmcells prepare NOTES --output {folder}"
-        )
-    if not (folder / MANIFEST).is_file():
-        raise CorpusError(f"{folder} is not a corpus: it has no {MANIFEST}. Make one with: lmcells prepare")
-    try:
-        saved = read_json(folder / MANIFEST)
-    except ValueError:
-        raise CorpusError(
-            f"{folder / MANIFEST} is damaged: it is not JSON. Prepare the corpus again."
-        ) from None
-    manifest = parse_manifest(saved, source=folder)
-    for name, expected in manifest.files.items():
-        path = folder / name
-        if not path.is_file():
-            raise CorpusError(f"{path} is missing. Prepare the corpus again.")
-        if path.stat().st_size != expected["bytes"]:
-            raise CorpusError(
-                f"{path} is damaged: found {path.stat().st_size:,} bytes, expected {expected['bytes']:,}. "
-                "Prepare the corpus again."
-            )
-        if verify and sha256(path) != expected["sha256"]:
-            raise CorpusError(f"{path} is damaged: its checksum differs. Prepare the corpus again.")
-    return manifest
+    @classmethod
+    def from_dict(cls, saved: dict[str, Any]) -> Self:
+        """Return the manifest that `to_dict` gave."""
+        return cls(**{name: saved[name] for name in cls.__slots__})
 
 
 # Arrays on disk that are written piece by piece and read through a memory map.

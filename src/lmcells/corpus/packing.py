@@ -87,7 +87,9 @@ def unpack_corpus(packed: Path, output: Path) -> Corpus:
 
 def _extract(packed: Path, folder: Path) -> layout.Manifest:
     with zipfile.ZipFile(packed) as archive:
-        manifest = layout.parse_manifest(json.loads(archive.read(layout.MANIFEST)), source=packed)
+        manifest = layout.Manifest.from_dict(
+            layout.FORMAT.parse_index(json.loads(archive.read(layout.MANIFEST)), source=packed)
+        )
         for name in (layout.MANIFEST, *manifest.files):
             if Path(name).name != name:
                 raise CorpusError("a file name leads out of the folder.")
