@@ -15,11 +15,9 @@ from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import read_json
 from lmcells.language_model.config import load_language_model_configuration
-from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
 from lmcells.pretrained import save_pretrained
 from lmcells.pretrained.folder import CONFIG
-from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import Configuration, TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
 ELMO = "elmo"
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
+CELL_MODEL, LANGUAGE_MODEL = "lmcells-model", "lmcells-language-model"  # formats of model folders
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 Recognising and describing a folder needs no torch.
 """
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -15,18 +13,28 @@ import numpy as np
 import lmcells
 from lmcells.corpus import Corpus
 from lmcells.corpus.settings import has_stop_words
-from lmcells.errors import ConfigError, FormatError, InputError, ModelError
-from lmcells.files import atomic_folder, read_json, sha256, write_json
+from lmcells.errors import ConfigError, FormatError, ModelError
+from lmcells.files import FolderFormat, atomic_folder, write_json
 from lmcells.language_model.config import LanguageModelConfig
-from lmcells.pretrained.folder import CONFIG, TOKENIZER, VOCABULARY, WEIGHTS, describe_files, load_names
+from lmcells.pretrained.folder import CONFIG, TOKENIZER, VOCABULARY, WEIGHTS, load_names
 from lmcells.tensor_files import read_tensors, write_tensors
 
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
 
-FORMAT = "lmcells-language-model"
-VERSION = 1
-AGAIN = "Train the model again: lmcells train --kind elmo"
+_MADE_WITH = "lmcells train CORPUS --kind elmo --output MODEL"
+_AGAIN = f"Train the model again: {_MADE_WITH}"
+FORMAT = FolderFormat(
+    what="language model",
+    format="lmcells-language-model",
+    version=1,
+    index=CONFIG,
+    fields={"tokenizer": object, "language_model": dict, "corpus": dict, "training": dict},
+    required=(WEIGHTS, VOCABULARY),
+    error=ModelError,
+    made_with=_MADE_WITH,
+    again=_AGAIN,
+)
 EMBEDDINGS = (  # what the paper's counts of parameters leave out
     "words.characters.weight",
     "encoder.boundaries.weight",
@@ -66,65 +74,35 @@ class PretrainedLanguageModel:
 
 def is_language_model(folder: Path) -> bool:
     """Whether a folder says that it is a language model; it may still be damaged."""
-    try:
-        config = read_json(folder / CONFIG)
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(config, dict) and config.get("format") == FORMAT
+    return FORMAT.is_format_of(folder)
 
 
 def read_folder(folder: Path) -> LanguageModelFolder:
     """Read what a folder says; every checksum is compared."""
-    path = folder / CONFIG
-    if not path.is_file():
-        raise ModelError(f"{folder} is not a language model: it has no {CONFIG}. {AGAIN}")
-    try:
-        saved = read_json(path)
-    except (OSError, ValueError, RecursionError):
-        raise ModelError(f"{path} is damaged: it is not JSON. {AGAIN}") from None
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise ModelError(f"{folder} is not a language model: its {CONFIG} is of another kind. {AGAIN}")
-    for name, key, wanted in (
-        ("language model format", "version", VERSION),
-        ("tokenizer rules", "tokenizer", TOKENIZER),
-    ):
-        if saved.get(key) != wanted:
-            raise ModelError(
-                f"{folder} has {name} {saved.get(key)!r}, made by lmcells {saved.get('written_by')}; this lmcells "
-                f"({lmcells.__version__}) has {wanted!r}. Upgrade lmcells or train the model again."
-            )
-    for name in ("language_model", "corpus", "training", "files"):
-        if not isinstance(saved.get(name), dict):
-            raise ModelError(f"{path} is damaged: {name} is not a mapping. {AGAIN}")
-    for name in (WEIGHTS, VOCABULARY):
-        entry = saved["files"].get(name)
-        if not isinstance(entry, dict) or "sha256" not in entry:
-            raise ModelError(f"{path} is damaged: files has no checksum of {name}. {AGAIN}")
-        if not (folder / name).is_file():
-            raise ModelError(f"{folder / name} is missing. {AGAIN}")
-        if sha256(folder / name) != entry["sha256"]:
-            raise ModelError(f"{folder / name} is damaged: its checksum differs. {AGAIN}")
-    return LanguageModelFolder(
-        folder=folder,
-        config=_model_config(path, saved["language_model"]),
-        corpus=saved["corpus"],
-        training=saved["training"],
-        files=saved["files"],
-        written_by=str(saved.get("written_by")),
-    )
-
-
-def _model_config(path: Path, saved: dict[str, Any]) -> LanguageModelConfig:
-    differing = saved.keys() ^ {setting.name for setting in fields(LanguageModelConfig)}
+    saved, path = FORMAT.read_index(folder, verify=True), folder / CONFIG
+    if saved["tokenizer"] != TOKENIZER:
+        raise ModelError(
+            f"{folder} has tokenizer rules {saved['tokenizer']!r}, made by lmcells {saved.get('written_by')}; this "
+            f"lmcells ({lmcells.__version__}) has {TOKENIZER!r}. Upgrade lmcells or train the model again."
+        )
+    differing = saved["language_model"].keys() ^ {setting.name for setting in fields(LanguageModelConfig)}
     if differing:
         raise ModelError(
             f"{path} has settings that this lmcells does not know, or lacks some: {', '.join(sorted(differing))}. "
             "Upgrade lmcells, or train again."
         )
     try:
-        return LanguageModelConfig(**saved)
+        config = LanguageModelConfig(**saved["language_model"])
     except ConfigError as error:
-        raise ModelError(f"{path} is damaged: {error} {AGAIN}") from None
+        raise ModelError(f"{path} is damaged: {error} {_AGAIN}") from None
+    return LanguageModelFolder(
+        folder=folder,
+        config=config,
+        corpus=saved["corpus"],
+        training=saved["training"],
+        files=saved["files"],
+        written_by=str(saved.get("written_by")),
+    )
 
 
 def save_language_model(
@@ -141,13 +119,7 @@ def save_language_model(
     language model is replaced.
     """
     folder = Path(folder)
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        if not overwrite:
-            raise InputError(f"{folder} exists already. Choose another folder, or replace it with overwrite.")
-        if not is_language_model(folder):
-            raise InputError(
-                f"{folder} is not a language model, and is not overwritten. Choose another folder."
-            )
+    FORMAT.require_free(folder, overwrite=overwrite)
     if model.config.n_words != len(corpus.words):
         raise ModelError(
             f"the model has {model.config.n_words:,} words, {corpus.folder} has {len(corpus.words):,}. Give the corpus "
@@ -157,25 +129,19 @@ def save_language_model(
     for name, array in weights.items():
         if not np.isfinite(array).all():
             raise ModelError(f"{name} holds values that are not finite: training has diverged. Train again.")
-    old = folder.with_name(f".{folder.name}.{os.getpid()}.old")
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
         write_tensors(temporary / WEIGHTS, weights, metadata={"format": "pt"}, durable=True)
         write_json(temporary / VOCABULARY, corpus.words)
         manifest = corpus.manifest
         body = {
-            "format": FORMAT,
-            "version": VERSION,
             "written_by": lmcells.__version__,
             "tokenizer": TOKENIZER,
             "language_model": model.config.to_dict(),
             "corpus": {name: getattr(manifest, name) for name in ("fingerprint", "sizes", "settings")},
             "training": dict(training),
-            "files": describe_files(temporary),
+            "files": FORMAT.describe_files(temporary),
         }
-        write_json(temporary / CONFIG, body, indent=1)
-        if folder.exists():
-            folder.rename(old)
-    shutil.rmtree(old, ignore_errors=True)
+        FORMAT.write_index(temporary, body)
 
 
 def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
@@ -199,7 +165,7 @@ def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
         if found is None or found.shape != tuple(expected.shape) or found.dtype.kind != "f":
             described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
             raise ModelError(
-                f"{folder / WEIGHTS}: {name} {described}, the settings need floats {tuple(expected.shape)}. {AGAIN}"
+                f"{folder / WEIGHTS}: {name} {described}, the settings need floats {tuple(expected.shape)}. {_AGAIN}"
             )
         weights[name] = torch.from_numpy(np.array(found, np.float32))
     model.load_state_dict(weights, assign=True)
