@@ -3,7 +3,6 @@
 import json
 import math
 import signal
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,8 +76,7 @@ def next_words(
 ) -> tuple[dict[str, float], ...]:
     """How likely each word is after a row of words, and before it."""
     with torch.no_grad():
-        readings = result.model(texts_of([row]))
-        states = torch.stack([readings.forward[0, -1], readings.backward[0, -1]])
+        states = torch.stack([each[0, -1] for each in result.model(texts_of([row]))])
         chances = result.model.vocabulary.logits(states).softmax(dim=-1).tolist()
     return tuple(dict(zip(corpus.words, each, strict=True)) for each in chances)
 
@@ -157,16 +155,6 @@ def test_with_scores_the_peak_is_the_best_of_them_over_all_resumptions(
     assert len(evaluations) == 4
     best = {name: evaluations[1][name] for name in ("step", "hours")}
     assert result.record["peak"] == {"metric": "macro_f1", "score": 0.6, **best}
-
-
-def test_what_evaluating_takes_is_no_time_of_training(corpus: Corpus, tmp_path: Path) -> None:
-    def evaluate(_model: LanguageModel, _hours: float) -> dict[str, Any]:
-        time.sleep(0.5)
-        return {}
-
-    began = time.monotonic()
-    result = run(corpus, tmp_path, epochs=2, evaluate=evaluate)
-    assert result.record["seconds"] < time.monotonic() - began - 1.0
 
 
 def test_the_held_out_documents_are_never_trained_on(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lmcells.errors import ConfigError, CorpusError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
 from lmcells.training.checkpoint import load_newest
-from lmcells.training.loop import clip_gradients
+from lmcells.training.task import Clock, clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -112,6 +112,18 @@ def test_the_same_seed_gives_the_same_model_and_leaves_the_global_one_alone(
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_evaluating_takes_is_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = Clock()
+    clock.seconds_before = 7.0
+    now += 2
+    with clock.paused():
+        now += 50
+    now += 1
+    assert clock.seconds == 7 + 3
 
 
 def test_clipping_clips() -> None:

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lmcells.corpus import Corpus
 from lmcells.training import train
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Peak, Progress, find_peak
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, find_peak
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -105,7 +105,7 @@ def write_evaluations(folder: Path, evaluations: Sequence[Mapping[str, Any]]) ->
 
 def test_the_peak_is_the_first_of_the_best(tmp_path: Path) -> None:
     write_evaluations(tmp_path, [{"dev": {"macro_f1": score}} for score in (0.2, 0.5, 0.5, 0.4)])
-    assert find_peak(tmp_path) == Peak("macro_f1", 0.5, 20, 0.5)
+    assert find_peak(tmp_path) == {"metric": "macro_f1", "score": 0.5, "step": 20, "hours": 0.5}
 
 
 def test_the_peak_counts_datasets_alike(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_the_peak_counts_datasets_alike(tmp_path: Path) -> None:
     )
     peak = find_peak(tmp_path)
     assert peak is not None
-    assert (peak.step, peak.score) == (20, pytest.approx(0.6))
+    assert (peak["step"], peak["score"]) == (20, pytest.approx(0.6))
 
 
 @pytest.mark.parametrize("evaluations", [[], [{}], [{"dev": {"accuracy": 0.5}}], [{"seconds": 3.0}]])
@@ -129,7 +129,7 @@ def test_a_peak_after_the_checkpoint_that_a_run_continued_from_is_forgotten(tmp_
     write_evaluations(tmp_path, [{"dev": {"macro_f1": score}} for score in (0.2, 0.3, 0.9)])
     with MetricsLog(tmp_path, from_step=20):
         pass
-    assert find_peak(tmp_path) == Peak("macro_f1", 0.3, 20, 0.5)
+    assert find_peak(tmp_path) == {"metric": "macro_f1", "score": 0.3, "step": 20, "hours": 0.5}
 
 
 def test_a_report_as_text_says_what_is_what() -> None:

@@ -28,8 +28,9 @@ from lmcells.training.distributed import (
     derived_seed,
     generator_for,
 )
-from lmcells.training.loop import Evaluation, Task, TrainingResult, run_task
-from lmcells.training.metrics import Peak, Progress, find_peak, read_metrics
+from lmcells.training.loop import Evaluation, TrainingResult, run_task
+from lmcells.training.metrics import Progress, find_peak, read_metrics
+from lmcells.training.task import Task
 
 
 def train_language_model(
@@ -240,10 +241,11 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
             "parameters": count_parameters(self.model),
         }
 
-    def peak(self, output: Path) -> Peak:
+    def peak(self, output: Path) -> dict[str, Any]:
         """Of the scores, or of the held-out loss where there are none: the first check with the lowest."""
         if found := find_peak(output):
             return found
         checks = [line for line in read_metrics(output) if "held_out_loss" in line]
         lowest = min(checks, key=lambda line: line["held_out_loss"])
-        return Peak("held_out_loss", lowest["held_out_loss"], lowest["step"], lowest["seconds"] / 3600)
+        score, hours = lowest["held_out_loss"], lowest["seconds"] / 3600
+        return {"metric": "held_out_loss", "score": score, "step": lowest["step"], "hours": hours}

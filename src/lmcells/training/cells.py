@@ -15,12 +15,13 @@ from lmcells.errors import ConfigError
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.training.device_corpus import DeviceTables, divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
-from lmcells.training.loop import Evaluation, Task, TrainingResult, run_task
+from lmcells.training.loop import Evaluation, TrainingResult, run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import add_noise, masked_span_windows
 from lmcells.training.step import StepGraph, StepLoss, StepSample, fused_loss
+from lmcells.training.task import Task
 
 Batch = tuple[
     list[Centers], int

@@ -25,7 +25,7 @@ from lmcells.training.metrics import TrainingWarning
 from lmcells.training.settings import MAY_CHANGE
 
 if TYPE_CHECKING:
-    from lmcells.training.loop import Task
+    from lmcells.training.task import Task
 
 FOLDER = "checkpoints"
 FORMAT = "lmcells-checkpoint"
@@ -135,13 +135,9 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
             }
     restore_dropout(task.world, tensors)
     task.restore_own_state(tensors)
-    task.resume_at(
-        step=found.step,
-        epoch=found.epoch,
-        step_in_epoch=found.step_in_epoch,
-        n_examples=found.centers,
-        seconds=found.seconds,
-    )
+    task.step, task.epoch, task.step_in_epoch = found.step, found.epoch, found.step_in_epoch
+    task.n_examples = found.centers
+    task.clock.seconds_before = found.seconds
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

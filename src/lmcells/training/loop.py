@@ -1,275 +1,54 @@
 """The training loop of cell models and of language models: step, report, evaluate, save, until the end or a signal.
 
-A `Task` says what is trained: its batches, its loss, and what is checked. Everything else is the same for all.
+A `lmcells.training.task.Task` says what is trained; everything else is the same for all.
 """
 
 import shutil
 import signal
 import threading
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, Generic
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
 from lmcells.training.distributed import World, join_world, own_randomness
-from lmcells.training.metrics import (
-    METRICS,
-    TENSORBOARD,
-    MetricsLog,
-    Peak,
-    Progress,
-    TrainingStopped,
-    find_peak,
-    peak_memory,
-    require_finite,
-)
-from lmcells.training.settings import MAY_CHANGE, LoopSettings
-
-M = TypeVar("M", bound=nn.Module)
-B = TypeVar("B")
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped
+from lmcells.training.task import M, Task
 
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
 """The model, of whatever kind, and the hours it was trained -> scores."""
 
 
-class StopRequest:
-    """Remembers the first SIGTERM or SIGINT while it is open; a second one acts as usual.
+@contextmanager
+def stop_requests() -> Iterator[list[str]]:
+    """Collect the name of the first SIGTERM or SIGINT in the list it yields; a second one acts as usual.
 
-    Python allows signal handlers in the main thread only; in any other it never hears anything.
+    Python allows signal handlers in the main thread only; in any other the list stays empty.
     """
+    received: list[str] = []
+    previous: dict[int, Any] = {}
 
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._previous: dict[signal.Signals, Any] = {}
+    def put_back() -> None:
+        while previous:
+            signal.signal(*previous.popitem())
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self.received = signal.Signals(number)
-        self.__exit__()
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        received.append(signal.Signals(number).name)
+        put_back()
 
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            signals = (signal.SIGTERM, signal.SIGINT)
-            self._previous = {number: signal.signal(number, self._on_signal) for number in signals}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}
-
-
-class Clock:
-    """Seconds of training, over all resumptions, without pauses."""
-
-    def __init__(self, seconds_before: float = 0.0) -> None:
-        self._before, self._started = seconds_before, time.monotonic()
-
-    def start(self) -> None:
-        self._started = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return self._before + time.monotonic() - self._started
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        began = time.monotonic()
-        yield
-        self._started += time.monotonic() - began
-
-
-class Timer:
-    """Is due every so many minutes of a clock; never, if they are 0."""
-
-    def __init__(self, clock: Clock, *, minutes: float) -> None:
-        self._clock, self._minutes, self._last = clock, minutes, clock.seconds
-
-    @property
-    def is_due(self) -> bool:
-        return self._minutes > 0 and self._clock.seconds - self._last >= 60 * self._minutes
-
-    def restart(self) -> None:
-        self._last = self._clock.seconds
-
-
-def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:
-    """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
-
-    It never waits for the device.
-    """
-    parameters = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-    if max_norm > 0:
-        clip_grads_with_norm_(parameters, max_norm, norm)
-    return norm
-
-
-class Task(ABC, Generic[M, B]):
-    """What is trained: a model with its optimizer, the batches of an epoch, and a step on one.
-
-    `epoch` and `step_in_epoch` say where the next step begins, from 0; `step` and `n_examples` what was done.
-    """
-
-    unit: ClassVar[str]  # what is counted: centers or words
-    loss_names: ClassVar[tuple[str, ...]]
-    saves_at_checks: ClassVar[
-        bool
-    ]  # and evaluates; otherwise only as the settings' minutes say, and at the end
-    steps_per_epoch: int
-    examples_per_epoch: int | None = None  # None where the end is not known
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        model: M,
-        *,
-        settings: LoopSettings,
-        world: World,
-        identity: Mapping[str, Any],
-    ) -> None:
-        """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
-        self.model, self.settings, self.world = model, settings, world
-        device = world.device
-        training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
-        self.identity = {
-            **identity,
-            "training": training | identity.get("training", {}),
-            "corpus": {"fingerprint": corpus.manifest.fingerprint},
-            "device": {"type": device.type},
-        }
-        if settings.precision == "bf16" and device.type == "cpu":
-            raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
-        self.uses_bf16 = settings.precision != "float32" and device.type == "cuda"
-        # One fused pass over all parameters, in a form that a CUDA graph can hold.
-        rate = torch.tensor(settings.learning_rate, device=device)
-        is_cuda = device.type == "cuda"
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=is_cuda)
-        self.step, self.epoch, self.step_in_epoch, self.n_examples = 0, 0, 0, 0
-        self.clock = Clock()
-        # Sums since the last report stay on the device, so that no step waits to read them; the norm comes last.
-        self.sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
-        self._reported = (0, 0, 0.0)  # step, examples and seconds of the last report
-
-    @abstractmethod
-    def batches(self) -> Iterator[B]:
-        """The batches of this epoch from `step_in_epoch` on."""
-
-    @abstractmethod
-    def train_on(self, batch: B) -> int:
-        """Take one step and add its losses to `sums`; -> how many examples it had."""
-
-    @property
-    @abstractmethod
-    def learning_rate(self) -> float:
-        """Of the next step."""
-
-    @abstractmethod
-    def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
-        """The losses of a report by name, from sums over these steps and examples of all processes."""
-
-    @abstractmethod
-    def outcome(self, last: Progress | None) -> dict[str, Any]:
-        """What this kind of task adds to the record of a finished run."""
-
-    @abstractmethod
-    def own_state(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps beside model, optimizer and dropout; every process takes part."""
-
-    @abstractmethod
-    def restore_own_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `own_state` returned."""
-
-    def check(self) -> bool:
-        """Called after each step; -> whether it is followed by a report, and perhaps an evaluation and a checkpoint."""
-        return self.step_in_epoch == 0
-
-    @property
-    def held_out_losses(self) -> dict[str, float]:
-        """What the last check found, for the report."""
-        return {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no step is left."""
-        return self.epoch >= self.settings.epochs
-
-    def final_model(self) -> M:
-        """The trained model, in evaluation mode."""
-        return self.model.eval()
-
-    def peak(self, output: Path) -> Peak | None:
-        """When the run was at its best."""
-        return find_peak(output)
-
-    def steps(self) -> Iterator[bool]:
-        """Train one step at a time to the end; -> whether it was followed by a check."""
-        while not self.is_over:
-            for batch in self.batches():
-                self.optimizer.param_groups[0]["lr"].fill_(self.learning_rate)
-                self.n_examples += self.train_on(batch)
-                self.step += 1
-                self.step_in_epoch += 1
-                if self.step_in_epoch == self.steps_per_epoch:
-                    self.epoch, self.step_in_epoch = self.epoch + 1, 0
-                yield self.check()
-                if self.is_over:
-                    return
-
-    def apply_gradients(self) -> None:
-        """Clip the gradients and let Adam take its step; it never waits for the device."""
-        self.sums[-1] += clip_gradients(self.model.parameters(), max_norm=self.settings.gradient_clip)
-        self.optimizer.step()
-
-    def autocast(self) -> torch.autocast:
-        """bf16 for what runs inside, where the settings and the device say so."""
-        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.uses_bf16)
-
-    def report(self) -> Progress:
-        """Read the losses from the device, and see that they are numbers."""
-        *sums, norm = self.world.sum(self.sums).tolist()
-        self.sums.zero_()
-        now, settings, per_epoch = self.clock.seconds, self.settings, self.examples_per_epoch
-        step, n_examples, seconds = self._reported
-        self._reported = (self.step, self.n_examples, now)
-        n_steps, n_examples = self.step - step, self.n_examples - n_examples
-        per_second = n_examples / max(now - seconds, 1e-9)
-        losses = self.mean_losses(sums, n_steps=max(n_steps, 1), n_examples=max(n_examples, 1))
-        gradient_norm = norm / (max(n_steps, 1) * self.world.size)
-        require_finite({**losses, "gradient norm": gradient_norm}, step=self.step)
-        return Progress(
-            step=self.step,
-            n_steps=None if per_epoch is None else settings.epochs * self.steps_per_epoch,
-            epoch=self.epoch + 1 if self.step_in_epoch else self.epoch,
-            n_epochs=settings.epochs,
-            unit=self.unit,
-            n_examples=self.n_examples,
-            examples_per_second=per_second,
-            losses=losses | self.held_out_losses,
-            gradient_norm=gradient_norm,
-            learning_rate=self.learning_rate,
-            seconds=now,
-            seconds_left=per_epoch and (settings.epochs * per_epoch - self.n_examples) / per_second,
-            peak_memory=peak_memory(self.world.device),
-        )
-
-    def resume_at(
-        self, *, step: int, epoch: int, step_in_epoch: int, n_examples: int, seconds: float
-    ) -> None:
-        """Go to where a checkpoint was written."""
-        self.step, self.epoch, self.step_in_epoch, self.n_examples = step, epoch, step_in_epoch, n_examples
-        self.clock = Clock(seconds)
-        self._reported = (step, n_examples, seconds)
+    if threading.current_thread() is threading.main_thread():
+        previous |= {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield received
+    finally:
+        put_back()
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,14 +85,14 @@ def run_task(
             f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
             "another folder."
         )
-    with join_world(device) as world, own_randomness(world.device), StopRequest() as stop:
+    with join_world(device) as world, own_randomness(world.device), stop_requests() as signals:
         task = create_task(world)
         if overwrite and world.is_main:
             _remove_run(output)
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
-        last = _loop(task, output, stop, on_progress=on_progress, evaluate=evaluate)
+        last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
         seconds, peak = task.clock.seconds, task.peak(output)
         record = {
             "seed": task.settings.seed,
@@ -322,7 +101,7 @@ def run_task(
             "steps": task.step,
             "seconds": seconds,
             "hours": seconds / 3600,
-            **({} if peak is None else {"hours_to_peak": peak.hours, "peak": peak.to_dict()}),
+            **({} if peak is None else {"hours_to_peak": peak["hours"], "peak": peak}),
             **task.outcome(last),
         }
         return TrainingResult(task.final_model(), record, last)
@@ -338,29 +117,29 @@ def _remove_run(output: Path) -> None:
 def _loop(
     task: Task[M, Any],
     output: Path,
-    stop: StopRequest,
+    signals: list[str],
     *,
     on_progress: Callable[[Progress], None] | None,
     evaluate: Evaluation | None,
 ) -> Progress | None:
     """Train until no step is left; -> the last report, if any step was left to do."""
-    settings, is_main = task.settings, task.world.is_main
-    task.model.train()
-    task.clock.start()
-    checkpoints = Timer(task.clock, minutes=settings.checkpoint_minutes)
-    evaluations = Timer(task.clock, minutes=settings.evaluate_minutes)
+    settings, clock, is_main = task.settings, task.clock, task.world.is_main
+    task.start()
+    saved_at = evaluated_at = clock.seconds
     last = None
     with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
         for checked in task.steps():
             stopping, saving, evaluating = _agree(
-                task, checked, stop.received is not None, checkpoints.is_due, evaluations.is_due
+                task,
+                checked,
+                bool(signals),
+                _is_due(settings.checkpoint_minutes, clock.seconds - saved_at),
+                _is_due(settings.evaluate_minutes, clock.seconds - evaluated_at),
             )
-            saves, evaluates = (
-                task.is_over or (checked and (task.saves_at_checks or minutes == 0))
-                for minutes in (settings.checkpoint_minutes, settings.evaluate_minutes)
-            )
-            saving = saving or stopping or saves
-            evaluating = evaluate is not None and (evaluating or evaluates)
+            always = task.is_over or (checked and task.saves_at_checks)
+            saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
+            evaluating |= always or (checked and settings.evaluate_minutes == 0)
+            evaluating &= evaluate is not None
             if saving or evaluating or checked or task.step % settings.report_steps == 0:
                 last = task.report()
                 if metrics is not None:
@@ -370,16 +149,20 @@ def _loop(
             if evaluating:
                 if evaluate is not None and metrics is not None:
                     metrics.write(_evaluate(task, evaluate))
-                evaluations.restart()
+                evaluated_at = clock.seconds
             if saving:
                 save_task(task, output)
-                checkpoints.restart()
+                saved_at = clock.seconds
             if stopping:
-                name = stop.received.name if stop.received else "a signal to another process"
+                name = signals[0] if signals else "a signal to another process"
                 raise TrainingStopped(
                     f"stopped by {name} at step {task.step:,}; go on with --resume and the same settings."
                 )
     return last
+
+
+def _is_due(minutes: float, seconds_since: float) -> bool:
+    return minutes > 0 and seconds_since >= 60 * minutes
 
 
 def _agree(task: Task[M, Any], checked: bool, *wishes: bool) -> tuple[bool, ...]:

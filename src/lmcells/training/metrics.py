@@ -5,7 +5,7 @@ import math
 import resource
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -151,27 +151,16 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
 
 
-@dataclass(frozen=True, slots=True)
-class Peak:
-    """The best of all evaluations of a run, and when it was reached."""
+def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
+    """The first of a run's best evaluations, over all resumptions; None where it was never evaluated by this metric.
 
-    metric: str
-    score: float  # the mean over the datasets
-    step: int
-    hours: float  # of training; evaluations do not count
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
-
-
-def find_peak(output: Path, *, metric: str = "macro_f1") -> Peak | None:
-    """The first of a run's best evaluations, over all resumptions; None where it was never evaluated by this metric."""
+    The score is the mean over datasets; hours are those of training, evaluations aside.
+    """
     peak = None
     for line in read_metrics(output):
         datasets = [scores for scores in line.get("evaluation", {}).values() if isinstance(scores, dict)]
         found = [scores[metric] for scores in datasets if metric in scores]
         score = sum(found) / len(found) if found else -math.inf
-        if score > (-math.inf if peak is None else peak.score):
-            peak = Peak(metric, score, line["step"], line["hours"])
+        if score > (-math.inf if peak is None else peak["score"]):
+            peak = {"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]}
     return peak
