@@ -1,4 +1,4 @@
-"""`lmcells train`, as it is typed."""
+"""`lmcells train`, as it is typed, and `lmcells.train`, which gives the same model."""
 
 import json
 import os
@@ -7,27 +7,32 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+import lmcells
 from corpora import corpus_of
 from lmcells.cli.main import main
-from lmcells.cli.train_cells import progress_message
 from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError
 from lmcells.evaluation.rankers import make_ranker
 from lmcells.expansion import load_inventory
+from lmcells.language_model.folder import is_language_model, load_language_model
 from lmcells.pretrained import PretrainedModel
-from lmcells.training import Progress
 from refusals import assert_refused
 from training.small_runs import planted_corpus
 
-SMALL = ("--set", "model.cell_dim=8", "--set", "model.embedding_dim=8", "--set", "model.hidden_dim=6")
-CONSTANT_RATE = (
-    "--set",
-    "training.final_learning_rate=1",
-)  # one that falls allows no other number of epochs later
-QUICK = (*SMALL, *CONSTANT_RATE, "--set", "model.window=4", "--batch-size", "256", "--device", "cpu")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
+SMALL = {"model.cell_dim": 8, "model.embedding_dim": 8, "model.hidden_dim": 6, "model.window": 4}
+SMALL_DEFAULT = {**SMALL, "model.masked_span_dim": 8, "model.phrase_dim": 8, "training.contrastive_spans": 16}
+# A learning rate that falls allows no other number of epochs later.
+QUICK = {**SMALL_DEFAULT, "training.final_learning_rate": 1, "training.batch_size": 256}
+SMALL_ELMO = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "filters": [4, 4]}
+QUICK_ELMO = {f"language_model.{name}": value for name, value in SMALL_ELMO.items()} | {
+    "training.batch_size": 128
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +41,57 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=40)
 
 
+def command(corpus: Path, output: Path, settings: dict[str, Any], *arguments: str) -> list[str]:
+    flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    return ["train", str(corpus), "--output", str(output), "--device", "cpu", *flags, *arguments]
+
+
 def train(corpus: Corpus, output: Path, *arguments: str) -> int:
-    return main(["train", str(corpus.folder), "--output", str(output), *QUICK, *arguments])
+    settings = QUICK_ELMO if "elmo" in arguments else QUICK
+    return main(command(corpus.folder, output, settings, *arguments))
+
+
+def training_of(model: Path) -> dict[str, Any]:
+    training: dict[str, Any] = json.loads((model / "config.json").read_text())["training"]
+    return training
+
+
+def timeless(path: Path) -> bytes:
+    """The bytes of a file of a model folder, less the seconds that training took."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    times = (b'"seconds"', b'"hours', b"| seconds |", b"| hours |")
+    return b"".join(line for line in lines if not line.lstrip().startswith(times))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(None, SMALL_DEFAULT), ("elmo", QUICK_ELMO)],
+    ids=["default", "elmo"],
+)
+def test_python_and_the_shell_give_the_same_model(
+    tmp_path: Path, kind: str | None, settings: dict[str, Any]
+) -> None:
+    by_shell, by_python = tmp_path / "shell", tmp_path / "python"
+    prepared = tmp_path / "corpus"
+    sizes = ("--min-count", "1", "--min-header-count", "2")
+    assert main(["prepare", str(EXAMPLES), "--output", str(prepared), *sizes]) == 0
+    arguments = ("--preset", "default", "--epochs", "1", *(("--kind", kind) if kind else ()))
+    assert main(command(prepared, by_shell, settings, *arguments)) == 0
+    trained = lmcells.train(
+        prepared,
+        output=by_python,
+        kind=kind,
+        preset="default",
+        overrides={"training.epochs": 1, **settings},
+        device="cpu",
+    )
+    assert trained.folder == by_python
+    names = sorted(path.name for path in by_shell.iterdir())
+    assert names == sorted(path.name for path in by_python.iterdir())
+    assert ("phrases.safetensors" in names) == (kind is None)
+    for name in names:
+        assert timeless(by_python / name) == timeless(by_shell / name), name
+    assert training_of(by_python)["steps"] == trained.record["steps"]
 
 
 @pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
@@ -50,12 +104,31 @@ def test_a_model_of_each_kind_is_trained_and_saved(
     assert printed["kind"] == kind
     assert printed["centers"] > 0
     assert {"reconstruction", "prior_divergence", "contrastive"} < set(printed)
-    config = json.loads((output / "config.json").read_text())
-    assert config["seed"] == 5
-    assert config["training"]["settings"]["epochs"] == 1
-    assert config["training"]["corpus"] == corpus.manifest.fingerprint
+    training = training_of(output)
+    assert training["seed"] == 5
+    assert training["settings"]["epochs"] == 1
+    assert training["corpus"] == corpus.manifest.fingerprint
+    assert training["hours"] > 0
+    assert "hours_to_peak" not in training  # it was not scored
     assert not (output / "checkpoints").exists()
     assert (tmp_path / "model.training" / "metrics.jsonl").is_file()
+
+
+def test_a_language_model_is_trained_saved_and_goes_on(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output, elmo = tmp_path / "model", ("--kind", "elmo", "--seed", "5")
+    assert train(corpus, output, *elmo, "--epochs", "1", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["kind"], printed["encoder"]) == ("elmo", "transformer")
+    loaded = load_language_model(output)
+    assert loaded.training["seed"] == 5
+    assert loaded.training["settings"]["batch_size"] == 128
+    assert loaded.training["held_out_loss"] == printed["held_out_loss"]
+    assert loaded.model.config.filters == (4, 4)
+    assert (tmp_path / "model.training" / "metrics.jsonl").is_file()
+    assert train(corpus, output, *elmo, "--epochs", "2", "--resume") == 0
+    assert "held out loss" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["lmc", "bsg"])
@@ -64,8 +137,9 @@ def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
 ) -> None:
     plain = corpus_of(tmp_path / "plain", ["slow gait and pain in the knee"] * 40)
     assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1", "--preset", "paper") == 0
-    warned = "has one value of 'section' only" in capsys.readouterr().err
-    assert warned == (kind == "lmc")
+    error = capsys.readouterr().err
+    assert ("lmcells train: " in error and "has one value of 'section' only" in error) == (kind == "lmc")
+    assert error.count("\n") == (kind == "lmc")
 
 
 def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(tmp_path: Path) -> None:
@@ -73,13 +147,6 @@ def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(t
     corpus = corpus_of(tmp_path / "plain", notes, stop_words=True)
     assert train(corpus, tmp_path / "model", "--epochs", "1", "--preset", "default") == 0
     assert PretrainedModel.from_pretrained(tmp_path / "model").phrase_store is None
-
-
-def test_a_finished_run_goes_on_for_more_epochs(corpus: Corpus, tmp_path: Path) -> None:
-    output = tmp_path / "model"
-    assert train(corpus, output, "--epochs", "1") == 0
-    assert train(corpus, output, "--epochs", "2", "--resume") == 0
-    assert json.loads((output / "config.json").read_text())["training"]["settings"]["epochs"] == 2
 
 
 @pytest.mark.parametrize(
@@ -92,6 +159,12 @@ def test_a_finished_run_goes_on_for_more_epochs(corpus: Corpus, tmp_path: Path) 
         (("--config", "none.toml"), "none.toml does not exist"),
         (("--device", "tpu"), "device is 'tpu'"),
         (("--set", "training.precision=bf16"), "precision is 'bf16'"),
+        (("--resume", "--overwrite"), "--resume and --overwrite contradict each other"),
+        (("--evaluate", "dev.jsonl"), "--evaluate and --inventory go together"),
+        (("--kind", "elmo", "--epochs", "0"), "epochs is 0"),
+        (("--kind", "elmo", "--set", "language_model.layer=3"), "Nearest: 'language_model.layers'"),
+        (("--kind", "elmo", "--set", "model.cell_dim=3"), "'model' is not known"),
+        (("--kind", "elmo", "--metadata", "section"), "'training.metadata' is not known"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_code_2(
@@ -101,22 +174,45 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    assert_refused(train(corpus, tmp_path / "model", *arguments), capsys, command="train", message=message)
+    code = train(corpus, tmp_path / "model", *arguments)
+    assert_refused(code, capsys, command="train", message=message)
+    assert not (tmp_path / "model.training" / "checkpoints").exists()
 
 
 def test_a_folder_that_is_no_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(tmp_path / "none"), "--output", str(tmp_path / "model")]) == 2
     assert "does not exist" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"kind is 'lcm'.*Nearest: 'lmc'"):
+        lmcells.train(tmp_path, output=tmp_path / "model", kind="lcm")
 
 
-def test_an_output_that_is_taken_is_refused_before_training(
+def test_a_finished_run_goes_on_or_is_overwritten_only_when_asked_to(
     corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "file").write_text("mine")
-    assert train(corpus, tmp_path) == 2
+    output = tmp_path / "model"
+    assert train(corpus, output, "--epochs", "1") == 0
+    assert train(corpus, output, "--epochs", "1") == 2
     assert "exists already" in capsys.readouterr().err
-    assert train(corpus, tmp_path, "--resume") == 2
+    assert train(corpus, output, "--epochs", "2", "--resume") == 0
+    assert training_of(output)["settings"]["epochs"] == 2
+    assert train(corpus, output, "--epochs", "1", "--seed", "3", "--overwrite") == 0
+    assert (training_of(output)["seed"], training_of(output)["settings"]["epochs"]) == (3, 1)
+    steps = {path.stem for path in (tmp_path / "model.training" / "checkpoints").iterdir()}
+    assert steps == {f"{training_of(output)['steps']:08d}"}
+    assert train(corpus, output, "--epochs", "1", "--kind", "elmo", "--overwrite") == 0
+    assert is_language_model(output)
+
+
+@pytest.mark.parametrize("flag", ["--resume", "--overwrite"])
+def test_what_is_not_a_model_is_never_overwritten(
+    corpus: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    (tmp_path / "config.json").write_text('{"format": "mine"}')
+    assert train(corpus, tmp_path, flag) == 2
     assert "is not a model folder" in capsys.readouterr().err
+    assert train(corpus, tmp_path / "config.json", flag) == 2
+    assert "is not a model folder" in capsys.readouterr().err
+    assert (tmp_path / "config.json").read_text() == '{"format": "mine"}'
 
 
 def test_a_damaged_checkpoint_is_one_line_of_warning(
@@ -133,52 +229,38 @@ def test_a_damaged_checkpoint_is_one_line_of_warning(
     )
 
 
-def test_the_progress_line_says_what_is_what() -> None:
-    progress = Progress(
-        step=1200, n_steps=3000, epoch=2, n_epochs=5, centers=10, centers_per_second=12345.6,
-        reconstruction=7.25, prior_divergence=1.5, contrastive=None, gradient_norm=1.0, seconds=1.0,
-        seconds_left=3725.2, peak_memory=2_500_000_000,
-    )  # fmt: skip
-    assert progress_message(progress) == (
-        "epoch 2/5, step 1,200/3,000, 12,346 centers/s, reconstruction 7.250, prior divergence 1.500, "
-        "1:02:05 left, 2.5 GB"
+def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path: Path) -> None:
+    """With torch, numpy and safetensors alone: what else may be installed is made unimportable."""
+    absent = (
+        "rich",
+        "pyarrow",
+        "polars",
+        "tensorboard",
+        "pydantic",
+        "sklearn",
+        "scipy",
+        "jinja2",
+        "matplotlib",
     )
-
-
-def test_it_runs_with_torch_and_numpy_alone_and_stops_when_asked(corpus: Corpus, tmp_path: Path) -> None:
-    """rich, pyarrow, safetensors and the like are made unimportable, as on a bare GPU machine."""
-    blocker = tmp_path / "sitecustomize.py"
-    blocker.write_text(
-        "import sys\n"
-        "for name in ('rich', 'pyarrow', 'safetensors', 'polars', 'tensorboard', 'pydantic'):\n"
-        "    sys.modules[name] = None\n"
-    )
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({absent!r}))\n")
     source = Path(__file__).parents[2] / "src"
-    command = [
-        sys.executable,
-        "-m",
-        "lmcells",
-        "train",
-        corpus.folder,
-        "--output",
-        tmp_path / "model",
-        *QUICK,
-    ]
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}", "OMP_NUM_THREADS": "1"}
+    started = [sys.executable, "-m", "lmcells", *command(corpus.folder, tmp_path / "model", QUICK)]
     process = subprocess.Popen(
-        [*command, "--epochs", "100000"], env=environment, stderr=subprocess.PIPE, text=True
+        [*started, "--epochs", "100000"], env=environment, stderr=subprocess.PIPE, text=True
     )
     metrics = tmp_path / "model.training" / "metrics.jsonl"
     while process.poll() is None and not (metrics.is_file() and metrics.read_text()):
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, errors
-    assert errors.count("\n") == 1
-    assert "go on with --resume" in errors
+    stopped = [line for line in errors.splitlines() if line.startswith("lmcells train: ")]
+    assert len(stopped) == 1
+    assert "go on with --resume" in stopped[0]
     last = json.loads(metrics.read_text().splitlines()[-1])
     finished = subprocess.run(
-        [*command, "--epochs", str(last["epoch"] + 1), "--resume"],
+        [*started, "--epochs", str(last["epoch"] + 1), "--resume"],
         check=False,
         env=environment,
         capture_output=True,
@@ -188,76 +270,35 @@ def test_it_runs_with_torch_and_numpy_alone_and_stops_when_asked(corpus: Corpus,
     assert (tmp_path / "model" / "config.json").is_file()
 
 
-@pytest.fixture
-def scored(tmp_path: Path) -> list[str]:
-    """`train` with a dataset of one example to be scored by, up to the settings."""
-    corpus = corpus_of(
-        tmp_path, [f"PLAN: PT with physical therapy exercises for pain {i}" for i in range(60)]
-    )
-    example = {
-        "id": "e/1",
-        "text": "PT with exercises",
-        "start": 0,
-        "end": 2,
-        "short_form": "PT",
-        "section": "PLAN",
-    }
-    (tmp_path / "dev.jsonl").write_text(
-        json.dumps({**example, "long_form": "physical therapy", "note_id": "x/1"})
-    )
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [(("--preset", "paper"), SMALL), (("--kind", "elmo"), QUICK_ELMO)],
+    ids=["lmc", "elmo"],
+)
+def test_hours_to_the_peak_of_the_scores_are_recorded_with_the_model(
+    tmp_path: Path, kind: tuple[str, ...], settings: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    notes = [f"PLAN: PT with physical therapy exercises for pain {i}" for i in range(60)]
+    corpus, output = corpus_of(tmp_path, notes), tmp_path / "model"
+    example = {"id": "e/1", "text": "PT with exercises", "start": 0, "end": 2, "short_form": "PT"}
+    example |= {"section": "PLAN", "long_form": "physical therapy", "note_id": "x/1"}
+    (tmp_path / "dev.jsonl").write_text(json.dumps(example))
     senses = [
         {"short_form": "PT", "long_form": name, "forms": [name]}
         for name in ("physical therapy", "pain therapy")
     ]
     (tmp_path / "senses.json").write_text(json.dumps(senses))
-    return [
-        *(
-            "train",
-            str(corpus.folder),
-            "--output",
-            str(tmp_path / "model"),
-            "--epochs",
-            "2",
-            "--device",
-            "cpu",
-        ),
-        *("--evaluate", str(tmp_path / "dev.jsonl"), "--inventory", str(tmp_path / "senses.json")),
-    ]
-
-
-def test_a_dataset_without_senses_is_refused(scored: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(scored[:-2]) == 2
-    assert "--evaluate and --inventory go together" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        ("--kind", "lmc", "--preset", "paper"),
-        ("--kind", "elmo", "--set", "language_model.width=16", "--set", "language_model.filters=[4, 4]"),
-    ],
-    ids=["lmc", "elmo"],
-)
-def test_hours_to_the_peak_of_the_scores_are_recorded_with_the_model(
-    scored: list[str], tmp_path: Path, kind: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*scored, *kind, "--json"]) == 0
+    scored = ("--evaluate", str(tmp_path / "dev.jsonl"), "--inventory", str(tmp_path / "senses.json"))
+    assert main(command(corpus.folder, output, settings, *kind, *scored, "--epochs", "2", "--json")) == 0
     printed = json.loads(capsys.readouterr().out)
     lines = (tmp_path / "model.training" / "metrics.jsonl").read_text().splitlines()
     scores = [line for line in map(json.loads, lines) if "evaluation" in line]
     assert len(scores) == 2
     assert set(scores[0]["evaluation"]["dev"]) == {"accuracy", "macro_f1", "nll"}
     best = max(scores, key=lambda line: line["evaluation"]["dev"]["macro_f1"])
-    training = json.loads((tmp_path / "model" / "config.json").read_text())["training"]
+    training = training_of(output)
     assert training["hours_to_peak"] == printed["hours_to_peak"] == best["hours"]
     assert training["peak"]["score"] == best["evaluation"]["dev"]["macro_f1"]
     assert training["hours"] == training["seconds"] / 3600 >= training["hours_to_peak"] > 0
-    ranker = make_ranker(str(tmp_path / "model"), load_inventory(tmp_path / "senses.json"), examples=[])
+    ranker = make_ranker(str(output), load_inventory(tmp_path / "senses.json"), examples=[])
     assert ranker.hours_to_peak == best["hours"]
-
-
-def test_a_cell_model_that_was_not_scored_has_hours_but_no_peak(corpus: Corpus, tmp_path: Path) -> None:
-    assert train(corpus, tmp_path / "model", "--epochs", "1") == 0
-    training = json.loads((tmp_path / "model" / "config.json").read_text())["training"]
-    assert training["hours"] > 0
-    assert "hours_to_peak" not in training

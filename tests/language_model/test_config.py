@@ -8,8 +8,8 @@ import torch
 
 from lmcells.errors import ConfigError
 from lmcells.language_model.config import (
-    KEYS,
     PRESETS,
+    TABLES,
     LanguageModelConfig,
     LanguageModelSettings,
     load_language_model_configuration,
@@ -95,8 +95,8 @@ def test_the_learning_rate_stays_until_a_check_brings_no_improvement() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_names_every_setting(preset: str) -> None:
     loaded = load_language_model_configuration(preset=preset)
-    assert set(loaded.language_model) == set(KEYS["language_model"])
-    assert set(loaded.training.to_dict()) == set(KEYS["training"])
+    assert set(loaded.language_model) == set(TABLES.keys["language_model"])
+    assert set(loaded.training.to_dict()) == set(TABLES.keys["training"])
 
 
 def test_the_default_preset_is_the_dataclasses_defaults() -> None:
@@ -119,11 +119,11 @@ def test_a_file_wins_over_the_preset_and_a_flag_over_the_file(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["language_model.layer=3"], "'language_model.layer' is not known.*Nearest: 'layers'"),
-        (["model.layers=3"], "'model' is no table of a language model"),
+        (["language_model.layer=3"], "'language_model.layer' is not known.*Nearest: 'language_model.layers'"),
+        (["model.layers=3"], "'model' is not known; allowed: \\[language_model\\]"),
         (["layers=3"], "allowed: TABLE.KEY=VALUE"),
-        (["language_model.n_words=3"], "n_words' is not known"),
-        (["training.epochs=none"], "--set: epochs is 'none'"),
+        (["language_model.n_words=3"], "n_words comes from the corpus"),
+        (["training.epochs=none"], "epochs is None"),
     ],
 )
 def test_an_override_that_means_nothing_is_refused(overrides: list[str], message: str) -> None:

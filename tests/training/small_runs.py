@@ -4,10 +4,13 @@ import random
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from corpora import corpus_of
 from lmcells.corpus import Corpus
 from lmcells.model import ModelConfig
 from lmcells.training import TrainingSettings
+from lmcells.training.device_corpus import Chunk
 
 SENSES = {
     "therapy": ("exercise", "gait", "walking", "strength", "stairs", "balance"),
@@ -25,8 +28,8 @@ def planted_corpus(folder: Path, *, n_notes: int = 150, seed: int = 0) -> Corpus
         sections = []
         for header, words in SENSES.items():
             body = [draw.choice(words if draw.random() < 0.6 else FILLERS) for _ in range(20)]
-            for place in (4, 12):
-                body[place] = "pt"
+            for at in (4, 12):
+                body[at] = "pt"
             sections.append({"header": header.upper(), "text": " ".join(body)})
         notes.append({"id": f"t/{index}", "category": ("ward", "clinic")[index % 2], "sections": sections})
     return corpus_of(folder, notes)
@@ -45,3 +48,9 @@ def tiny_settings(**settings: Any) -> TrainingSettings:
     return TrainingSettings(
         **{"epochs": 1, "batch_size": 256, "subsampling": 0.0, "report_steps": 5, **settings}
     )
+
+
+def whole_chunk(corpus: Corpus) -> Chunk:
+    """All of a corpus on the CPU, nothing subsampled."""
+    device = torch.device("cpu")
+    return Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=device)

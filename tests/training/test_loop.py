@@ -12,10 +12,9 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
-from lmcells.training.step import clip_gradients
+from lmcells.training.checkpoint import load_newest
+from lmcells.training.task import Clock, clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def run(
     kind: str = "lmc",
     embedding_std: float | None = 0.1,
     **options: Any,
-) -> TrainingResult:
+) -> TrainingResult[CellModel]:
     config = tiny_config(corpus, kind, dropout=0.0, embedding_std=embedding_std)
     return train(corpus, model_config=config, settings=settings, output=output, device="cpu", **options)
 
@@ -50,7 +49,7 @@ def window_of(corpus: Corpus, words: list[str], *, section: str | None) -> Windo
 @pytest.fixture(scope="module")
 def trained(
     corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[TrainingResult, list[Progress]]:
+) -> tuple[TrainingResult[CellModel], list[Progress]]:
     torch.set_num_threads(1)
     reports: list[Progress] = []
     settings = tiny_settings(epochs=12, learning_rate=0.01, smoothing=0.0)
@@ -63,11 +62,14 @@ def test_training_lowers_both_losses(corpus: Corpus, tmp_path: Path, kind: str) 
     reports: list[Progress] = []
     settings = tiny_settings(epochs=4, learning_rate=0.01)
     run(corpus, tmp_path, settings, kind=kind, embedding_std=None, on_progress=reports.append)
-    assert reports[-1].reconstruction < 0.85 * reports[0].reconstruction
-    assert reports[-1].prior_divergence < 0.85 * reports[0].prior_divergence
+    first, last = reports[0].losses, reports[-1].losses
+    for name in ("reconstruction", "prior_divergence"):
+        assert last[name] < 0.85 * first[name]  # type: ignore[operator]
 
 
-def test_planted_senses_separate(corpus: Corpus, trained: tuple[TrainingResult, list[Progress]]) -> None:
+def test_planted_senses_separate(
+    corpus: Corpus, trained: tuple[TrainingResult[CellModel], list[Progress]]
+) -> None:
     """The posterior of "pt" is nearer to the words of its own sense, by its context and by its section."""
     model = trained[0].model
     senses = {
@@ -90,12 +92,12 @@ def test_planted_senses_separate(corpus: Corpus, trained: tuple[TrainingResult, 
 
 
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
-def test_the_relatives_can_agree_too(corpus: Corpus, tmp_path: Path, kind: str) -> None:
+def test_the_contrastive_loss_falls_for_the_baselines_too(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     reports: list[Progress] = []
     settings = tiny_settings(epochs=4, learning_rate=0.01, contrastive_weight=5.0, contrastive_spans=16)
     run(corpus, tmp_path, settings, kind=kind, on_progress=reports.append)
-    agreements = [report.contrastive for report in reports if report.contrastive is not None]
-    early, late = agreements[: len(agreements) // 3], agreements[-len(agreements) // 3 :]
+    losses = [loss for report in reports if (loss := report.losses["contrastive"]) is not None]
+    early, late = losses[: len(losses) // 3], losses[-len(losses) // 3 :]
     assert mean(late) < mean(early)
 
 
@@ -110,6 +112,18 @@ def test_the_same_seed_gives_the_same_model_and_leaves_the_global_one_alone(
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_evaluating_takes_is_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = Clock()
+    clock.seconds_before = 7.0
+    now += 2
+    with clock.paused():
+        now += 50
+    now += 1
+    assert clock.seconds == 7 + 3
 
 
 def test_clipping_clips() -> None:
@@ -135,11 +149,9 @@ def test_clipping_of_zero_and_of_small_gradients_changes_nothing() -> None:
 
 def test_clipping_reaches_the_step_that_is_taken(corpus: Corpus, tmp_path: Path) -> None:
     """Adam's first moment after one step is 0.1 times the gradient it was given."""
-    from lmcells.training.checkpoint import load_newest
-
     settings = tiny_settings(batch_size=8192, gradient_clip=0.01)
     result = run(corpus, tmp_path, settings)
-    assert result.n_steps == 1
+    assert result.record["steps"] == 1
     checkpoint = load_newest(tmp_path)
     assert checkpoint is not None
     moments = [
@@ -172,8 +184,10 @@ def test_metrics_have_both_losses_under_their_names_and_the_evaluations(
     assert [line["hours"] for line in evaluations] == hours_seen
     reports = [line for line in lines if "evaluation" not in line]
     expected = {"step", "epoch", "centers", "centers_per_second", "reconstruction", "prior_divergence"}
-    assert expected | {"contrastive", "seconds", "peak_memory", "gradient_norm"} == set(reports[0])
-    assert reports[-1]["centers"] == 2 * corpus.tokens.size == with_hook.n_centers
+    assert expected | {"contrastive", "seconds", "peak_memory", "gradient_norm", "learning_rate"} == set(
+        reports[0]
+    )
+    assert reports[-1]["centers"] == 2 * corpus.tokens.size == with_hook.record["centers"]
     assert reports[-1]["epoch"] == 2
     # An untrained posterior is near its prior, and its hinge is near the margin times the context words.
     assert reports[0]["reconstruction"] > reports[0]["prior_divergence"]
@@ -191,7 +205,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus
 
 def test_a_corpus_in_chunks_trains_on_every_token(corpus: Corpus, tmp_path: Path) -> None:
     settings = tiny_settings(chunk_tokens=1500, batch_size=200, contrastive_weight=1.0)
-    assert run(corpus, tmp_path, settings).n_centers == corpus.tokens.size
+    assert run(corpus, tmp_path, settings).record["centers"] == corpus.tokens.size
 
 
 @pytest.mark.parametrize(

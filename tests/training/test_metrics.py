@@ -1,7 +1,8 @@
-"""metrics.jsonl and TensorBoard: both parts of the loss under their names, and no step twice."""
+"""metrics.jsonl and TensorBoard: losses under their names, no step twice, and when the scores peaked."""
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lmcells.corpus import Corpus
 from lmcells.training import train
-from lmcells.training.progress import METRICS, TENSORBOARD, MetricsLog
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, find_peak
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -91,3 +92,61 @@ def test_a_half_written_last_line_is_dropped(tmp_path: Path) -> None:
     with MetricsLog(tmp_path, from_step=2) as log:
         log.write({"step": 3})
     assert [line["step"] for line in lines_of(tmp_path)] == [1, 2, 3]
+
+
+def write_evaluations(folder: Path, evaluations: Sequence[Mapping[str, Any]]) -> None:
+    lines = [
+        {"step": 10 * n, "hours": n / 4, "evaluation": each} for n, each in enumerate(evaluations, start=1)
+    ]
+    (folder / METRICS).write_text(
+        "".join(json.dumps(line) + "\n" for line in [{"step": 1, "loss": 2.0}, *lines])
+    )
+
+
+def test_the_peak_is_the_first_of_the_best(tmp_path: Path) -> None:
+    write_evaluations(tmp_path, [{"dev": {"macro_f1": score}} for score in (0.2, 0.5, 0.5, 0.4)])
+    assert find_peak(tmp_path) == {"metric": "macro_f1", "score": 0.5, "step": 20, "hours": 0.5}
+
+
+def test_the_peak_counts_datasets_alike(tmp_path: Path) -> None:
+    write_evaluations(
+        tmp_path,
+        [{"a": {"macro_f1": 0.9}, "b": {"macro_f1": 0.1}}, {"a": {"macro_f1": 0.6}, "b": {"macro_f1": 0.6}}],
+    )
+    peak = find_peak(tmp_path)
+    assert peak is not None
+    assert (peak["step"], peak["score"]) == (20, pytest.approx(0.6))
+
+
+@pytest.mark.parametrize("evaluations", [[], [{}], [{"dev": {"accuracy": 0.5}}], [{"seconds": 3.0}]])
+def test_a_run_that_was_not_scored_has_no_peak(tmp_path: Path, evaluations: list[dict[str, Any]]) -> None:
+    write_evaluations(tmp_path, evaluations)
+    assert find_peak(tmp_path) is None
+    assert find_peak(tmp_path / "elsewhere") is None
+
+
+def test_a_peak_after_the_checkpoint_that_a_run_continued_from_is_forgotten(tmp_path: Path) -> None:
+    write_evaluations(tmp_path, [{"dev": {"macro_f1": score}} for score in (0.2, 0.3, 0.9)])
+    with MetricsLog(tmp_path, from_step=20):
+        pass
+    assert find_peak(tmp_path) == {"metric": "macro_f1", "score": 0.3, "step": 20, "hours": 0.5}
+
+
+def test_a_report_as_text_says_what_is_what() -> None:
+    common: dict[str, Any] = {"step": 1200, "epoch": 2, "n_epochs": 5, "n_examples": 10, "gradient_norm": 1.0}
+    common |= {
+        "examples_per_second": 12345.6,
+        "learning_rate": 1e-3,
+        "seconds": 1.0,
+        "peak_memory": 2_500_000_000,
+    }
+    losses = {"reconstruction": 7.25, "prior_divergence": 1.5, "contrastive": None}
+    of_cells = Progress(unit="centers", losses=losses, n_steps=3000, seconds_left=3725.2, **common)
+    assert str(of_cells) == (
+        "epoch 2/5, step 1,200/3,000, 12,346 centers/s, reconstruction 7.250, prior divergence 1.500, "
+        "1:02:05 left, 2.5 GB"
+    )
+    of_words = Progress(unit="words", losses={"loss": 5.25, "best_held_out_loss": 5.5}, **common)
+    assert str(of_words) == (
+        "epoch 2/5, step 1,200, 12,346 words/s, loss 5.250, best held out loss 5.500, 2.5 GB"
+    )

@@ -1,11 +1,13 @@
-"""Checkpoints: a run that was killed goes on bit for bit; damage is seen."""
+"""Checkpoints: a run that was killed goes on bit for bit; damage is noticed; other settings are refused."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, FormatError
 from lmcells.files import read_tensors
-from lmcells.training import TrainingResult, train
+from lmcells.model import CellModel
+from lmcells.training import Progress, TrainingResult, TrainingStopped, train
 from lmcells.training.checkpoint import Checkpoint, DamagedCheckpoint, load_newest
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
@@ -25,21 +28,23 @@ SETTINGS: dict[str, Any] = {
     "contrastive_spans": 8,
     "chunk_tokens": 1500,
 }
+SPAN_READER: dict[str, Any] = {"masks_span": True, "masked_span_dim": 5}
 
-# Trains as the tests do, and slowly, so that there is time to kill it.
-SCRIPT = """
-import sys, time, torch
+# Trains as the tests do, and is killed in the middle of the first epoch.
+KILLED = """
+import os, signal, sys, torch
 from pathlib import Path
+from types import MappingProxyType
 from training.small_runs import tiny_config, tiny_settings
 from lmcells.corpus import Corpus
 from lmcells.training import train
 torch.set_num_threads(1)
 corpus = Corpus.open(sys.argv[1])
-def on_progress(progress):
-    print(progress.step, flush=True)
-    time.sleep(0.2)
+def kill_after_7(progress):
+    if progress.step == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
 train(corpus, model_config=tiny_config(corpus), settings=tiny_settings(**{settings}), output=Path(sys.argv[2]),
-      device="cpu", on_progress=on_progress)
+      device="cpu", on_progress=kill_after_7)
 """
 
 
@@ -48,98 +53,110 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=100)
 
 
-def run(corpus: Corpus, output: Path, *, resume: bool = False, **settings: Any) -> TrainingResult:
+def run(
+    corpus: Corpus,
+    output: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    model: Mapping[str, Any] = MappingProxyType({}),
+    **settings: Any,
+) -> TrainingResult[CellModel]:
     return train(
         corpus,
-        model_config=tiny_config(corpus),
+        model_config=tiny_config(corpus, **model),
         settings=tiny_settings(**{**SETTINGS, **settings}),
         output=output,
         device="cpu",
         resume=resume,
+        overwrite=overwrite,
+        on_progress=on_progress,
     )
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Tensor]:
+def finished(
+    corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, torch.Tensor]]:
+    """The folder of a run that was never stopped, and its weights."""
     torch.set_num_threads(1)
-    return run(corpus, tmp_path_factory.mktemp("whole")).model.state_dict()
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, run(corpus, folder).model.state_dict()
 
 
-def assert_same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+def assert_same(result: TrainingResult[CellModel], expected: dict[str, torch.Tensor]) -> None:
+    found = result.model.state_dict()
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert torch.equal(found[name], value), name
 
 
-def start(corpus: Corpus, output: Path, settings: dict[str, Any]) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.replace("{settings}", repr(settings)), corpus.folder, output],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def newest_of(output: Path) -> Checkpoint:
+    checkpoint = load_newest(output)
+    assert checkpoint is not None
+    return checkpoint
+
+
+def copy_of(folder: Path, tmp_path: Path) -> Path:
+    (tmp_path / "checkpoints").mkdir()
+    for path in (folder / "checkpoints").iterdir():
+        (tmp_path / "checkpoints" / path.name).write_bytes(path.read_bytes())
+    return tmp_path
 
 
 def test_after_sigkill_a_run_ends_as_if_nothing_had_happened(
-    corpus: Corpus, tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
+    corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
 ) -> None:
-    process = start(corpus, tmp_path, {**SETTINGS, "checkpoint_minutes": 1e-9, "report_steps": 1})
-    assert process.stdout is not None
-    for line in process.stdout:
-        if int(line) >= 7:  # in the middle of the first epoch
-            process.send_signal(signal.SIGKILL)
-            break
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    found = load_newest(tmp_path)
-    assert found is not None
-    assert 5 <= found.step < 20
-    assert found.epoch == 0
-    assert_same(run(corpus, tmp_path, resume=True).model.state_dict(), uninterrupted)
+    settings = {**SETTINGS, "checkpoint_minutes": 1e-9, "report_steps": 1}
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED.replace("{settings}", repr(settings)), corpus.folder, tmp_path],
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert (newest_of(tmp_path).step, newest_of(tmp_path).epoch) == (6, 0)
+    assert_same(run(corpus, tmp_path, resume=True), finished[1])
 
 
 def test_sigterm_writes_a_checkpoint_from_which_a_run_goes_on_bit_for_bit(
-    corpus: Corpus, tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
+    corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
 ) -> None:
-    process = start(corpus, tmp_path, SETTINGS)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
-    assert "stopped by SIGTERM at step" in errors
-    found = load_newest(tmp_path)
-    assert found is not None
-    assert found.step_in_epoch > 0
-    assert_same(run(corpus, tmp_path, resume=True).model.state_dict(), uninterrupted)
+    def stop_at_5(progress: Progress) -> None:
+        if progress.step == 5:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(TrainingStopped, match="stopped by SIGTERM at step 6"):
+        run(corpus, tmp_path, on_progress=stop_at_5)
+    assert newest_of(tmp_path).step_in_epoch == 6
+    assert_same(run(corpus, tmp_path, resume=True), finished[1])
     steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
 
 
 def test_a_finished_run_can_go_on_for_more_epochs(
-    corpus: Corpus, tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
+    corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
 ) -> None:
-    run(corpus, tmp_path, epochs=1)
-    assert_same(run(corpus, tmp_path, resume=True).model.state_dict(), uninterrupted)
+    run(corpus, tmp_path, epochs=1, resume=True)  # without a checkpoint it starts
+    assert_same(run(corpus, tmp_path, resume=True), finished[1])
     again = run(corpus, tmp_path, resume=True)
     assert again.last is None
-    assert_same(again.model.state_dict(), uninterrupted)
-
-
-def test_resume_without_a_checkpoint_starts(
-    corpus: Corpus, tmp_path: Path, uninterrupted: dict[str, torch.Tensor]
-) -> None:
-    assert_same(run(corpus, tmp_path, resume=True).model.state_dict(), uninterrupted)
+    assert_same(again, finished[1])
 
 
 @pytest.mark.parametrize(
     "damage", ["tensors cut", "tensors changed", "tensors gone", "json cut", "json changed"]
 )
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
-    corpus: Corpus, tmp_path: Path, uninterrupted: dict[str, torch.Tensor], damage: str
+    corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]], damage: str
 ) -> None:
-    run(corpus, tmp_path)
-    newest = max((tmp_path / "checkpoints").glob("*.json"))
+    output = copy_of(finished[0], tmp_path)
+    newest = max((output / "checkpoints").glob("*.json"))
     path = newest if damage.startswith("json") else newest.with_suffix(".safetensors")
     content = bytearray(path.read_bytes())
     if damage.endswith("cut"):
@@ -147,19 +164,18 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
     elif damage.endswith("gone"):
         path.unlink()
     else:
-        place = content.index(b'"centers": ') + 11 if path == newest else len(content) - 100
-        content[place] = ord("1") if content[place] != ord("1") else ord("2")
+        at = content.index(b'"centers": ') + 11 if path == newest else len(content) - 100
+        content[at] = ord("1") if content[at] != ord("1") else ord("2")
         path.write_bytes(content)
     with pytest.warns(DamagedCheckpoint, match="is damaged.*before it"):
-        found = load_newest(tmp_path)
-    assert found is not None
-    assert found.epoch == 1
-    with pytest.warns(DamagedCheckpoint):
-        assert_same(run(corpus, tmp_path, resume=True).model.state_dict(), uninterrupted)
+        assert newest_of(output).epoch == 1
+    if damage == "tensors cut":
+        with pytest.warns(DamagedCheckpoint):
+            assert_same(run(corpus, output, resume=True), finished[1])
 
 
 def test_the_two_newest_checkpoints_are_kept_and_hold_plain_tensors(corpus: Corpus, tmp_path: Path) -> None:
-    run(corpus, tmp_path, epochs=4)
+    run(corpus, tmp_path, epochs=3)
     files = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
     assert len(files) == 4
     assert {Path(name).suffix for name in files} == {".json", ".safetensors"}
@@ -190,14 +206,34 @@ def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_run_does_not_go_on_with_other_settings(
-    corpus: Corpus, tmp_path: Path, settings: dict[str, Any], message: str
+    corpus: Corpus, finished: tuple[Path, dict[str, torch.Tensor]], settings: dict[str, Any], message: str
 ) -> None:
-    run(corpus, tmp_path, epochs=1)
     with pytest.raises(ConfigError, match=message):
-        run(corpus, tmp_path, resume=True, **settings)
+        run(corpus, finished[0], resume=True, **settings)
 
 
-def test_a_run_is_not_overwritten(corpus: Corpus, tmp_path: Path) -> None:
-    run(corpus, tmp_path, epochs=1)
+def test_a_run_is_overwritten_only_when_asked_to(
+    corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
+) -> None:
+    run(corpus, tmp_path, epochs=1, seed=5)
+    (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match="holds a run already"):
         run(corpus, tmp_path)
+    assert_same(run(corpus, tmp_path, overwrite=True), finished[1])
+    assert (tmp_path / "mine.txt").is_file()
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {
+        path.name for path in (finished[0] / "checkpoints").iterdir()
+    }
+
+
+def test_a_run_of_before_a_setting_was_added_goes_on_with_the_value_that_was_in_effect(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    expected = run(corpus, tmp_path / "new", model=SPAN_READER).model.state_dict()
+    run(corpus, tmp_path / "old", model=SPAN_READER, epochs=1)
+    checkpoint = newest_of(tmp_path / "old")
+    del checkpoint.made_with["model"]["masked_span_reach"]
+    checkpoint.save(tmp_path / "old")
+    with pytest.raises(ConfigError, match=r"model\.masked_span_reach = 2, now it is 4\. Resume with"):
+        run(corpus, tmp_path / "old", model={**SPAN_READER, "masked_span_reach": 4}, resume=True)
+    assert_same(run(corpus, tmp_path / "old", model=SPAN_READER, resume=True), expected)

@@ -10,7 +10,7 @@ from corpora import windows_around
 from lmcells.corpus import Corpus, count_words_by_metadata
 from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, OccurrenceSections, divide
 from lmcells.training.sampler import Sampler, ShardReader
-from training.small_runs import planted_corpus, tiny_config, tiny_settings
+from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
 
 CPU = torch.device("cpu")
 
@@ -30,36 +30,30 @@ def sampler_of(corpus: Corpus, kind: str = "lmc", **settings: Any) -> Sampler:
     return Sampler(tables, config, generator())
 
 
-def whole(corpus: Corpus) -> Chunk:
-    return Chunk.load(corpus, ((0, corpus.tokens.size),), settings=tiny_settings(), device=CPU)
-
-
 def all_present(n: int) -> torch.Tensor:
     return torch.ones(n, dtype=torch.bool)
 
 
 @pytest.mark.parametrize("radius", [1, 4, 10])
 def test_windows_equal_those_of_the_corpus(corpus: Corpus, radius: int) -> None:
-    chunk = whole(corpus)
-    places = torch.arange(len(chunk), dtype=torch.int32)
-    context, mask, _ = chunk.windows_at(places, radius=radius)
+    chunk = whole_chunk(corpus)
+    positions = torch.arange(len(chunk), dtype=torch.int32)
+    context, mask, _ = chunk.windows_at(positions, radius=radius)
     expected = windows_around(
-        places.numpy(), tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
+        positions.numpy(), tokens=corpus.tokens, token_segment=corpus.token_segment, radius=radius
     )
     np.testing.assert_array_equal(mask, expected.mask)
     np.testing.assert_array_equal(context.masked_fill(~mask, 0), expected.context)
 
 
 def test_windows_do_not_cross_from_one_block_of_a_chunk_to_the_next(corpus: Corpus) -> None:
-    division = divide(corpus, n_shards=2, chunk_tokens=10_000, block_tokens=100)
-    chunk = Chunk.load(corpus, division.shards[0][0], settings=tiny_settings(), device=CPU)
+    shards = divide(corpus, n_shards=2, chunk_tokens=10_000, block_tokens=100)
+    chunk = Chunk.load(corpus, shards[0][0], settings=tiny_settings(), device=CPU)
     _, mask, segment = chunk.windows_at(torch.arange(len(chunk), dtype=torch.int32), radius=5)
     tokens_of_segment = np.bincount(corpus.token_segment)
     assert torch.bincount(segment)[segment.unique()].tolist() == tokens_of_segment[segment.unique()].tolist()
     assert int(mask.sum()) == sum(
-        min(5, place) + min(5, n - 1 - place)
-        for n in tokens_of_segment[segment.unique()]
-        for place in range(n)
+        min(5, at) + min(5, n - 1 - at) for n in tokens_of_segment[segment.unique()] for at in range(n)
     )
 
 
@@ -99,39 +93,39 @@ def test_sections_follow_smoothed_counts(corpus: Corpus, smoothing: float, max_p
 
 
 def test_each_token_is_a_center_once_an_epoch_in_another_order_each_time(corpus: Corpus) -> None:
-    division = divide(corpus, n_shards=2, chunk_tokens=300, block_tokens=40)
+    shards = divide(corpus, n_shards=2, chunk_tokens=300, block_tokens=40)
     settings = tiny_settings()
     visited: dict[int, list[tuple[int, int]]] = {0: [], 1: []}
     for epoch, seen in visited.items():
-        for shard, chunks in enumerate(division.shards):
+        for shard, chunks in enumerate(shards):
             reader = ShardReader(corpus, chunks, shard=shard, batch_size=32, settings=settings, device=CPU)
             assert len(reader.lengths) > 1
             steps = reader.epoch(epoch)
             for n_rows in reader.rows_of(epoch):
                 centers = next(steps)
-                assert centers.n_present == n_rows == int(centers.present.sum())
-                chunk, places = centers.source.chunk, centers.places[: centers.n_present]
-                seen.extend(zip(chunk.segments[places].tolist(), chunk.tokens[places].tolist(), strict=True))
-            assert next(steps).n_present == 0
+                assert int(centers.present.sum()) == n_rows
+                chunk, at = centers.source.chunk, centers.positions[centers.present]
+                seen.extend(zip(chunk.segments[at].tolist(), chunk.tokens[at].tolist(), strict=True))
+            assert not next(steps).present.any()
     everything = sorted(zip(corpus.token_segment.tolist(), corpus.tokens.tolist(), strict=True))
     assert sorted(visited[0]) == sorted(visited[1]) == everything
     assert visited[0] != visited[1]
 
 
 def test_an_epoch_can_be_entered_at_any_step(corpus: Corpus) -> None:
-    chunks = divide(corpus, n_shards=1, chunk_tokens=300, block_tokens=40).shards[0]
+    chunks = divide(corpus, n_shards=1, chunk_tokens=300, block_tokens=40)[0]
     reader = ShardReader(corpus, chunks, shard=0, batch_size=32, settings=tiny_settings(), device=CPU)
     steps = reader.epoch(1)
-    places = [next(steps).places for _ in reader.rows_of(1)]
-    for first_step in (1, len(places) // 2, len(places) - 1):
-        assert torch.equal(next(reader.epoch(1, first_step=first_step)).places, places[first_step])
+    positions = [next(steps).positions for _ in reader.rows_of(1)]
+    for first_step in (1, len(positions) // 2, len(positions) - 1):
+        assert torch.equal(next(reader.epoch(1, first_step=first_step)).positions, positions[first_step])
 
 
 def test_masks_come_at_their_rates(corpus: Corpus) -> None:
-    sampler, chunk = sampler_of(corpus), whole(corpus)
-    places = torch.arange(len(chunk), dtype=torch.int32)
-    _, unmasked, _ = chunk.windows_at(places, radius=4)
-    batch = sampler.batch(chunk, places, present=all_present(len(chunk)))
+    sampler, chunk = sampler_of(corpus), whole_chunk(corpus)
+    positions = torch.arange(len(chunk), dtype=torch.int32)
+    _, unmasked, _ = chunk.windows_at(positions, radius=4)
+    batch = sampler.batch(chunk, positions, present=all_present(len(chunk)))
     assert not (batch.context_mask & ~unmasked).any()
     assert batch.context_mask.sum() / unmasked.sum() == pytest.approx(0.8, abs=0.02)
     assert batch.center_mask is not None
@@ -141,13 +135,13 @@ def test_masks_come_at_their_rates(corpus: Corpus) -> None:
 def test_rows_that_fill_up_a_batch_have_no_context(corpus: Corpus) -> None:
     present = torch.tensor([True, False, True])
     batch = sampler_of(corpus).batch(
-        whole(corpus), torch.tensor([9, 10, 11], dtype=torch.int32), present=present
+        whole_chunk(corpus), torch.tensor([9, 10, 11], dtype=torch.int32), present=present
     )
     assert batch.context_mask.any(dim=1).tolist() == present.tolist()
 
 
 def test_the_table_of_a_batch_has_all_of_its_words(corpus: Corpus) -> None:
-    sampler, chunk = sampler_of(corpus), whole(corpus)
+    sampler, chunk = sampler_of(corpus), whole_chunk(corpus)
     batch = sampler.batch(chunk, torch.arange(3, dtype=torch.int32), present=all_present(3))
     draws = sampler.section_draws(batch)
     assert draws.words is not None
@@ -157,11 +151,11 @@ def test_the_table_of_a_batch_has_all_of_its_words(corpus: Corpus) -> None:
     assert draws.sections.shape == (draws.words.shape[0], sampler.config.n_section_draws)
 
 
-def test_mbsge_replaces_centers_at_its_rates_by_their_own_metadata(corpus: Corpus) -> None:
-    sampler, chunk = sampler_of(corpus, "mbsge"), whole(corpus)
+def test_mbsge_repositions_centers_at_its_rates_by_their_own_metadata(corpus: Corpus) -> None:
+    sampler, chunk = sampler_of(corpus, "mbsge"), whole_chunk(corpus)
     config = sampler.config
-    places = torch.arange(len(chunk), dtype=torch.int32)
-    center = sampler.batch(chunk, places, present=all_present(len(chunk))).center
+    positions = torch.arange(len(chunk), dtype=torch.int32)
+    center = sampler.batch(chunk, positions, present=all_present(len(chunk))).center
     is_section = center >= config.section_offset
     is_category = (center >= config.category_offset) & ~is_section
     assert is_category.float().mean() == pytest.approx(0.1, abs=0.03)
@@ -175,10 +169,10 @@ def test_mbsge_replaces_centers_at_its_rates_by_their_own_metadata(corpus: Corpu
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not(corpus: Corpus) -> None:
-    chunk, places = whole(corpus), torch.arange(50, dtype=torch.int32)
-    first, again = (sampler_of(corpus).batch(chunk, places, present=all_present(50)) for _ in range(2))
+    chunk, positions = whole_chunk(corpus), torch.arange(50, dtype=torch.int32)
+    first, again = (sampler_of(corpus).batch(chunk, positions, present=all_present(50)) for _ in range(2))
     assert torch.equal(first.negatives, again.negatives)
     assert torch.equal(first.context_mask, again.context_mask)
     other = sampler_of(corpus)
     other.generator.manual_seed(5)
-    assert not torch.equal(first.negatives, other.batch(chunk, places, present=all_present(50)).negatives)
+    assert not torch.equal(first.negatives, other.batch(chunk, positions, present=all_present(50)).negatives)

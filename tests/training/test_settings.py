@@ -9,7 +9,7 @@ import pytest
 from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig
 from lmcells.training import PRESETS, TrainingSettings, load_configuration
-from lmcells.training.configuration import KEYS
+from lmcells.training.configuration import TABLES
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_the_paper_preset_is_what_the_dataclasses_default_to() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_names_every_setting(preset: str) -> None:
     configuration = load_configuration(preset=preset)
-    assert set(configuration.model) == set(KEYS["model"])
-    assert {field.name for field in fields(TrainingSettings)} == set(KEYS["training"])
+    assert set(configuration.model) == set(TABLES.keys["model"])
+    assert {field.name for field in fields(TrainingSettings)} == set(TABLES.keys["training"])
 
 
 def test_the_default_preset_is_the_best_measured() -> None:

@@ -1,4 +1,8 @@
-"""The bidirectional language model as a whole (ELMo, Peters et al. 2018)."""
+"""The bidirectional language model (ELMo, Peters et al. 2018): characters -> words -> states of two directions.
+
+The backward direction is a second stack of the same kind that reads the words in reverse. Padding comes after the words
+of each stack, and no stack sees what comes after, so no other mask is needed.
+"""
 
 import math
 from collections.abc import Sequence
@@ -14,11 +18,6 @@ from lmcells.language_model.config import LanguageModelConfig
 from lmcells.language_model.objective import WordTable
 from lmcells.model.gaussian import at_least_float32, full_precision
 
-# Words as their characters: any word has a vector, also one that was never seen.
-#
-# Character CNN and highway layers as in ELMo (Peters et al. 2018; Kim et al. 2016), over the bytes of UTF-8.
-
-
 PADDING = 0
 FIRST_BYTE = 1  # the byte b has the id b + 1
 BEGINNING, END = 257, 258
@@ -26,7 +25,7 @@ N_CHARACTERS = 259
 
 
 def spell_out(words: Sequence[str], *, max_characters: int) -> Tensor:
-    """The characters of words, between two marks: -> (words, max_characters) int16. Longer words are cut."""
+    """The UTF-8 bytes of words between two boundaries: -> (words, max_characters) int16. Longer words are cut."""
     ids = np.full((len(words), max_characters), PADDING, np.int16)
     for row, word in enumerate(words):
         written = np.frombuffer(word.encode("utf-8", "replace")[: max_characters - 2], np.uint8)
@@ -52,7 +51,7 @@ class Highway(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """A vector a word: filters over its characters, the largest value of each, highways, a projection."""
+    """A vector for any word, seen or not: character CNN, max pooling, highways, a projection (Kim et al. 2016)."""
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -76,30 +75,15 @@ class CharacterEncoder(nn.Module):
     def _largest(self, filters: nn.Module, read: Tensor) -> Tensor:
         """The largest value of each filter over the characters: -> (words, filters).
 
-        A convolution as one matrix product: with 16 channels that is the quicker way.
+        A convolution as one matrix product, which is faster with 16 channels.
         """
         assert isinstance(filters, nn.Conv1d)
-        pieces = read.unfold(1, filters.kernel_size[0], 1).flatten(
-            2
-        )  # (words, places, character_dim * width)
+        pieces = read.unfold(1, filters.kernel_size[0], 1).flatten(2)  # (words, positions, channels * width)
         return functional.linear(pieces, filters.weight.flatten(1), filters.bias).amax(dim=1)
 
 
-# Reading words in one direction and in the other; neither ever sees what it has yet to predict.
-#
-# The backward direction is a second stack of the same kind that reads the words in reverse. Each stack's padding comes
-# after its words, and what comes after is never seen, so no other mask is needed.
-
-
-class Readings(NamedTuple):
-    """States of both stacks in the order in which each reads: a boundary, then the words. (B, 1 + T, width) each."""
-
-    forward: Tensor
-    backward: Tensor
-
-
 class CausalAttentionLayer(nn.Module):
-    """A transformer layer that normalises its inputs: each position sees itself and those before it."""
+    """A pre-norm transformer layer: each position sees itself and those before it."""
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -146,7 +130,7 @@ class TransformerStack(nn.Module):
 
 
 class LstmStack(nn.Module):
-    """LSTM layers; each but the first adds to what it reads, as in ELMo."""
+    """LSTM layers with residual connections from the second on, as in ELMo."""
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -177,9 +161,9 @@ class BidirectionalEncoder(nn.Module):
         self.forward_stack = stack(config)
         self.backward_stack = stack(config)
 
-    def forward(self, words: Tensor, mirrored: Tensor) -> Readings:
-        """Word vectors (B, T, width) in the order of the text, and in that of the backward stack -> all states."""
-        return Readings(
+    def forward(self, words: Tensor, mirrored: Tensor) -> tuple[Tensor, Tensor]:
+        """Word vectors (B, T, width) in the order of the text and in reverse -> (B, 1 + T, width) of each stack."""
+        return (
             self.forward_stack(self._after_boundary(0, words)),
             self.backward_stack(self._after_boundary(1, mirrored)),
         )
@@ -191,30 +175,27 @@ class BidirectionalEncoder(nn.Module):
 
 def mirror(values: Tensor, lengths: Tensor) -> Tensor:
     """Reverse the first `lengths` values of each row, (B, T, ...); what comes after them stays where it is."""
-    place = torch.arange(values.shape[1], device=values.device)  # (T,)
-    mirrored = lengths.unsqueeze(1) - 1 - place  # (B, T)
-    source = torch.where(mirrored >= 0, mirrored, place)
+    position = torch.arange(values.shape[1], device=values.device)  # (T,)
+    mirrored = lengths.unsqueeze(1) - 1 - position  # (B, T)
+    source = torch.where(mirrored >= 0, mirrored, position)
     return values[torch.arange(values.shape[0], device=values.device).unsqueeze(1), source]
 
 
 def positions(words: Tensor) -> Tensor:
-    """Sines and cosines that tell places apart (Vaswani et al. 2017): (B, T, width) -> (T, width)."""
+    """Sinusoidal positions (Vaswani et al. 2017): (B, T, width) -> (T, width)."""
     width = words.shape[-1]
-    place = torch.arange(words.shape[1], device=words.device, dtype=torch.float32).unsqueeze(1)  # (T, 1)
+    position = torch.arange(words.shape[1], device=words.device, dtype=torch.float32).unsqueeze(1)  # (T, 1)
     step = torch.arange(0, width, 2, device=words.device, dtype=torch.float32)
-    angle = place * torch.exp(step * (-math.log(10_000.0) / width))  # (T, width / 2)
+    angle = position * torch.exp(step * (-math.log(10_000.0) / width))  # (T, width / 2)
     return torch.cat([angle.sin(), angle.cos()], dim=-1).to(words.dtype)
-
-
-# The bidirectional language model as a whole (ELMo, Peters et al. 2018).
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Runs of words. Each distinct word is spelt once, however often it stands there."""
+    """Sequences of words. Each distinct word is spelt out once, however often it occurs."""
 
     characters: Tensor  # (distinct words, max_characters)
-    index: Tensor  # (B, T) which of them; anything where there is none
+    index: Tensor  # (B, T) which of them; anything in the padding
     lengths: Tensor  # (B,) at least 1
 
     @property
@@ -237,19 +218,18 @@ class LanguageModel(nn.Module):
         self.encoder = BidirectionalEncoder(config)
         self.vocabulary = WordTable(config.n_words, config.width)
 
-    def forward(self, texts: Texts) -> Readings:
-        """States of both directions, each in its own order of reading: (B, 1 + T, width)."""
+    def forward(self, texts: Texts) -> tuple[Tensor, Tensor]:
+        """States (B, 1 + T, width) of both directions, each as it reads: a boundary, then the words."""
         spelt = at_least_float32(self.words(texts.characters))  # layers add to these: not in bf16
         index = torch.cat([texts.index, mirror(texts.index, texts.lengths)])  # (2 B, T)
         words, mirrored = functional.embedding(index, spelt).chunk(2)  # (B, T, width) each
-        readings: Readings = self.encoder(words, mirrored)
-        return readings
+        forward, backward = self.encoder(words, mirrored)
+        return forward, backward
 
     def word_states(self, texts: Texts) -> Tensor:
         """Final states at each word, both directions side by side: (B, T, 2 * width)."""
-        readings = self(texts)
-        backward = mirror(readings.backward[:, 1:], texts.lengths)
-        return torch.cat([readings.forward[:, 1:], backward], dim=-1)
+        forward, backward = self(texts)
+        return torch.cat([forward[:, 1:], mirror(backward[:, 1:], texts.lengths)], dim=-1)
 
     def mean_states(self, texts: Texts) -> Tensor:
         """ELMo_avg of the paper: the mean of the final states of a text's words, (B, 2 * width)."""
@@ -258,11 +238,10 @@ class LanguageModel(nn.Module):
         return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
     def predictions(self, texts: Texts, words: Tensor) -> "Predictions":
-        """What is to be predicted of texts whose words are these ids of the vocabulary, (B, T)."""
-        readings = self(texts)
-        states = torch.cat([readings.forward[:, :-1], readings.backward[:, :-1]])  # (2 B, T, width)
+        """What is to be predicted of texts whose words have these ids of the vocabulary, (B, T)."""
+        forward, backward = self(texts)
         return Predictions(
-            states.flatten(0, 1),
+            torch.cat([forward[:, :-1], backward[:, :-1]]).flatten(0, 1),  # (2 B, T, width) -> (2 B T, width)
             torch.cat([words, mirror(words, texts.lengths)]).flatten(),
             texts.mask.repeat(2, 1).flatten(),
         )

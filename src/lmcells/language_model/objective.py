@@ -1,4 +1,4 @@
-"""Predicting the next word: exactly, or against a sample of the vocabulary that stands for all of it."""
+"""Predicting the next word: by the exact softmax, or against a sample of the vocabulary."""
 
 import math
 from dataclasses import dataclass
@@ -15,24 +15,22 @@ from lmcells.model.gaussian import full_precision
 from lmcells.training.device_corpus import AliasTable
 
 _LOGITS_AT_ONCE = 1 << 26
-_ALIGNMENT = 64  # of a row of logits: GPUs have their quick matrix products for such sizes alone
-_NEVER = -1e30  # as a logit; -inf would have no gradient where all are
+_ALIGNMENT = 64  # of a row of logits: GPUs have fast matrix products for such sizes only
+_NEVER = -1e30  # as a logit; -inf would have no gradient where all are -inf
 
 
 class WordTable(nn.Module):
-    """What each word that can be predicted looks for in a state, and how likely it is anyway."""
+    """The output layer: a vector and a bias for each word that can be predicted."""
 
     def __init__(self, n_words: int, width: int) -> None:
         super().__init__()
         self.vectors = nn.Embedding(n_words, width)
         self.biases = nn.Embedding(n_words, 1)
-        nn.init.normal_(
-            self.vectors.weight, std=0.02
-        )  # larger ones are noise to unlearn: 0.1 nats after 150 steps
+        nn.init.normal_(self.vectors.weight, std=0.02)  # larger ones are noise: 0.1 nats after 150 steps
         nn.init.zeros_(self.biases.weight)
 
     def start_from(self, counts: npt.NDArray[np.integer]) -> None:
-        """Begin with the words' frequencies, which would take a hundred steps to learn."""
+        """Initialise the biases with the words' frequencies, which would take a hundred steps to learn."""
         chances = np.asarray(counts, np.float64) / np.sum(counts)
         with torch.no_grad():
             self.biases.weight.copy_(torch.from_numpy(np.log(chances)).unsqueeze(1))
@@ -49,7 +47,7 @@ class WordTable(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """Words drawn from count^exponent, with how likely each is to be drawn."""
+    """The distribution of negatives, count^exponent."""
 
     table: AliasTable
     log_chance: Tensor  # (n_words,)
@@ -72,10 +70,10 @@ def full_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
 
 
 def softmax_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
-    """The same for training: in the precision of autocast, and with a third of the memory traffic."""
+    """The same for training: in the precision of autocast, with a third of the memory traffic."""
     kind = states.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else states.dtype
-    n_more = -table.vectors.num_embeddings % _ALIGNMENT  # words that are never there
+    n_more = -table.vectors.num_embeddings % _ALIGNMENT  # words that never occur
     with full_precision(states):
         vectors = functional.pad(table.vectors.weight.to(dtype), (0, 0, 0, n_more))
         biases = functional.pad(table.biases.weight.squeeze(1).to(dtype), (0, n_more), value=-math.inf)
@@ -84,7 +82,7 @@ def softmax_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
 
 
 class _SoftmaxLosses(torch.autograd.Function):
-    """-log softmax(states vectors' + biases) at the words, whose gradient is the chances, less 1 at the words."""
+    """-log softmax(states vectors' + biases) at the words; its gradient is the softmax, less 1 at the words."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, vectors: Tensor, biases: Tensor, words: Tensor) -> Tensor:
@@ -98,20 +96,15 @@ class _SoftmaxLosses(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         states, vectors, words, chances = ctx.saved_tensors
         column = words.unsqueeze(1)
-        errors = chances.scatter_add_(
-            1, column, -torch.ones_like(column, dtype=chances.dtype)
-        )  # in their place
+        errors = chances.scatter_add_(1, column, -torch.ones_like(column, dtype=chances.dtype))  # in place
         weights = gradient.to(states.dtype)  # (N,)
-        return (
-            (errors @ vectors) * weights.unsqueeze(1),
-            errors.T @ (states * weights.unsqueeze(1)),
-            weights @ errors,
-            None,
-        )
+        of_states = (errors @ vectors) * weights.unsqueeze(1)
+        of_vectors = errors.T @ (states * weights.unsqueeze(1))
+        return of_states, of_vectors, weights @ errors, None
 
 
 def full_losses_in_parts(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
-    """The same, with memory for a part of the logits at a time; for measuring, where no gradient is wanted."""
+    """The same, a part of the logits at a time; for measuring, where no gradient is needed."""
     rows = max(1, _LOGITS_AT_ONCE // table.vectors.num_embeddings)
     firsts = range(0, words.shape[0], rows)
     return torch.cat(

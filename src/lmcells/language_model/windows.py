@@ -1,4 +1,4 @@
-"""The corpus as windows of words, and which of them are held out."""
+"""The corpus as windows of words: which are held out, and batches of them on the device."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,6 @@ from torch import Tensor
 from lmcells.corpus import Corpus
 from lmcells.language_model.model import Texts, spell_out
 from lmcells.training.device_corpus import take, to_device
-
-# The corpus as windows of words, and which of them are held out.
-
 
 Integers = npt.NDArray[np.int64]
 _DOCUMENT = "document"
@@ -37,9 +34,9 @@ class TextWindows:
         return TextWindows(self.starts[:n], self.lengths[:n])
 
     def batches(self, batch_size: int, *, order: np.random.Generator | None = None) -> list["WindowBatch"]:
-        """All windows in batches of about `batch_size` words; those of like length share one, so little is padded.
+        """All windows in batches of about `batch_size` words; those of similar length share one, to pad little.
 
-        With `order` both the windows within a length and the batches are shuffled.
+        With `order` both the windows of a length and the batches are shuffled.
         """
         n = self.starts.size
         shuffled = np.arange(n) if order is None else order.permutation(n)
@@ -61,7 +58,7 @@ class WindowBatch(NamedTuple):
 
 
 def widths_up_to(longest: int) -> Integers:
-    """1, 2, 3, 4, 6, 8, 12, 16...: few enough that shapes come again and again, and dense enough to pad little."""
+    """1, 2, 3, 4, 6, 8, 12, 16...: few enough that shapes recur, and dense enough to pad little."""
     powers = 2 ** np.arange(longest.bit_length() + 1)
     return np.unique(np.concatenate([powers, 3 * powers // 2]))
 
@@ -81,7 +78,9 @@ def cut_windows(
     if n_documents == 1:
         return (_cut(begins, sizes, window),) * 2
     n_held_out = min(max(1, round(held_out * n_documents)), n_documents - 1)
-    turn = np.random.default_rng(seed).permutation(n_documents)[document]  # in this order they are measured
+    turn = np.random.default_rng(seed).permutation(n_documents)[
+        document
+    ]  # the order in which they are measured
     kept, measured = np.flatnonzero(turn >= n_held_out), np.flatnonzero(turn < n_held_out)
     measured = measured[np.argsort(turn[measured], kind="stable")]
     return _cut(begins[kept], sizes[kept], window), _cut(begins[measured], sizes[measured], window)
@@ -90,12 +89,9 @@ def cut_windows(
 def _cut(begins: Integers, sizes: Integers, window: int) -> TextWindows:
     pieces = -(-sizes // window)  # of each segment
     ends = pieces.cumsum()
-    number = np.arange(int(pieces.sum())) - np.repeat(ends - pieces, pieces)  # of a piece within its segment
+    number = np.arange(int(pieces.sum())) - np.repeat(ends - pieces, pieces)  # of a piece in its segment
     starts = np.repeat(begins, pieces) + number * window
     return TextWindows(starts, np.minimum(window, np.repeat(begins + sizes, pieces) - starts))
-
-
-# Windows of the corpus as a model takes them, gathered on its device.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +104,7 @@ class TextBatch:
 
 
 class WindowReader:
-    """Reads windows; the corpus and its words' characters lie on the device, and no batch waits for it."""
+    """Reads windows; the corpus and its words' characters are on the device, and no batch waits for it."""
 
     def __init__(self, corpus: Corpus, *, max_characters: int, device: torch.device) -> None:
         self._tokens = to_device(corpus.tokens, device)
@@ -123,7 +119,7 @@ class WindowReader:
         order: np.random.Generator | None = None,
         first: int = 0,
     ) -> Iterator[TextBatch]:
-        """Batches of about `batch_size` words from the one numbered `first` on; windows are sent once for all."""
+        """Batches of about `batch_size` words from number `first` on; all windows are sent to the device at once."""
         batches = windows.batches(batch_size, order=order)[first:]
         starts, lengths = self._sent(windows, batches, batch_size)
         begin = 0
@@ -136,7 +132,7 @@ class WindowReader:
     def _sent(
         self, windows: TextWindows, batches: list[WindowBatch], batch_size: int
     ) -> tuple[Tensor, Tensor]:
-        """Starts and lengths of all batches one after the other, on the device; windows of no words fill them up."""
+        """Starts and lengths of all batches one after another, on the device, filled up with empty windows."""
         sizes = [self._n_rows(rows.size, width, batch_size) for rows, width in batches]
         starts, lengths = np.zeros((2, sum(sizes)), np.int64)
         for begin, (rows, _) in zip(np.cumsum([0, *sizes]), batches, strict=False):
@@ -145,13 +141,13 @@ class WindowReader:
         return to_device(starts, self._device), to_device(lengths, self._device)
 
     def _n_rows(self, n_windows: int, width: int, batch_size: int) -> int:
-        """Rows of a batch: on the CPU one a window; on a GPU always as many, for its memory is kept by shape."""
+        """Rows of a batch: one a window on the CPU; always as many on a GPU, whose memory is reused by shape."""
         return n_windows if self._device.type == "cpu" else max(n_windows, batch_size // width)
 
     def _read(self, starts: Tensor, lengths: Tensor, *, width: int, n_words: int) -> TextBatch:
-        place = torch.arange(width, device=self._device, dtype=torch.int32)  # (T,)
-        # Where a window has ended its last word is repeated: no new word is spelt out for padding.
-        inside = torch.minimum(place, lengths.unsqueeze(1) - 1).clamp(min=0)  # (B, T)
+        offsets = torch.arange(width, device=self._device, dtype=torch.int32)  # (T,)
+        # After the end of a window its last word is repeated: no new word is spelt out for padding.
+        inside = torch.minimum(offsets, lengths.unsqueeze(1) - 1).clamp(min=0)  # (B, T)
         words = take(self._tokens, starts.unsqueeze(1) + inside).long()
         return TextBatch(Texts(*self._spelt(words), lengths), words, n_words)
 

@@ -1,132 +1,128 @@
-"""From a preset, a user's TOML file and flags to one checked configuration; the later wins."""
+"""A preset, a TOML file and `table.key=value` overrides -> one checked configuration; the later wins."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, nearest
 from lmcells.model import ModelConfig
 from lmcells.training.settings import TrainingSettings
 
-# Tables of settings in layers: a preset, a user's TOML file and flags; the later wins, unknown keys are refused.
-#
-# What a value may be is not known here: the dataclasses that are built from the tables check that.
-
-
 DEFAULT_PRESET = "default"
-FLAGS = "--set"  # the source of an override
-NONE = "none"  # how TOML, which has no null, writes one
+PRESETS = ("paper", "tuned", "default")
 
+Overrides = Iterable[str] | Mapping[str, Any]
+"""`table.key=value` as text, or `{"table.key": value}`."""
 Tables = dict[str, dict[str, Any]]
+C = TypeVar("C")
+
+_FLAG = "--set"
+_NONE = "none"  # how TOML, which has no null, writes one
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettingTables:
-    """Which tables and keys there are, and how what is not known is refused."""
+    """The tables that configure a kind of model: [model] and [training], or [language_model] and [training].
 
-    package: str  # whose folder `presets` holds the presets
+    What a value may be is left to the dataclasses of the tables.
+    """
+
+    package: str  # whose folder `presets` has the presets
     presets: tuple[str, ...]
-    keys: Mapping[str, tuple[str, ...]]  # of each table
-    integers: frozenset[str]  # `table.key` of those that may be written 1e5
-    example: str  # of an override
-    from_corpus: frozenset[str] = frozenset()  # `table.key` of those that a corpus gives
-    reads_none: bool = False  # whether "none" is None
-    names_tables: bool = False  # whether a suggested key is `table.key`, of any table
-    unknown_table: str = "is not known"
-    unknown_key: str = "is not known"
+    classes: Mapping[str, type]  # the dataclass of each table
+    from_corpus: tuple[str, ...]  # fields that are set by the corpus
 
-    def layers(
-        self, *, preset: str | None, file: Path | None, overrides: Iterable[str]
-    ) -> Iterator[tuple[Tables, str]]:
-        """The values so far and the latest layer's source: the preset, then the file, then each override."""
+    @property
+    def keys(self) -> dict[str, list[str]]:
+        """What can be set in each table."""
+        return {
+            table: [field.name for field in fields(described) if field.name not in self.from_corpus]
+            for table, described in self.classes.items()
+        }
+
+    def load(
+        self, build: Callable[[Tables], C], *, preset: str | None, file: Path | None, overrides: Overrides
+    ) -> C:
+        """Build a configuration from all layers; it is built after each, so that an error can name the source."""
         from_file = _read_toml(file) if file else {}
         named = from_file.pop("preset", None)
         preset = preset or named or DEFAULT_PRESET
         if preset not in self.presets:
-            place = f"{file}: " if named == preset and file else ""
+            source = f"{file}: " if named == preset and file else ""
             allowed = ", ".join(self.presets)
             raise ConfigError(
-                f"{place}preset is {preset!r}; allowed: {allowed}.{nearest(str(preset), self.presets)}"
+                f"{source}preset is {preset!r}; allowed: {allowed}.{nearest(str(preset), self.presets)}"
             )
         # All keys are checked before the first value is.
-        source = f"preset {preset}"
-        layers = [(self._checked(self._read_preset(preset), source=source), source)]
-        layers += [(self._checked(from_file, source=str(file)), str(file))] if file else []
-        layers += [(self._parse_override(override), FLAGS) for override in overrides]
-        values: Tables = {table: {} for table in self.keys}
-        for layer, source in layers:
-            values = {table: values[table] | layer[table] for table in self.keys}
-            yield values, source
-
-    def _read_preset(self, name: str) -> dict[str, Any]:
-        text = resources.files(self.package).joinpath("presets", f"{name}.toml").read_text("utf-8")
-        return tomllib.loads(text)
+        path = resources.files(self.package).joinpath("presets", f"{preset}.toml")
+        preset_tables = tomllib.loads(path.read_text("utf-8"))
+        layers = [(f"preset {preset}: ", self._checked(preset_tables, source=f"preset {preset}"))]
+        layers += [(f"{file}: ", self._checked(from_file, source=str(file)))] if file else []
+        # No source for these: an override may come from a flag of its own, such as --epochs.
+        layers += [("", self._checked(override, source=_FLAG)) for override in _parsed(overrides)]
+        values: Tables = {table: {} for table in self.classes}
+        for source, layer in layers:
+            values = {table: values[table] | layer.get(table, {}) for table in self.classes}
+            try:
+                configuration = build(values)
+            except ConfigError as error:
+                raise ConfigError(f"{source}{error}") from None
+        return configuration
 
     def _checked(self, tables: Mapping[str, Any], *, source: str) -> Tables:
-        """All tables with known keys, or an error that names source and key."""
-        checked: Tables = {table: {} for table in self.keys}
+        """Refuse tables and keys that do not exist."""
         for table, settings in tables.items():
-            if table not in self.keys:
-                allowed = ", ".join(f"[{name}]" for name in self.keys)
+            if table not in self.classes:
+                allowed = ", ".join(f"[{name}]" for name in self.classes)
                 raise ConfigError(
-                    f"{source}: {table!r} {self.unknown_table}; allowed: {allowed}."
-                    f"{nearest(table, ('preset', *self.keys))}"
+                    f"{source}: {table!r} is not known; allowed: {allowed}."
+                    f"{nearest(table, ('preset', *self.classes))}"
                 )
             if not isinstance(settings, dict):
                 raise ConfigError(f"{source}: {table!r} is a value; it must be a table: [{table}].")
-            for key, value in settings.items():
-                checked[table][key] = self._checked_value(table, key, value, source=source)
-        return checked
+        return {
+            table: {key: self._value(table, key, value, source=source) for key, value in settings.items()}
+            for table, settings in tables.items()
+        }
 
-    def _checked_value(self, table: str, key: str, value: Any, *, source: str) -> Any:
-        name = f"{table}.{key}"
-        if name in self.from_corpus:
+    def _value(self, table: str, key: str, value: Any, *, source: str) -> Any:
+        name, keys = f"{table}.{key}", self.keys
+        if key in self.from_corpus:
             raise ConfigError(f"{source}: {name} comes from the corpus and cannot be set.")
-        if key not in self.keys[table]:
-            raise ConfigError(f"{source}: '{name}' {self.unknown_key}.{self._nearest_key(table, key)}")
-        if self.reads_none and value == NONE:
-            return None
-        if isinstance(value, float) and value.is_integer() and name in self.integers:
+        if key not in keys[table]:
+            elsewhere = [f" Nearest: '{other}.{key}'." for other in keys if key in keys[other]]
+            near = nearest(name, [f"{table}.{each}" for each in keys[table]])
+            raise ConfigError(f"{source}: '{name}' is not known.{elsewhere[0] if elsewhere else near}")
+        default = next(field.default for field in fields(self.classes[table]) if field.name == key)
+        if isinstance(value, float) and value.is_integer() and type(default) is int:
             return int(value)  # batch_size=1e5
-        return value
+        return None if value == _NONE else value
 
-    def _nearest_key(self, table: str, key: str) -> str:
-        """The nearest key of this table, or the same key in another one."""
-        suggestion = nearest(key, self.keys[table])
-        if not self.names_tables:
-            return suggestion
-        for other, keys in self.keys.items():
-            if key in keys:
-                return f" Nearest: '{other}.{key}'."
-        return suggestion.replace("'", f"'{table}.", 1)
 
-    def _parse_override(self, override: str) -> Tables:
-        """`training.learning_rate=2e-3` as tables; the value is read as TOML, or as plain text if it is not."""
-        name, equals, text = override.partition("=")
+def _parsed(overrides: Overrides) -> Iterator[Tables]:
+    """Each override as tables; text is read as TOML, or taken as it is where that fails."""
+    if isinstance(overrides, Mapping):
+        named = list(overrides.items())
+    else:
+        named = [(name, _read_value(text)) for name, _, text in (each.partition("=") for each in overrides)]
+    for name, value in named:
         table, dot, key = name.strip().partition(".")
-        if not equals or not dot:
+        if not dot or value == "":
             raise ConfigError(
-                f"{FLAGS}: found {override!r}; allowed: TABLE.KEY=VALUE, such as {self.example}."
+                f"{_FLAG}: found {name!r}; allowed: TABLE.KEY=VALUE, such as training.batch_size=4096."
             )
-        try:
-            value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
-        return self._checked({table: {key: value}}, source=FLAGS)
+        yield {table: {key: value}}
 
 
-def integer_keys(**described: type) -> frozenset[str]:
-    """`table.key` of the fields whose default is an integer, given each table's dataclass."""
-    return frozenset(
-        f"{table}.{field.name}"
-        for table, settings in described.items()
-        for field in fields(settings)
-        if type(field.default) is int
-    )
+def _read_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text.strip()}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
@@ -138,24 +134,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read as TOML: {error}.") from None
 
 
-# From a preset, a user's TOML file and flags to one checked configuration; the later wins.
-
-
-PRESETS = ("paper", "tuned", "default")
-_FROM_CORPUS = ("n_words", "n_metadata", "n_categories")
-KEYS: dict[str, tuple[str, ...]] = {
-    "model": tuple(field.name for field in fields(ModelConfig) if field.name not in _FROM_CORPUS),
-    "training": tuple(field.name for field in fields(TrainingSettings)),
-}
-_TABLES = SettingTables(
+TABLES = SettingTables(
     package="lmcells.training",
     presets=PRESETS,
-    keys=KEYS,
-    integers=integer_keys(model=ModelConfig, training=TrainingSettings),
-    example="training.batch_size=4096",
-    from_corpus=frozenset(f"model.{name}" for name in _FROM_CORPUS),
-    reads_none=True,
-    names_tables=True,
+    classes={"model": ModelConfig, "training": TrainingSettings},
+    from_corpus=("n_words", "n_metadata", "n_categories"),
 )
 
 
@@ -178,21 +161,13 @@ class Configuration:
 
 
 def load_configuration(
-    *, preset: str | None = None, file: Path | None = None, overrides: Iterable[str] = ()
+    *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
 ) -> Configuration:
-    """Read a preset (the file's own, or `default`), then a TOML file, then `table.key=value` overrides."""
-    for values, source in _TABLES.layers(preset=preset, file=file, overrides=overrides):
-        try:
-            configuration = _configuration(values)
-        except ConfigError as error:
-            # An override may come from a flag of its own, such as --epochs.
-            place = "" if source == FLAGS else f"{source}: "
-            raise ConfigError(f"{place}{error}") from None
-    return configuration
+    """Read a preset (the file's own, or `default`), then a TOML file, then overrides."""
 
+    def build(values: Tables) -> Configuration:
+        # Sizes stand in for the corpus'; a mixture of one of each is always allowed.
+        ModelConfig(**values["model"], n_words=1, n_metadata=1, n_categories=1)
+        return Configuration(model=values["model"], training=TrainingSettings(**values["training"]))
 
-def _configuration(values: Tables) -> Configuration:
-    """Let the dataclasses check what they can without a corpus."""
-    # Sizes stand in for the corpus'; a mixture of one of each is always allowed.
-    ModelConfig(**values["model"], n_words=1, n_metadata=1, n_categories=1)
-    return Configuration(model=values["model"], training=TrainingSettings(**values["training"]))
+    return TABLES.load(build, preset=preset, file=file, overrides=overrides)

@@ -1,4 +1,4 @@
-"""The corpus on a device: flat arrays to gather from."""
+"""The corpus on a device: flat arrays to gather from, and distributions to draw from."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,55 +14,45 @@ from lmcells.errors import ConfigError
 from lmcells.model import ModelConfig
 from lmcells.training.settings import TrainingSettings
 
-# Which part of the corpus is whose: blocks that end at segment boundaries, dealt out to shards and chunks.
-
-
 BLOCK_TOKENS = 1 << 20
+MAX_PER_WORD = 1 << 16
+_GATHERED_AT_ONCE = 1 << 22
 
-Span = tuple[int, int]  # first token, and the one after the last
-TokenRanges = tuple[Span, ...]
+TokenRange = tuple[int, int]  # first token, and the one after the last
+TokenRanges = tuple[TokenRange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Division:
-    """The corpus as shards, each as chunks, each as spans of tokens.
+def divide(
+    corpus: Corpus, *, n_shards: int, chunk_tokens: int, block_tokens: int = BLOCK_TOKENS
+) -> tuple[tuple[TokenRanges, ...], ...]:
+    """Cut a corpus into shards of nearly equal size, each into chunks of about `chunk_tokens` at most.
 
-    Blocks are dealt out in turn, so that every chunk is a cut through the whole corpus, not one end of it.
+    Blocks of whole segments are dealt out in turn, so that every chunk is a sample of the whole corpus, not one end
+    of it: -> the ranges of each chunk of each shard.
     """
-
-    shards: tuple[tuple[TokenRanges, ...], ...]
-
-
-def divide(corpus: Corpus, *, n_shards: int, chunk_tokens: int, block_tokens: int = BLOCK_TOKENS) -> Division:
-    """Cut a corpus into shards of nearly equal size, and each into chunks of about `chunk_tokens` at most."""
+    token_segment = corpus.token_segment
     n_tokens = int(corpus.tokens.size)
     n_chunks = max(1, -(-n_tokens // (n_shards * chunk_tokens)))
     n_parts = n_shards * n_chunks
-    blocks = _blocks(corpus, n_parts * max(1, round(n_tokens / n_parts / block_tokens)))
-    parts = [tuple(span for span in blocks[part::n_parts] if span[0] < span[1]) for part in range(n_parts)]
+    n_blocks = n_parts * max(1, round(n_tokens / n_parts / block_tokens))
+    evenly = np.linspace(0, n_tokens, n_blocks + 1).astype(np.int64)
+    # Each border is moved back to where its segment begins.
+    borders = [int(np.searchsorted(token_segment, token_segment[at])) for at in evenly[1:-1]]
+    blocks = list(pairwise([0, *borders, n_tokens]))
+    parts = [tuple(each for each in blocks[part::n_parts] if each[0] < each[1]) for part in range(n_parts)]
     if not all(parts):
         raise ConfigError(
             f"{corpus.folder} has too few segments ({corpus.manifest.sizes['n_segments']:,}) for {n_shards} shards "
             f"of {n_chunks} chunks each. Take fewer processes or shards, or larger chunk_tokens."
         )
-    return Division(tuple(tuple(parts[shard::n_shards]) for shard in range(n_shards)))
+    return tuple(tuple(parts[shard::n_shards]) for shard in range(n_shards))
 
 
-def _blocks(corpus: Corpus, n_blocks: int) -> list[Span]:
-    """Nearly equal spans; each border is moved back to where its segment begins."""
-    token_segment = corpus.token_segment
-    evenly = np.linspace(0, token_segment.size, n_blocks + 1).astype(np.int64)
-    borders = [0]
-    borders += [int(np.searchsorted(token_segment, token_segment[place])) for place in evenly[1:-1]]
-    borders.append(int(token_segment.size))
-    return list(pairwise(borders))
-
-
-# Drawing from discrete distributions on a device, in static shapes and without host synchronisation.
+# Draws have static shapes and never wait for the device.
 
 
 def uniform_below(sizes: Tensor, generator: torch.Generator) -> Tensor:
-    """One index below each size, all alike: (...) -> (...) int32. Sizes far below 2^24 are drawn evenly."""
+    """A uniform index below each size: (...) -> (...) int32. Uniform for sizes far below 2^24."""
     chances = torch.rand(sizes.shape, generator=generator, device=sizes.device)
     return torch.minimum((chances * sizes).to(torch.int32), sizes - 1)
 
@@ -81,7 +71,7 @@ def take(values: Tensor, index: Tensor) -> Tensor:
 class AliasTable:
     """A distribution over 0..n-1, drawn in constant time (Walker 1977; built as Vose 1991 does).
 
-    A slot is drawn evenly, then either it or its alias.
+    A slot is drawn uniformly, then either it or its alias.
     """
 
     threshold: Tensor  # (n,) float32, chance of the slot itself
@@ -118,20 +108,12 @@ class AliasTable:
         return torch.where(own, slots, take(self.alias, slots))
 
 
-# beta(m | w): the sections of each word's occurrences, grouped by word, on a device.
-
-
-MAX_PER_WORD = 1 << 16
-_BLOCK = 1 << 22
-_SEED = 0  # which occurrences stand for a frequent word is no setting of a run
-
-
 @dataclass(frozen=True, slots=True)
 class OccurrenceSections:
     """A draw from beta(m | w) is the section of a uniformly drawn occurrence of w.
 
-    Of a word with more than 65,536 occurrences as many are kept, spread evenly through the corpus: the array is
-    bounded by the vocabulary, and an index is drawn evenly in float32. Add-k smoothing is a uniform section with
+    Of a word with more than 65,536 occurrences that many are kept, spread evenly through the corpus: the array is
+    bounded by the vocabulary, and an index is drawn uniformly in float32. Add-k smoothing is a uniform section with
     probability k M / (count + k M), the count being the true one.
     """
 
@@ -193,22 +175,19 @@ def _gather(
     word_offsets = np.asarray(corpus.word_offsets)
     ends = np.cumsum(sizes)
     sections = np.empty(int(ends[-1]) if ends.size else 0, np.int32)
-    for start in range(0, sections.size, _BLOCK):
-        entries = np.arange(start, min(start + _BLOCK, sections.size))
+    for start in range(0, sections.size, _GATHERED_AT_ONCE):
+        entries = np.arange(start, min(start + _GATHERED_AT_ONCE, sections.size))
         words = np.searchsorted(ends, entries, "right")
         rank = entries - (ends[words] - sizes[words])
-        # Every occurrence, or one at random from each of as many equal stretches: at fixed steps they could fall
-        # in with the rhythm of notes that are all built alike.
-        chances = np.random.Generator(np.random.Philox(key=[_SEED, start])).random(entries.size)
+        # Every occurrence, or a random one from each of as many equal stretches: fixed steps could fall in with the
+        # rhythm of notes that are all built alike. Which ones stand for a frequent word does not depend on the seed.
+        chances = np.random.Generator(np.random.Philox(key=[0, start])).random(entries.size)
         spaced = np.minimum((rank + chances) * counts[words] / sizes[words], counts[words] - 1).astype(
             np.int64
         )
-        places = corpus.occurrences[word_offsets[words] + spaced]
-        sections[entries] = segment_metadata[corpus.token_segment[places]]
+        positions = corpus.occurrences[word_offsets[words] + spaced]
+        sections[entries] = segment_metadata[corpus.token_segment[positions]]
     return sections
-
-
-# The corpus on a device: flat arrays to gather from.
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,19 +204,20 @@ class DeviceTables:
         cls, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, device: torch.device
     ) -> Self:
         """Read what the kind of model needs."""
-        weights = np.asarray(corpus.word_counts, np.float64) ** settings.negative_exponent
-        return cls(
-            segment_metadata=None
-            if config.kind == "bsg"
-            else to_device(corpus.segment_metadata(settings.metadata), device),
-            segment_category=to_device(corpus.segment_metadata("category"), device)
-            if config.kind == "mbsge"
-            else None,
-            sections=OccurrenceSections.of_corpus(
+
+        def of_segments(kind: str) -> Tensor:
+            return to_device(corpus.segment_metadata(kind), device)
+
+        sections = None
+        if config.kind == "lmc":
+            sections = OccurrenceSections.of_corpus(
                 corpus, kind=settings.metadata, smoothing=settings.smoothing, device=device
             )
-            if config.kind == "lmc"
-            else None,
+        weights = np.asarray(corpus.word_counts, np.float64) ** settings.negative_exponent
+        return cls(
+            segment_metadata=None if config.kind == "bsg" else of_segments(settings.metadata),
+            segment_category=of_segments("category") if config.kind == "mbsge" else None,
+            sections=sections,
             negatives=AliasTable.of_weights(weights, device=device),
         )
 
@@ -254,34 +234,34 @@ class Chunk:
 
     @classmethod
     def load(
-        cls, corpus: Corpus, spans: TokenRanges, *, settings: TrainingSettings, device: torch.device
+        cls, corpus: Corpus, ranges: TokenRanges, *, settings: TrainingSettings, device: torch.device
     ) -> Self:
-        """Read and subsample some spans of a corpus. A token's fate depends on the seed and its place alone."""
+        """Read and subsample parts of a corpus. Whether a token stays depends on the seed and its position alone."""
         streams = [
             subsample(corpus, threshold=settings.subsampling, seed=settings.seed, first=first, last=last)
-            for first, last in spans
+            for first, last in ranges
         ]
         tokens = np.concatenate([stream.tokens for stream in streams])
         segments = np.concatenate([stream.token_segment for stream in streams])
         return cls(to_device(tokens, device), to_device(segments, device))
 
     def windows_at(
-        self, places: Tensor, *, radius: int, lengths: Tensor | None = None
+        self, positions: Tensor, *, radius: int, lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Context, its mask, and the segment, of the centers at `places`: (B,) -> (B, 2S), (B, 2S), (B,).
+        """Context, its mask, and the segment, of the centers at `positions`: (B,) -> (B, 2S), (B, 2S), (B,).
 
-        With `lengths` (B,) a center is so many words long, and its context begins after the last of them.
+        With `lengths` (B,) a center is so many words long, and its context goes on after the last of them.
 
         The windows of `tests/corpora.py`, but an absent position holds whatever word stands there:
         were it always word 0, that word's gradient would be a bottleneck.
         """
-        offsets = torch.arange(-radius, radius, device=places.device, dtype=places.dtype)
+        offsets = torch.arange(-radius, radius, device=positions.device, dtype=positions.dtype)
         offsets = torch.where(offsets < 0, offsets, offsets + 1)  # (2S,) without the center itself
-        wanted = places.unsqueeze(1) + offsets  # (B, 2S)
+        wanted = positions.unsqueeze(1) + offsets  # (B, 2S)
         if lengths is not None:
             wanted = torch.where(offsets > 0, wanted + (lengths - 1).unsqueeze(1), wanted)
         inside = wanted.clamp(0, len(self) - 1)
-        segment = take(self.segments, places)
+        segment = take(self.segments, positions)
         mask = (take(self.segments, inside) == segment.unsqueeze(1)) & (inside == wanted)
         return take(self.tokens, inside), mask, segment
 

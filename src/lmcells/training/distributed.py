@@ -1,4 +1,7 @@
-"""Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here."""
+"""Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here.
+
+Random numbers too: one seed gives independent streams for each purpose and process.
+"""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,10 +15,9 @@ from torch import Tensor
 
 from lmcells.errors import ConfigError
 
-# Independent streams of random numbers from one seed.
+DEVICES = ("auto", "cpu", "cuda")
 
-
-# What a stream is for: the first number beside the user's seed.
+# What a stream of random numbers is for: the first number beside the user's seed.
 INITIALISATION, DROPOUT, DRAWS, ORDER, CHUNKS = range(5)
 
 
@@ -27,12 +29,6 @@ def derived_seed(seed: int, *purpose: int) -> int:
 def generator_for(device: torch.device, seed: int, *purpose: int) -> torch.Generator:
     """A generator on a device, seeded for a purpose."""
     return torch.Generator(device=device).manual_seed(derived_seed(seed, *purpose))
-
-
-# Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here.
-
-
-DEVICES = ("auto", "cpu", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,15 @@ class World:
         """Whether this is the process that writes files and reports."""
         return self.rank == 0
 
-    def add_up(self, values: Tensor) -> Tensor:
+    def sum(self, values: Tensor) -> Tensor:
         """The sum of every process' values."""
         return self._reduced(values, dist.ReduceOp.SUM)
 
-    def largest(self, values: Tensor) -> Tensor:
+    def max(self, values: Tensor) -> Tensor:
         """The largest of every process' values."""
         return self._reduced(values, dist.ReduceOp.MAX)
 
-    def gathered(self, values: Tensor) -> list[Tensor]:
+    def gather(self, values: Tensor) -> list[Tensor]:
         """Every process' values, of one shape, by rank; on the CPU."""
         if self.size == 1:
             return [values.cpu()]
@@ -79,7 +75,7 @@ class World:
 
 
 @contextmanager
-def joined(device: str = "auto") -> Iterator[World]:
+def join_world(device: str = "auto") -> Iterator[World]:
     """Join the processes that torchrun started, or be alone."""
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
@@ -114,7 +110,7 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", number)
 
 
-# torch's global random states: dropout draws from them, so they are part of a run, and of nothing else.
+# Dropout draws from torch's global random states, so they are part of a run and of nothing else.
 
 
 def own_randomness(device: torch.device) -> AbstractContextManager[None]:
@@ -122,17 +118,21 @@ def own_randomness(device: torch.device) -> AbstractContextManager[None]:
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
-def dropout_states(device: torch.device) -> dict[str, Tensor]:
-    """This process' states by name."""
+def dropout_states(world: World) -> dict[str, Tensor]:
+    """The global random states of every process: `name.rank`."""
     states = {"dropout": torch.get_rng_state()}
-    if device.type == "cuda":
-        states["dropout_cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    if world.device.type == "cuda":
+        states["dropout_cuda"] = torch.cuda.get_rng_state(world.device)
+    return {
+        f"{name}.{rank}": of_rank
+        for name, state in states.items()
+        for rank, of_rank in enumerate(world.gather(state))
+    }
 
 
-def restore_dropout(world: World, tensors: Mapping[str, Tensor]) -> None:
-    """Put back this process' states, `name.rank`; one that was not there before keeps those it was born with."""
-    if (state := tensors.get(f"dropout.{world.rank}")) is not None:
+def restore_dropout(world: World, states: Mapping[str, Tensor]) -> None:
+    """Put back this process' states; a process that was not there before keeps its initial ones."""
+    if (state := states.get(f"dropout.{world.rank}")) is not None:
         torch.set_rng_state(state)
-    if (state := tensors.get(f"dropout_cuda.{world.rank}")) is not None:
+    if (state := states.get(f"dropout_cuda.{world.rank}")) is not None:
         torch.cuda.set_rng_state(state, world.device)

@@ -1,11 +1,11 @@
-"""What occurrences teach about words and phrases, in a form that travels with a model.
+"""Prototypes: what occurrences teach about words and phrases, in a form that travels with a model.
 
-For each frequent word or phrase of a corpus: the direction in which the posterior puts the masked_spans that it leaves. Those
-that are known to be long forms come first, and have up to four prototypes if they are frequent, found by k-means on
-the sphere, since a phrase can stand in several kinds of places.
+A prototype of a frequent word or phrase is the direction of the posterior means where it is masked. Known long forms
+come first. A frequent phrase has up to four prototypes, found by k-means on the sphere, since it can occur in several
+kinds of contexts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -17,34 +17,44 @@ from torch.nn import functional
 
 from lmcells.corpus import Corpus
 from lmcells.model import CellModel, ModelConfig, Windows
-from lmcells.training.contrastive import MaskedSpans, masked_span_windows
-from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, divide, to_device
-from lmcells.training.sampler import Sampler
+from lmcells.training.device_corpus import Chunk, divide, to_device
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import DrawnSpans, Spans, span_key, stop_word_ids
+from lmcells.training.spans import (
+    MaskedSpans,
+    SpanOccurrences,
+    Spans,
+    masked_span_windows,
+    span_key,
+    stop_word_ids,
+)
 
-# A text as a model reads it: the words and the metadata of a corpus under the model's own ids.
-#
-# The corpus that a model was trained on has these ids already. Any other has its own vocabulary and section names: words
-# go by their spelling, and one that the model does not know is left out, as in the windows of a note.
-
-
-_NO_WORD = "<none>"  # the name of an id that is no word's: the gap, and what mbsge reads beside words
-_LEFT_OUT = -1
+MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
+N_OCCURRENCES = 64  # of a span that are read
+SEVERAL = (12, 32, 96)  # how often a phrase must occur to get a second, a third and a fourth prototype
+MIN_COHESION = 0.15  # of a phrase
+MIN_COUNT = 4  # of a long form that is looked for in a user's corpus
+LONGEST = 6  # words of such a long form
+N_CENTER_SPANS = 8192  # that the averages are taken of
+_N_ROUNDS = 8  # of k-means
+_SPANS_AT_ONCE = 512
+_NOT_A_WORD = (
+    "<none>"  # the name of an id that is not a word's: the mask token, and what mbsge reads beside words
+)
+_UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ModelIds:
-    """Under which ids a model knows the words and the metadata of some corpus."""
+    """The ids under which a model knows the words and the metadata of a corpus that it was not trained on."""
 
     vocabulary: Sequence[str]  # the model's words
     metadata: Sequence[int]  # the model's id of each of the corpus' metadata; below 0 is none
-    kept: Iterable[str] = ()  # further words that are not left out: they can be found, and are never read
+    kept: Iterable[str] = ()  # further words that are not dropped: they can be found, and are never read
 
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """A corpus, or a cut through a very long one, on a device; nothing is subsampled."""
+    """A corpus, or a sample of a very long one, on a device under the ids of a model; nothing is subsampled."""
 
     chunk: Chunk  # words and segments
     words: list[str]  # by id: the model's vocabulary, and what else was kept
@@ -61,10 +71,13 @@ class ModelText:
         device: torch.device,
         ids: ModelIds | None = None,
     ) -> Self:
-        """Read a corpus; without `ids` it is the one that the model was trained on."""
+        """Read a corpus; without `ids` it is the one that the model was trained on.
+
+        With `ids`, words go by their spelling, and out-of-vocabulary words are dropped, as in the windows of a note.
+        """
         everything = replace(settings, subsampling=0.0)
-        division = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
-        chunk = Chunk.load(corpus, division.shards[0][0], settings=everything, device=device)
+        shards = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
+        chunk = Chunk.load(corpus, shards[0][0], settings=everything, device=device)
         of_segment = None
         if config.kind != "bsg":
             own = np.asarray(corpus.segment_metadata(settings.metadata))
@@ -73,15 +86,15 @@ class ModelText:
             return cls(chunk, corpus.words, of_segment, config)
         known = {word: id_ for id_, word in enumerate(ids.vocabulary)}
         kept = sorted(set(ids.kept).intersection(corpus.words) - known.keys())
-        words = [*ids.vocabulary, *[_NO_WORD] * (config.n_read - len(ids.vocabulary)), *kept]
+        words = [*ids.vocabulary, *[_NOT_A_WORD] * (config.n_read - len(ids.vocabulary)), *kept]
         known |= {word: config.n_read + at for at, word in enumerate(kept)}
-        table = np.array([known.get(word, _LEFT_OUT) for word in corpus.words], np.int32)
+        table = np.array([known.get(word, _UNKNOWN) for word in corpus.words], np.int32)
         tokens = to_device(table, device)[chunk.tokens]
-        stays = tokens != _LEFT_OUT
+        stays = tokens != _UNKNOWN
         return cls(Chunk(tokens[stays], chunk.segments[stays]), words, of_segment, config)
 
     def readable(self, windows: Windows) -> Windows:
-        """The same windows; a word that was kept without the model knowing it is absent from them."""
+        """The same windows without the words that were kept although the model does not know them."""
         if len(self.words) <= self.config.n_read:
             return windows
         is_read = windows.context < self.config.n_read  # (B, 2S)
@@ -93,37 +106,20 @@ class ModelText:
         )
 
 
-# What occurrences teach about words and phrases, in a form that travels with a model.
-#
-# For each frequent word or phrase of a corpus: the direction in which the posterior puts the masked_spans that it leaves. Those
-# that are known to be long forms come first, and have up to four prototypes if they are frequent, found by k-means on
-# the sphere, since a phrase can stand in several kinds of places.
-
-
-MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
-N_PLACES = 64  # of a word or phrase that are read
-SEVERAL = (12, 32, 96)  # how often a phrase must occur to get a second, a third and a fourth direction
-MIN_COHESION = 0.15  # of a phrase
-MIN_COUNT = 4  # of a long form that is read in a text of the user's
-LONGEST = 6  # words of such a long form
-N_CENTER_SPANS = 8192  # that the averages are taken of
-_N_ROUNDS = 8  # of k-means
-_BLOCK = 512  # spans that are read at a time
-
-
 @dataclass(frozen=True, slots=True)
 class Prototypes:
-    """Directions of frequent words and phrases, and the averages that prototypes start from."""
+    """Prototypes of frequent words and phrases, and the averages that they start from."""
 
     phrases: list[str]  # words joined by spaces
     counts: npt.NDArray[np.int64]  # (P,)
     offsets: npt.NDArray[np.int64]  # (P + 1,) where the prototypes of each begin
     prototypes: npt.NDArray[np.float32]  # (R, d) of length 1
-    shares: npt.NDArray[np.float32]  # (R,) of the places of its phrase; they add to 1
-    masked_span_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a gap
+    shares: npt.NDArray[np.float32]  # (R,) of the occurrences of its phrase; they add to 1
+    masked_span_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a masked span
     phrase_center: npt.NDArray[np.float32]  # (d,) the average mean of the phrase network
 
 
+@torch.no_grad()
 def build_prototypes(
     model: CellModel,
     corpus: Corpus,
@@ -132,29 +128,28 @@ def build_prototypes(
     long_forms: Iterable[Sequence[str]] = (),
     max_prototypes: int = MAX_PROTOTYPES,
 ) -> Prototypes | None:
-    """Read a sample of the places of words and phrases with a model and the corpus it was trained on, on its device.
+    """Read a sample of the occurrences of words and phrases with a model, in the corpus it was trained on.
 
     `long_forms` are phrases that are wanted most, each as its words. None where nothing comes up often enough.
     """
-    text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=_device(model))
-    stop_words = stop_word_ids(corpus, device=_device(model))
+    device = _device(model)
+    text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=device)
+    stop_words = stop_word_ids(corpus, device=device)
     spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
     if spans.n_drawn == 0:
         return None
-    reader = _PlaceReader(model, text, spans, max_words=settings.contrastive_max_words, seed=settings.seed)
-    wanted = reader.find(long_forms)
-    chosen = _choose(spans, text, wanted=wanted, max_prototypes=max_prototypes)
+    reader = _OccurrenceReader(model, text, spans, max_words=settings.contrastive_max_words)
+    chosen = _choose(spans, text, wanted=reader.find(long_forms), max_prototypes=max_prototypes)
     model.eval()
-    with torch.no_grad():
-        masked_span_center, phrase_center = reader.centers()
-        return reader.read(
-            chosen,
-            _n_prototypes(spans)[chosen],
-            masked_span_center=masked_span_center,
-            phrase_center=phrase_center,
-        )
+    # The averages, of spans drawn as training draws them.
+    drawn = spans.draw(N_CENTER_SPANS, torch.Generator(device).manual_seed(settings.seed))
+    masked = reader.masked_spans(drawn)
+    by_words = model.phrase_means(masked.words, masked.words_mask).float().mean(dim=0)  # (d,)
+    by_context = model.posterior(masked.windows).cell.mean.float().mean(dim=0)  # (d,)
+    return reader.read(chosen, masked_span_center=by_context, phrase_center=by_words)
 
 
+@torch.no_grad()
 def read_long_forms(
     model: CellModel,
     text: ModelText,
@@ -164,114 +159,101 @@ def read_long_forms(
     phrase_center: npt.NDArray[np.float32],
     min_count: int = MIN_COUNT,
 ) -> Prototypes:
-    """Read the places of long forms alone, in any text, for a model whose averages are known already."""
+    """Read the occurrences of long forms alone, in any text, for a model whose averages are known already."""
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
     longest = max(map(len, phrases), default=1)
     spans = _spans_among(text, phrases, min_count=min_count, max_words=longest)
-    reader = _PlaceReader(model, text, spans, max_words=longest)
-    wanted = reader.find(phrases)
-    chosen = wanted.nonzero().squeeze(1)
+    reader = _OccurrenceReader(model, text, spans, max_words=longest)
     model.eval()
-    with torch.no_grad():
-        return reader.read(
-            chosen,
-            _n_prototypes(spans)[chosen],
-            masked_span_center=torch.from_numpy(np.array(masked_span_center, np.float32)).to(_device(model)),
-            phrase_center=torch.from_numpy(np.array(phrase_center, np.float32)).to(_device(model)),
-        )
+    averages = (np.array(each, np.float32) for each in (masked_span_center, phrase_center))
+    by_context, by_words = (torch.from_numpy(each).to(_device(model)) for each in averages)
+    chosen = reader.find(phrases).nonzero().squeeze(1)
+    return reader.read(chosen, masked_span_center=by_context, phrase_center=by_words)
 
 
 def _spans_among(
     text: ModelText, phrases: Iterable[Sequence[str]], *, min_count: int, max_words: int
 ) -> Spans:
-    """The spans of a text that have no other words than some phrases do: far fewer than all, in a long text."""
+    """The spans of a text made of words of these phrases alone: far fewer than all, in a long text."""
     words = {word for phrase in phrases for word in phrase}
     chunk = text.chunk
     is_wanted = torch.tensor([word in words for word in text.words], device=chunk.tokens.device)
     kept = is_wanted[chunk.tokens].nonzero().squeeze(1)
     segments = chunk.segments[kept]
-    # What is left is cut wherever words were left out, so that no phrase reaches across.
+    # What is left is cut wherever words were dropped, so that no phrase reaches across.
     cut = (kept.diff() != 1) | (segments.diff() != 0)
     runs = torch.cat([cut.new_zeros(min(len(kept), 1)), cut]).cumsum(0, dtype=torch.int32)
-    spans = Spans.of_chunk(
-        Chunk(chunk.tokens[kept], runs), min_count=min_count, exponent=0.0, max_words=max_words
-    )
-    return replace(spans, places=kept[spans.places].to(torch.int32))
+    wanted = Chunk(chunk.tokens[kept], runs)
+    spans = Spans.of_chunk(wanted, min_count=min_count, exponent=0.0, max_words=max_words)
+    return replace(spans, positions=kept[spans.positions].to(torch.int32))
 
 
-class _PlaceReader:
-    """Reads the masked_spans that words and phrases of a text leave."""
+class _OccurrenceReader:
+    """Reads masked spans of a text with a model."""
 
-    def __init__(
-        self, model: CellModel, text: ModelText, spans: Spans, *, max_words: int, seed: int = 0
-    ) -> None:
-        self.model, self.text, self.spans = model, text, spans
-        device = _device(model)
-        tables = DeviceTables(
-            segment_metadata=text.segment_metadata,
-            segment_category=None,
-            sections=None,
-            negatives=AliasTable.of_weights(np.ones(1), device=device),  # none is drawn
-        )
-        self._sampler = Sampler(tables, text.config, torch.Generator(device).manual_seed(seed))
-        self._max_words = max_words
+    def __init__(self, model: CellModel, text: ModelText, spans: Spans, *, max_words: int) -> None:
+        self.model, self.text, self.spans, self._max_words = model, text, spans, max_words
 
-    def read(
-        self, rows: Tensor, n_prototypes: Tensor, *, masked_span_center: Tensor, phrase_center: Tensor
-    ) -> Prototypes:
-        """Read some spans, so many prototypes of each: (n,), (n,)."""
+    def read(self, rows: Tensor, *, masked_span_center: Tensor, phrase_center: Tensor) -> Prototypes:
+        """The prototypes of some spans: (n,)."""
         phrases: list[str] = []
-        counts, each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        counts, n_each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         prototypes, shares = [np.zeros((0, len(masked_span_center)), np.float32)], [np.zeros(0, np.float32)]
-        for n, block in _blocks(rows, n_prototypes):
-            of_block, their_shares = self.prototypes(block, n_prototypes=n, center=masked_span_center)
-            phrases += self.names(block)
-            counts.append(_numpy(self.spans.counts[block]).astype(np.int64))
-            each.append(np.full(len(block), n))
-            prototypes.append(_numpy(of_block.flatten(0, 1)))
-            shares.append(_numpy(their_shares.flatten()))
+        n_prototypes = _n_prototypes(self.spans)[rows]
+        for n in range(1, len(SEVERAL) + 2):
+            for block in torch.split(rows[n_prototypes == n], _SPANS_AT_ONCE):
+                if len(block):
+                    of_block, their_shares = self._prototypes(
+                        block, n_prototypes=n, center=masked_span_center
+                    )
+                    phrases += self._names(block)
+                    counts.append(self.spans.counts[block].cpu().numpy().astype(np.int64))
+                    n_each.append(np.full(len(block), n))
+                    prototypes.append(of_block.flatten(0, 1).cpu().numpy())
+                    shares.append(their_shares.flatten().cpu().numpy())
         return Prototypes(
             phrases=phrases,
             counts=np.concatenate(counts),
-            offsets=np.concatenate([[0], np.cumsum(np.concatenate(each))]).astype(np.int64),
+            offsets=np.concatenate([[0], np.cumsum(np.concatenate(n_each))]).astype(np.int64),
             prototypes=np.concatenate(prototypes),
             shares=np.concatenate(shares),
-            masked_span_center=_numpy(masked_span_center),
-            phrase_center=_numpy(phrase_center),
+            masked_span_center=masked_span_center.cpu().numpy(),
+            phrase_center=phrase_center.cpu().numpy(),
         )
-
-    def centers(self) -> tuple[Tensor, Tensor]:
-        """The average mean of a gap, and of a phrase by its words, drawn as training draws them: (d,), (d,)."""
-        masked_spans = self._masked_spans(self.spans.draw(N_CENTER_SPANS, self._sampler.generator))
-        by_words = self.model.phrase_means(masked_spans.words, masked_spans.words_mask)
-        return self.model.posterior(masked_spans.windows).cell.mean.float().mean(
-            dim=0
-        ), by_words.float().mean(dim=0)
-
-    def prototypes(self, rows: Tensor, *, n_prototypes: int, center: Tensor) -> tuple[Tensor, Tensor]:
-        """Directions of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
-        counts, offsets = self.spans.counts[rows], self.spans.offsets[rows]
-        spread = (
-            torch.arange(N_PLACES, device=rows.device).unsqueeze(1) * counts // N_PLACES
-        )  # (64, n), evenly
-        places = self.spans.places[offsets + spread]
-        masked_spans = self._masked_spans(DrawnSpans(places, self.spans.lengths[rows]))
-        means = self.model.posterior(self.text.readable(masked_spans.windows)).cell.mean.float()  # (64 n, d)
-        points = functional.normalize(means - center, dim=-1).view(N_PLACES, len(rows), -1)
-        return _spherical_means(points.transpose(0, 1), n_prototypes)
 
     def find(self, phrases: Iterable[Sequence[str]]) -> Tensor:
         """Which spans are among some phrases: -> (U,) bool."""
         word_ids = {word: id_ for id_, word in enumerate(self.text.words)}
-        ids = ([word_ids.get(word, -1) for word in phrase] for phrase in phrases)
-        keys = torch.tensor(
-            [span_key(words) for words in ids if words and -1 not in words], dtype=torch.int64
+        ids = ([word_ids.get(word, _UNKNOWN) for word in phrase] for phrase in phrases)
+        keys = [span_key(words) for words in ids if words and _UNKNOWN not in words]
+        return torch.isin(
+            self.spans.keys, torch.tensor(keys, dtype=torch.int64, device=self.spans.keys.device)
         )
-        return torch.isin(self.spans.keys, keys.to(self.spans.keys.device))
 
-    def names(self, rows: Tensor) -> list[str]:
+    def masked_spans(self, spans: SpanOccurrences) -> MaskedSpans:
+        """Windows around occurrences of spans."""
+        return masked_span_windows(
+            self.text.chunk,
+            spans,
+            config=self.text.config,
+            segment_metadata=self.text.segment_metadata,
+            max_words=self._max_words,
+        )
+
+    def _prototypes(self, rows: Tensor, *, n_prototypes: int, center: Tensor) -> tuple[Tensor, Tensor]:
+        """Prototypes of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
+        counts, offsets = self.spans.counts[rows], self.spans.offsets[rows]
+        turn = torch.arange(N_OCCURRENCES, device=rows.device).unsqueeze(1)
+        evenly = turn * counts // N_OCCURRENCES  # (64, n)
+        positions = self.spans.positions[offsets + evenly]
+        masked = self.masked_spans(SpanOccurrences(positions, self.spans.lengths[rows]))
+        means = self.model.posterior(self.text.readable(masked.windows)).cell.mean.float()  # (64 n, d)
+        points = functional.normalize(means - center, dim=-1).view(N_OCCURRENCES, len(rows), -1)
+        return _spherical_means(points.transpose(0, 1), n_prototypes)
+
+    def _names(self, rows: Tensor) -> list[str]:
         """The words of spans, joined by spaces."""
-        first, tokens = self.spans.places[self.spans.offsets[rows]], self.text.chunk.tokens
+        first, tokens = self.spans.positions[self.spans.offsets[rows]], self.text.chunk.tokens
         within = torch.arange(self._max_words, device=rows.device)
         words = tokens[(first.unsqueeze(1) + within).clamp_max(len(tokens) - 1)].tolist()
         return [
@@ -279,18 +261,15 @@ class _PlaceReader:
             for of_row, n in zip(words, self.spans.lengths[rows].tolist(), strict=True)
         ]
 
-    def _masked_spans(self, spans: DrawnSpans) -> MaskedSpans:
-        return masked_span_windows(self._sampler, self.text.chunk, spans, max_words=self._max_words)
-
 
 def _choose(spans: Spans, text: ModelText, *, wanted: Tensor, max_prototypes: int) -> Tensor:
     """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
-    A number or a mark is no part of a phrase, and what training would not draw is none.
+    Phrases contain no numbers and placeholders, and nothing that training would not draw.
     """
     chunk = text.chunk
     is_word = torch.tensor([not word.startswith("<") for word in text.words], device=chunk.tokens.device)
-    first = spans.places[spans.offsets]
+    first = spans.positions[spans.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
     may_be = spans.weights > 0
     apart = torch.zeros_like(first, dtype=torch.float64)  # log of the product of the words' counts
@@ -301,10 +280,8 @@ def _choose(spans: Spans, text: ModelText, *, wanted: Tensor, max_prototypes: in
         apart += torch.where(within, counts[word], 0.0)
     # Normalised pointwise mutual information: 0 where words meet by chance, 1 where they are never apart.
     n_more, total, together = spans.lengths - 1, np.log(len(chunk)), spans.counts.double().log()
-    cohesion = (together + n_more * total - apart) / (
-        n_more.clamp_min(1) * (total - together).clamp_min(1e-9)
-    )
-    may_be &= (n_more == 0) | (cohesion >= MIN_COHESION)
+    possible = n_more.clamp_min(1) * (total - together).clamp_min(1e-9)
+    may_be &= (n_more == 0) | ((together + n_more * total - apart) / possible >= MIN_COHESION)
     rows = (may_be | wanted).nonzero().squeeze(1)
     importance = spans.counts[rows].long() + wanted[rows] * len(chunk)
     rows = rows[torch.sort(importance, descending=True, stable=True).indices]
@@ -316,18 +293,10 @@ def _n_prototypes(spans: Spans) -> Tensor:
     return 1 + torch.stack([spans.counts >= least for least in SEVERAL]).sum(dim=0)
 
 
-def _blocks(rows: Tensor, n_prototypes: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Rows with equally many prototypes, so many at a time as fit."""
-    for n in range(1, len(SEVERAL) + 2):
-        alike = rows[n_prototypes == n]
-        for block in torch.split(alike, _BLOCK) if len(alike) else ():
-            yield n, block
-
-
 def _spherical_means(points: Tensor, n_means: int) -> tuple[Tensor, Tensor]:
     """k-means by cosine, for each row on its own: (n, P, d) -> (n, K, d), (n, K) shares of the points."""
     means = points.mean(dim=1, keepdim=True)
-    for _ in range(1, n_means):  # each begins at the point that those before it say least of
+    for _ in range(1, n_means):  # each starts at the point that is farthest from those before it
         nearest = (points @ means.transpose(1, 2)).amax(dim=-1)  # (n, P)
         farthest = nearest.argmin(dim=1).view(-1, 1, 1).expand(-1, 1, points.shape[-1])
         means = torch.cat([means, points.gather(1, farthest)], dim=1)
@@ -341,8 +310,3 @@ def _spherical_means(points: Tensor, n_means: int) -> tuple[Tensor, Tensor]:
 
 def _device(model: CellModel) -> torch.device:
     return next(model.parameters()).device
-
-
-def _numpy(values: Tensor) -> npt.NDArray[np.float32]:
-    array: npt.NDArray[np.float32] = values.cpu().numpy()
-    return array

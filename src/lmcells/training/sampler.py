@@ -1,4 +1,4 @@
-"""Everything a step draws, drawn on the device from one generator."""
+"""Everything a step draws, on the device: batches from one generator, and the centers of a shard in random order."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,50 +18,47 @@ from lmcells.training.distributed import CHUNKS, ORDER, derived_seed, generator_
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import Spans, stop_word_ids
 
-# Everything a step draws, drawn on the device from one generator.
-
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Turns places of the corpus into batches: windows, negatives, masks, and mbsge's other centers."""
+    """Turns positions in the corpus into batches: windows, negatives, masks, and mbsge's other centers."""
 
     tables: DeviceTables
     config: ModelConfig
     generator: torch.Generator
 
-    def batch(self, chunk: Chunk, places: Tensor, *, present: Tensor) -> Batch:
-        """The batch whose centers stand at `places`: (B,); a row that is not `present` has no context."""
-        config, generator = self.config, self.generator
-        context, mask, segment = chunk.windows_at(places, radius=config.window)  # (B, 2S), (B, 2S), (B,)
+    def batch(self, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
+        """The batch whose centers stand at `positions`: (B,); a row that is not `present` has no context."""
+        config, generator, table = self.config, self.generator, self.tables.segment_metadata
+        context, mask, segment = chunk.windows_at(positions, radius=config.window)  # (B, 2S), (B, 2S), (B,)
         mask = mask & present.unsqueeze(1)
         if config.context_mask_rate > 0:
             mask = mask & ~chance(config.context_mask_rate, mask.shape, generator)
-        center = take(chunk.tokens, places)
+        center = take(chunk.tokens, positions)
         center_mask = None
         if config.center_mask_rate > 0:
             center_mask = ~chance(config.center_mask_rate, center.shape, generator)
-        metadata = self.metadata_of(segment)
         return Batch(
             center=center if config.kind != "mbsge" else self._replaced(center, segment),
-            metadata=metadata if config.kind == "lmc" else None,
+            metadata=take(table, segment) if config.kind == "lmc" and table is not None else None,
             context=context,
             context_mask=mask,
             center_mask=center_mask,
             negatives=self.tables.negatives.draw(context.shape, generator),
         )
 
-    def metadata_of(self, segment: Tensor) -> Tensor | None:
-        """The metadata of each row's segment: (B,) -> (B,); None for a model without."""
-        table = self.tables.segment_metadata
-        return None if table is None else take(table, segment)
-
     def section_draws(self, batch: Batch) -> SectionDraws:
         """Sections for the moment table: of the words of the batch on the CPU, of all words on a GPU.
 
         On a GPU shapes must not depend on the batch; on the CPU fewer rows are less work.
         """
-        sections = self.tables.sections
-        words = words_of(batch, n_words=self.config.n_words) if batch.context.device.type == "cpu" else None
+        sections, words = self.tables.sections, None
+        if batch.context.device.type == "cpu":  # the distinct context words and negatives, at least one
+            seen = torch.zeros(self.config.n_words, dtype=torch.bool)
+            seen[batch.context[batch.context_mask]] = True
+            seen[batch.negatives[batch.context_mask]] = True
+            seen[0] = True
+            words = seen.nonzero().squeeze(1).to(torch.int32)  # (U,) sorted
         if sections is None:
             return SectionDraws(words=words)
         drawn = sections.draw(words, n_draws=self.config.n_section_draws, generator=self.generator)
@@ -79,40 +76,29 @@ class Sampler:
         return torch.where(chances < config.category_rate, category, center)
 
 
-def words_of(batch: Batch, *, n_words: int) -> Tensor:
-    """The distinct context words and negatives of a batch, sorted: -> (U,); at least one."""
-    seen = torch.zeros(n_words, dtype=torch.bool)
-    seen[batch.context[batch.context_mask]] = True
-    seen[batch.negatives[batch.context_mask]] = True
-    seen[0] = True
-    return seen.nonzero().squeeze(1).to(torch.int32)
-
-
-# One shard's centers, epoch after epoch: chunk by chunk, each token once, shuffled.
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedChunk:
-    """A chunk on the device, and what the agreement term needs: a text, and where its words and phrases stand."""
+    """A chunk on the device, and what the contrastive loss needs: a text, and its spans."""
 
     chunk: Chunk
-    text: Chunk  # the same, or with the frequent words that subsampling took
+    text: Chunk  # the same, or with the frequent words that subsampling dropped
     spans: Spans | None
 
 
 @dataclass(frozen=True, slots=True)
 class Centers:
-    """The centers of one step: places of a chunk, filled up to the batch size."""
+    """The centers of one step: positions in a chunk, filled up to the batch size."""
 
     source: LoadedChunk
-    places: Tensor  # (B,) int32
+    positions: Tensor  # (B,) int32
     present: Tensor  # (B,) bool
-    n_present: int
 
 
 class ShardReader:
-    """Reads one shard of the corpus. A shard of one chunk stays on the device; of more, the next is loaded while
-    one trains, and two are there at once. Chunks come in another order in each epoch.
+    """One shard's centers, epoch after epoch: chunk by chunk, each token once, shuffled.
+
+    A shard of one chunk stays on the device; of more, the next is loaded while one trains, and two are there at once.
+    Chunks come in another order in each epoch.
     """
 
     def __init__(
@@ -140,12 +126,8 @@ class ShardReader:
 
     def rows_of(self, epoch: int) -> npt.NDArray[np.int64]:
         """How many centers each step of an epoch has."""
-        size = self.batch_size
-        sizes = [
-            np.minimum(self.lengths[index] - np.arange(0, self.lengths[index], size), size)
-            for index in self._chunk_order(epoch)
-        ]
-        return np.concatenate(sizes)
+        lengths, size = [self.lengths[index] for index in self._chunk_order(epoch)], self.batch_size
+        return np.concatenate([np.minimum(length - np.arange(0, length, size), size) for length in lengths])
 
     def epoch(self, epoch: int, *, first_step: int = 0) -> Iterator[Centers]:
         """The centers of each step from `first_step` on; after the last come empty ones without end."""
@@ -159,27 +141,22 @@ class ShardReader:
                     first_step -= n_steps
                     continue
                 source = coming.result() if coming else self._chunk(index)
-                coming = None
-                if turn + 1 < len(order):
-                    coming = loader.submit(self._chunk, order[turn + 1])
-                yield from self._through(source, epoch=epoch, index=index, first_step=first_step)
+                coming = loader.submit(self._chunk, order[turn + 1]) if turn + 1 < len(order) else None
+                generator = generator_for(self._device, self._settings.seed, ORDER, self.shard, epoch, index)
+                positions = torch.randperm(
+                    len(source.chunk), generator=generator, device=self._device, dtype=torch.int32
+                )
+                for batch in torch.split(positions[first_step * self.batch_size :], self.batch_size):
+                    yield self._centers(source, batch)
                 first_step = 0
         source = source or self._chunk(order[-1])
         while True:
             yield self._centers(source, source.chunk.tokens[:0])
 
-    def _through(self, source: LoadedChunk, *, epoch: int, index: int, first_step: int) -> Iterator[Centers]:
-        generator = generator_for(self._device, self._settings.seed, ORDER, self.shard, epoch, index)
-        places = torch.randperm(
-            len(source.chunk), generator=generator, device=self._device, dtype=torch.int32
-        )
-        for start in range(first_step * self.batch_size, len(source.chunk), self.batch_size):
-            yield self._centers(source, places[start : start + self.batch_size])
-
-    def _centers(self, source: LoadedChunk, places: Tensor) -> Centers:
-        n_present = places.shape[0]
-        padded = functional.pad(places, (0, self.batch_size - n_present))
-        return Centers(source, padded, self._rows < n_present, n_present)
+    def _centers(self, source: LoadedChunk, positions: Tensor) -> Centers:
+        n_present = positions.shape[0]
+        padded = functional.pad(positions, (0, self.batch_size - n_present))
+        return Centers(source, padded, self._rows < n_present)
 
     def _chunk_order(self, epoch: int) -> list[int]:
         seed = derived_seed(self._settings.seed, CHUNKS, self.shard, epoch)
@@ -189,13 +166,14 @@ class ShardReader:
         return self._only or self._load(index)
 
     def _load(self, index: int) -> LoadedChunk:
-        settings = self._settings
-        chunk = Chunk.load(self._corpus, self._chunks[index], settings=settings, device=self._device)
+        settings, ranges = self._settings, self._chunks[index]
+        chunk = Chunk.load(self._corpus, ranges, settings=settings, device=self._device)
         if settings.n_contrastive_spans == 0:
             return LoadedChunk(chunk, chunk, None)
         text = chunk
         if settings.contrastive_reads_all and settings.subsampling:
             everything = replace(settings, subsampling=0.0)
-            text = Chunk.load(self._corpus, self._chunks[index], settings=everything, device=self._device)
-        spans = Spans.of_training(text, settings=settings, stop_words=self._stop_words)
-        return LoadedChunk(chunk, text, spans)
+            text = Chunk.load(self._corpus, ranges, settings=everything, device=self._device)
+        return LoadedChunk(
+            chunk, text, Spans.of_training(text, settings=settings, stop_words=self._stop_words)
+        )

@@ -1,34 +1,35 @@
-"""What can be taken out of a text and leave a gap with a meaning: words, and phrases that come up again."""
+"""Spans: words and recurring phrases of a text, drawn by frequency, and windows in which they are masked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from lmcells.corpus import Corpus
+from lmcells.model import NULL_METADATA, ModelConfig, Windows
 from lmcells.notes.tokens import STOP_WORDS
-from lmcells.training.device_corpus import Chunk, take, uniform_below
+from lmcells.training.device_corpus import Chunk, chance, take, uniform_below
 from lmcells.training.settings import TrainingSettings
 
 _MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses nothing
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnSpans:
-    """Different spans, and some places of each."""
+class SpanOccurrences:
+    """Different spans, and k occurrences of each."""
 
-    places: Tensor  # (k, n) int32, of the first word
+    positions: Tensor  # (k, n) int32, of the first word
     lengths: Tensor  # (n,) int32, in words
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Where the words and phrases of a chunk stand that occur often enough, and how likely each is to be drawn."""
+    """The frequent words and phrases of a chunk: where they occur, and how likely each is to be drawn."""
 
-    places: Tensor  # (p,) int32, all places grouped by span
-    offsets: Tensor  # (U,) int32, where each span's places begin
+    positions: Tensor  # (p,) int32, all occurrences grouped by span
+    offsets: Tensor  # (U,) int32, where each span's occurrences begin
     counts: Tensor  # (U,) int32
     lengths: Tensor  # (U,) int32, words of each
     keys: Tensor  # (U,) int64, a hash of its words
@@ -50,29 +51,21 @@ class Spans:
     ) -> Self:
         """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk.
 
-        `stop_words` are the ids of words that say nothing alone: what begins or ends with one is never drawn.
+        `stop_words` are word ids: what begins or ends with one is never drawn.
         """
         groups = [_group(chunk, n_words, min_count=min_count) for n_words in range(1, max_words + 1)]
-        places, counts, lengths, keys = (torch.cat(parts) for parts in zip(*groups, strict=True))
+        positions, counts, lengths, keys = (torch.cat(parts) for parts in zip(*groups, strict=True))
         offsets = (counts.cumsum(0) - counts).to(torch.int32)
         weights = counts.float() ** exponent
         if stop_words is not None:
-            first = places[offsets]
+            first = positions[offsets]
             ends = torch.isin(chunk.tokens[torch.stack([first, first + lengths - 1])], stop_words)  # (2, U)
             weights = weights.masked_fill(ends.any(dim=0), 0.0)
-        return cls(
-            places=places,
-            offsets=offsets,
-            counts=counts,
-            lengths=lengths,
-            keys=keys,
-            weights=weights,
-            n_drawn=int(weights.count_nonzero()),
-        )
+        return cls(positions, offsets, counts, lengths, keys, weights, int(weights.count_nonzero()))
 
     @classmethod
     def of_training(cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None) -> Self:
-        """The spans of a chunk that a training with these settings draws from."""
+        """The spans that training with these settings draws from."""
         return cls.of_chunk(
             chunk,
             min_count=settings.contrastive_min_count,
@@ -81,8 +74,8 @@ class Spans:
             stop_words=stop_words,
         )
 
-    def draw(self, n_spans: int, generator: torch.Generator) -> DrawnSpans:
-        """Draw up to `n_spans` by weight without replacement, and two places of each.
+    def draw(self, n_spans: int, generator: torch.Generator) -> SpanOccurrences:
+        """Draw up to `n_spans` by weight without replacement, and two occurrences of each.
 
         Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
         """
@@ -91,11 +84,12 @@ class Spans:
         counts, offsets = take(self.counts, rows), take(self.offsets, rows)  # (n,) each
         first = uniform_below(counts, generator)
         second = (first + 1 + uniform_below(counts - 1, generator)) % counts
-        return DrawnSpans(take(self.places, offsets + torch.stack([first, second])), take(self.lengths, rows))
+        positions = take(self.positions, offsets + torch.stack([first, second]))
+        return SpanOccurrences(positions, take(self.lengths, rows))
 
 
 def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
-    """The ids of the stop words of a corpus that has them; in any other, "or" and "no" were written in capitals."""
+    """The ids of the stop words; None for a corpus without: there, "or" and "no" are acronyms in lower case."""
     if not corpus.reads_stop_words:
         return None
     return torch.tensor([id_ for id_, word in enumerate(corpus.words) if word in STOP_WORDS], device=device)
@@ -114,16 +108,71 @@ def _extend(key: Tensor, word: Tensor) -> Tensor:
 
 
 def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Places, counts, lengths and keys of the frequent phrases of just so many words, none across a boundary."""
-    n_places = max(len(chunk) - n_words + 1, 0)
-    keys = torch.zeros(n_places, dtype=torch.int64, device=chunk.tokens.device)
+    """Positions, counts, lengths and keys of the frequent phrases of `n_words` words, none across a boundary."""
+    n_positions = max(len(chunk) - n_words + 1, 0)
+    keys = torch.zeros(n_positions, dtype=torch.int64, device=chunk.tokens.device)
     for offset in range(n_words):
-        keys = _extend(keys, chunk.tokens[offset : offset + n_places])
-    inside = chunk.segments[:n_places] == chunk.segments[n_words - 1 : n_words - 1 + n_places]
-    places = inside.nonzero().squeeze(1)
-    keys, order = torch.sort(keys[places], stable=True)
+        keys = _extend(keys, chunk.tokens[offset : offset + n_positions])
+    inside = chunk.segments[:n_positions] == chunk.segments[n_words - 1 : n_words - 1 + n_positions]
+    positions = inside.nonzero().squeeze(1)
+    keys, order = torch.sort(keys[positions], stable=True)
     distinct, counts = torch.unique_consecutive(keys, return_counts=True)
     frequent = counts >= min_count
-    kept = places[order[frequent.repeat_interleave(counts)]].to(torch.int32)
+    kept = positions[order[frequent.repeat_interleave(counts)]].to(torch.int32)
     counts = counts[frequent].to(torch.int32)
     return kept, counts, torch.full_like(counts, n_words), distinct[frequent]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedSpans:
+    """Windows around masked spans, all first occurrences first, and the words that were masked."""
+
+    windows: Windows  # k n rows
+    words: Tensor  # (n, L) int32
+    words_mask: Tensor  # (n, L) bool
+
+
+def masked_span_windows(
+    chunk: Chunk,
+    spans: SpanOccurrences,
+    *,
+    config: ModelConfig,
+    segment_metadata: Tensor | None,
+    max_words: int,
+) -> MaskedSpans:
+    """Windows around all occurrences of each span; its words are masked there and wherever else they occur."""
+    n_each = spans.positions.shape[0]
+    positions, lengths = spans.positions.flatten(), spans.lengths.repeat(n_each)  # (k n,) each
+    context, mask, segment = chunk.windows_at(positions, radius=config.window, lengths=lengths)
+    within = torch.arange(max_words, dtype=torch.int32, device=positions.device)
+    wanted = (spans.positions[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
+    words, words_mask = take(chunk.tokens, wanted), within < spans.lengths.unsqueeze(1)  # (n, L) each
+    for column in range(max_words):
+        word, present = words[:, column].repeat(n_each), words_mask[:, column].repeat(n_each)
+        mask = mask & ((context != word.unsqueeze(1)) | ~present.unsqueeze(1))
+    if config.masks_span:  # a mask token between the words before and after: (B, 2S) -> (B, 2S + 1)
+        (before, after), (was, will_be) = context.chunk(2, dim=1), mask.chunk(2, dim=1)
+        token = context.new_full((context.shape[0], 1), config.mask_id)
+        context = torch.cat([before, token, after], dim=1)
+        mask = torch.cat([was, torch.ones_like(token).bool(), will_be], dim=1)
+    windows = Windows(
+        center=take(chunk.tokens, positions),
+        metadata=None if segment_metadata is None else take(segment_metadata, segment),
+        context=context,
+        context_mask=mask,
+        center_mask=torch.zeros_like(positions, dtype=torch.bool),
+    )
+    return MaskedSpans(windows, words, words_mask)
+
+
+def add_noise(
+    spans: MaskedSpans, *, mask_id: int, mask_rate: float, null_rate: float, generator: torch.Generator
+) -> MaskedSpans:
+    """Mask some words around the masked spans and withhold the section of some: what remains must say enough."""
+    windows = spans.windows
+    mask, metadata = windows.context_mask, windows.metadata
+    if mask_rate > 0:
+        mask = mask & ((windows.context == mask_id) | ~chance(mask_rate, mask.shape, generator))
+    if null_rate > 0 and metadata is not None:
+        metadata = metadata.masked_fill(chance(null_rate, metadata.shape, generator), NULL_METADATA)
+    return replace(spans, windows=replace(windows, context_mask=mask, metadata=metadata))

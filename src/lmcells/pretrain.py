@@ -1,0 +1,212 @@
+"""From a corpus to a model folder: what `lmcells train` does, and `lmcells.train` from Python."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError, MissingExtra, nearest
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.long_forms import with_plurals, wordings
+from lmcells.files import read_json
+from lmcells.language_model.config import load_language_model_configuration
+from lmcells.language_model.folder import save_language_model
+from lmcells.pretrained import save_pretrained
+from lmcells.pretrained.folder import CONFIG
+from lmcells.pretrained.save import StoredDtype
+from lmcells.training import Configuration, TrainingWarning, load_configuration
+from lmcells.training.configuration import Overrides
+
+if TYPE_CHECKING:
+    from lmcells.language_model.model import LanguageModel
+    from lmcells.model import CellModel
+    from lmcells.training import TrainingResult
+    from lmcells.training.prototypes import Prototypes
+
+ELMO = "elmo"
+KINDS = ("lmc", "bsg", "mbsge", ELMO)
+CELL_MODEL, LANGUAGE_MODEL = "lmcells-model", "lmcells-language-model"  # formats of model folders
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """A finished training run."""
+
+    folder: Path  # of the model
+    model: "CellModel | LanguageModel"  # in torch, in evaluation mode
+    record: dict[
+        str, Any
+    ]  # settings, steps, seconds, losses...: what the model folder says about its training
+
+
+def train(
+    corpus: Corpus | Path | str,
+    *,
+    output: Path | str,
+    kind: str | None = None,
+    preset: str | None = None,
+    config: Path | str | None = None,
+    overrides: Overrides = (),
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    dtype: StoredDtype = "float32",
+    prototypes: int | None = None,
+    long_forms: Sequence[Path | str] = (),
+    evaluate: Sequence[Path | str] = (),
+    inventory: Path | str | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> TrainedModel:
+    """Train a model on a corpus and save it as a folder; metrics.jsonl and checkpoints go to OUTPUT.training.
+
+    kind: lmc (unless the settings say otherwise), bsg, mbsge or elmo.
+    preset, config, overrides: the settings; the later wins. `config` is a TOML file, `overrides` are texts such as
+        `training.epochs=1`, or a mapping such as `{"training.epochs": 1}`.
+    resume: continue from the last checkpoint; on the CPU with the same result, bit for bit.
+    overwrite: replace an existing model and its OUTPUT.training.
+    dtype: of the stored weights; int8 stores word vectors in eight bits and the rest in sixteen.
+    prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
+    long_forms: inventories whose long forms the store should know first, beside the shipped ones.
+    evaluate, inventory: datasets that are scored while training, and their senses.
+    on_progress: called with a line about the run.
+
+    Under torchrun only the main process saves the model.
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        raise MissingExtra("torch", extra="train", purpose="Training") from None
+    output, say = Path(output), on_progress or (lambda _: None)
+    if kind is not None and kind not in KINDS:
+        raise ConfigError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}.{nearest(kind, KINDS)}")
+    if bool(evaluate) != (inventory is not None):
+        raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
+    _require_free(output, resume=resume, overwrite=overwrite)
+    corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    file = None if config is None else Path(config)
+    scored = [Path(dataset) for dataset in evaluate]
+    running: dict[str, Any] = {
+        "output": output.with_name(f"{output.name}.training"),
+        "device": device,
+        "resume": resume,
+        "overwrite": overwrite,
+        "on_progress": lambda progress: say(str(progress)),
+    }
+    is_main = int(os.environ.get("RANK", "0")) == 0
+
+    if kind == ELMO:
+        from lmcells.language_model.train import train_language_model
+
+        elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
+        if inventory is not None:
+            from lmcells.evaluation.evaluate import elmo_evaluation_hook
+
+            running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
+        result = train_language_model(corpus, config=elmo.config(corpus), settings=elmo.training, **running)
+        _remove_unless(LANGUAGE_MODEL, output)
+        save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+        return TrainedModel(output, result.model, result.record)
+
+    from lmcells.training import train as train_cells
+
+    if kind is not None:
+        named = {"model.kind": kind}
+        overrides = (
+            named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
+        )
+    cells = load_configuration(preset=preset, file=file, overrides=overrides)
+    metadata = cells.training.metadata
+    known = [load_inventory(Path(path)) for path in long_forms]
+    if inventory is not None:
+        from lmcells.evaluation.evaluate import evaluation_hook
+
+        running["evaluate"] = evaluation_hook(
+            scored, inventory=Path(inventory), corpus=corpus, metadata_kind=metadata
+        )
+    model_config = cells.model_config(corpus)
+    if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
+        kinds = ", ".join(corpus.metadata_kinds)
+        warnings.warn(
+            f"{corpus.folder} has one value of {metadata!r} only, which tells nothing. Take a kind that varies "
+            f"({kinds}): training.metadata, or train --kind bsg.",
+            TrainingWarning,
+            stacklevel=2,
+        )
+    trained = train_cells(corpus, model_config=model_config, settings=cells.training, **running)
+    if is_main:
+        store = _build_store(trained, corpus, cells, known, max_prototypes=prototypes, say=say)
+        _remove_unless(CELL_MODEL, output)
+        save_pretrained(
+            trained.model,
+            output,
+            corpus=corpus,
+            metadata_kind=metadata,
+            training=trained.record,
+            prototypes=store,
+            dtype=dtype,
+            overwrite=True,
+        )
+    return TrainedModel(output, trained.model, trained.record)
+
+
+def _build_store(
+    trained: "TrainingResult[CellModel]",
+    corpus: Corpus,
+    configuration: Configuration,
+    inventories: Sequence[SenseInventory],
+    *,
+    max_prototypes: int | None,
+    say: Callable[[str], None],
+) -> "Prototypes | None":
+    """The prototypes of a model with a phrase network: all wordings of known long forms first."""
+    settings = configuration.training
+    if trained.model.phrases is None or not settings.n_contrastive_spans:
+        return None
+    from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
+
+    say("reading occurrences of frequent words and phrases")
+    return build_prototypes(
+        trained.model,
+        corpus,
+        settings=settings,
+        long_forms=with_plurals(
+            wording
+            for inventory in (shipped_inventory(), *inventories)
+            for sense in inventory
+            for wording in wordings(sense.forms, stop_words=corpus.reads_stop_words)
+        ),
+        max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
+    )
+
+
+def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
+    """Say before training what would go wrong after it."""
+    if resume and overwrite:
+        raise ConfigError("--resume and --overwrite contradict each other: continue a run, or replace it.")
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not resume and not overwrite:
+        raise ConfigError(
+            f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
+        )
+    if _format_of(output) not in (CELL_MODEL, LANGUAGE_MODEL):
+        raise ConfigError(f"{output} is not a model folder, and is not overwritten. Choose another folder.")
+
+
+def _format_of(folder: Path) -> Any:
+    try:
+        config = read_json(folder / CONFIG)
+    except (OSError, ValueError):
+        return None
+    return config.get("format") if isinstance(config, dict) else None
+
+
+def _remove_unless(wanted: str, output: Path) -> None:
+    """Remove a model of the other kind, which saving does not replace."""
+    if _format_of(output) not in (None, wanted):
+        shutil.rmtree(output)

@@ -1,0 +1,211 @@
+"""Training a cell model: readers and samplers of this process' shards, and a step on their samples."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError
+from lmcells.model import CellModel, ModelConfig, create_model
+from lmcells.training.device_corpus import DeviceTables, divide
+from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
+from lmcells.training.loop import Evaluation, TrainingResult, run_task
+from lmcells.training.metrics import Progress
+from lmcells.training.sampler import Centers, Sampler, ShardReader
+from lmcells.training.settings import TrainingSettings
+from lmcells.training.spans import add_noise, masked_span_windows
+from lmcells.training.step import StepGraph, StepLoss, StepSample, fused_loss
+from lmcells.training.task import Task
+
+Batch = tuple[
+    list[Centers], int
+]  # the centers of each shard of this process, and how many all processes have
+
+
+def train(
+    corpus: Corpus,
+    *,
+    model_config: ModelConfig,
+    settings: TrainingSettings,
+    output: Path,
+    device: str = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    on_progress: Callable[[Progress], None] | None = None,
+    evaluate: Evaluation | None = None,
+) -> TrainingResult[CellModel]:
+    """Train a cell model on a corpus; the other arguments are those of `lmcells.training.loop.run_task`."""
+    return run_task(
+        lambda world: CellTask(corpus, config=model_config, settings=settings, world=world),
+        corpus,
+        output=output,
+        device=device,
+        resume=resume,
+        overwrite=overwrite,
+        on_progress=on_progress,
+        evaluate=evaluate,
+    )
+
+
+class CellTask(Task[CellModel, Batch]):
+    """Trains a cell model; each process reads its own shards of the corpus."""
+
+    unit = "centers"
+    loss_names = ("reconstruction", "prior_divergence", "contrastive")
+    saves_at_checks = True
+    settings: TrainingSettings
+
+    def __init__(
+        self, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, world: World
+    ) -> None:
+        device = world.device
+        self.n_shards = _number_of_shards(settings, world)
+        torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
+        model = create_model(config).to(device)
+        torch.manual_seed(derived_seed(settings.seed, DROPOUT, world.rank))
+        # The learning rate of every step depends on where the end is, unless it is constant.
+        epochs = {"epochs": settings.epochs} if settings.final_learning_rate < 1 else {}
+        identity = {"model": asdict(config), "training": {**epochs, "shards": self.n_shards}}
+        super().__init__(corpus, model, settings=settings, world=world, identity=identity)
+
+        fused = fused_loss(model, device) if settings.compile == "auto" and self.uses_bf16 else None
+        loss: nn.Module = StepLoss(model, settings=settings, fused=fused)
+        if settings.compile == "on":
+            loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
+        self._loss = DistributedDataParallel(loss) if world.size > 1 else loss
+
+        tables = DeviceTables.of_corpus(corpus, config=config, settings=settings, device=device)
+        shards = divide(corpus, n_shards=self.n_shards, chunk_tokens=settings.chunk_tokens)
+        batch_size = settings.batch_size // self.n_shards
+        mine = range(world.rank, self.n_shards, world.size)
+        self._readers = [
+            ShardReader(
+                corpus, shards[shard], shard=shard, batch_size=batch_size, settings=settings, device=device
+            )
+            for shard in mine
+        ]
+        self._samplers = [
+            Sampler(tables, config, generator_for(device, settings.seed, DRAWS, shard)) for shard in mine
+        ]
+        n_steps = torch.tensor(max(len(reader.rows_of(0)) for reader in self._readers))
+        self.steps_per_epoch = int(world.max(n_steps))
+        centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
+        self.examples_per_epoch = int(world.sum(centers))
+        self._weight = torch.ones((), device=device)  # of a row in this step's loss
+        self._graph = None
+        if device.type == "cuda" and settings.compile == "auto" and len(mine) == world.size == 1:
+            generators = [sampler.generator for sampler in self._samplers]
+            self._graph = StepGraph(self._descend, generators=generators)
+
+    def batches(self) -> Iterator[Batch]:
+        rows = torch.zeros(self.steps_per_epoch, dtype=torch.int64)
+        for reader in self._readers:
+            own = torch.from_numpy(reader.rows_of(self.epoch))
+            rows[: own.shape[0]] += own
+        rows_of_step = self.world.sum(rows).tolist()
+        epochs = [reader.epoch(self.epoch, first_step=self.step_in_epoch) for reader in self._readers]
+        for n_rows in rows_of_step[self.step_in_epoch :]:
+            yield [next(centers) for centers in epochs], n_rows
+
+    def train_on(self, batch: Batch) -> int:
+        """One step: the mean loss over the rows of all shards of all processes, and one step of Adam."""
+        centers, n_rows = batch
+        # Processes' gradients are averaged, so each counts its share `world.size` times.
+        self._weight.fill_(self.world.size / n_rows)
+        if self._graph is None:
+            self._descend(centers)
+        else:
+            self._graph.step(centers[0])
+        return n_rows
+
+    @property
+    def learning_rate(self) -> float:
+        settings = self.settings
+        done = self.step / (settings.epochs * self.steps_per_epoch)
+        return settings.learning_rate * (1 - done * (1 - settings.final_learning_rate))
+
+    def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
+        """Reconstruction (the hinge) and KL(q || p) a center; the contrastive loss a shard and step."""
+        reconstruction, prior_divergence, contrastive = sums
+        is_contrastive = self.settings.n_contrastive_spans > 0
+        return {
+            "reconstruction": reconstruction / n_examples,
+            "prior_divergence": prior_divergence / n_examples,
+            "contrastive": contrastive / (n_steps * self.n_shards) if is_contrastive else None,
+        }
+
+    def outcome(self, last: Progress | None) -> dict[str, Any]:
+        losses = (
+            {} if last is None else {name: loss for name, loss in last.losses.items() if loss is not None}
+        )
+        return {"centers": self.n_examples, "losses": losses}
+
+    def own_state(self) -> dict[str, Tensor]:
+        """The random states of all shards."""
+        states = torch.stack([sampler.generator.get_state() for sampler in self._samplers])
+        return {
+            f"draws.{rank + turn * self.world.size}": state
+            for rank, of_rank in enumerate(self.world.gather(states))
+            for turn, state in enumerate(of_rank)
+        }
+
+    def restore_own_state(self, tensors: Mapping[str, Tensor]) -> None:
+        for reader, sampler in zip(self._readers, self._samplers, strict=True):
+            sampler.generator.set_state(tensors[f"draws.{reader.shard}"])
+
+    def _descend(self, centers: list[Centers]) -> None:
+        """All of a step that happens on the device; it never waits for it."""
+        world = self.world
+        self.optimizer.zero_grad(set_to_none=True)
+        for turn, (sampler, of_shard) in enumerate(zip(self._samplers, centers, strict=True)):
+            sample = self._sample(sampler, of_shard)
+            # Exchange gradients only with a step's last shard; the others' add up in place.
+            is_last = turn + 1 == len(centers)
+            alone = isinstance(self._loss, DistributedDataParallel) and not is_last
+            with self._loss.no_sync() if alone else nullcontext():  # type: ignore[operator]
+                with self.autocast():
+                    losses: Tensor = self._loss(sample)  # (3,)
+                of_rows = losses[:2].sum() * self._weight
+                of_pairs = losses[2] * (world.size / self.n_shards)
+                (of_rows + of_pairs).backward()  # type: ignore[no-untyped-call]
+            self.sums[:-1] += losses.detach()
+        self.apply_gradients()
+
+    def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
+        settings, source, spans = self.settings, centers.source, centers.source.spans
+        batch = sampler.batch(source.chunk, centers.positions, present=centers.present)
+        masked_spans = None
+        if spans is not None and spans.n_drawn > 1:
+            drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
+            masked_spans = masked_span_windows(
+                source.text,
+                drawn,
+                config=sampler.config,
+                segment_metadata=sampler.tables.segment_metadata,
+                max_words=settings.contrastive_max_words,
+            )
+            masked_spans = add_noise(
+                masked_spans,
+                mask_id=sampler.config.mask_id,
+                mask_rate=settings.contrastive_mask_rate,
+                null_rate=settings.contrastive_null_rate,
+                generator=sampler.generator,
+            )
+        return StepSample(batch, sampler.section_draws(batch), centers.present, masked_spans)
+
+
+def _number_of_shards(settings: TrainingSettings, world: World) -> int:
+    n_shards = settings.shards or world.size
+    if n_shards % world.size:
+        raise ConfigError(f"shards is {n_shards}; allowed with {world.size} processes: a multiple of that.")
+    if settings.batch_size % n_shards:
+        raise ConfigError(
+            f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
+        )
+    return n_shards

@@ -1,0 +1,166 @@
+"""What a run reports: losses and speed to metrics.jsonl and TensorBoard, and when its scores peaked."""
+
+import json
+import math
+import resource
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from lmcells.errors import LmcellsError
+from lmcells.files import atomic_write
+
+if TYPE_CHECKING:
+    import torch
+
+METRICS = "metrics.jsonl"
+TENSORBOARD = "tensorboard"
+
+
+class TrainingStopped(LmcellsError):  # noqa: N818 - it tells what happened; nothing is wrong
+    """A signal asked the run to stop; its state is in a checkpoint."""
+
+
+class TrainingDiverged(LmcellsError):  # noqa: N818 - it tells what happened
+    """A loss or a gradient is no longer a finite number."""
+
+
+class TrainingWarning(UserWarning):
+    """Training goes on, but not as the user may expect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A report: where the run stands, and means since the last report. As text, a line for people."""
+
+    step: int
+    n_steps: int | None = None  # None where the end is not known
+    epoch: int  # from 1
+    n_epochs: int
+    unit: str  # what is counted: centers, or the words of a language model
+    n_examples: int  # centers or words so far, of all processes
+    examples_per_second: float
+    losses: Mapping[str, float | None]  # by name; None is off
+    gradient_norm: float  # before clipping, the mean over steps
+    learning_rate: float  # of the next step
+    seconds: float  # of training so far, over all resumptions
+    seconds_left: float | None = None
+    peak_memory: int  # bytes, of this process' device
+
+    def to_metrics(self) -> dict[str, Any]:
+        """The line of metrics.jsonl."""
+        return {
+            "step": self.step,
+            "epoch": self.epoch,
+            self.unit: self.n_examples,
+            f"{self.unit}_per_second": self.examples_per_second,
+            **self.losses,
+            "gradient_norm": self.gradient_norm,
+            "learning_rate": self.learning_rate,
+            "seconds": self.seconds,
+            "peak_memory": self.peak_memory,
+        }
+
+    def __str__(self) -> str:
+        of_steps = "" if self.n_steps is None else f"/{self.n_steps:,}"
+        parts = [f"epoch {self.epoch}/{self.n_epochs}", f"step {self.step:,}{of_steps}"]
+        parts.append(f"{self.examples_per_second:,.0f} {self.unit}/s")
+        parts += [
+            f"{name.replace('_', ' ')} {loss:.3f}" for name, loss in self.losses.items() if loss is not None
+        ]
+        if self.seconds_left is not None:
+            left = round(self.seconds_left)
+            parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+        return ", ".join([*parts, f"{self.peak_memory / 1e9:.1f} GB"])
+
+
+def require_finite(values: Mapping[str, float | None], *, step: int) -> None:
+    """End a run whose losses or gradients, given by name, are no longer numbers."""
+    if not all(value is None or math.isfinite(value) for value in values.values()):
+        named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
+        raise TrainingDiverged(
+            f"the loss is no longer finite after step {step:,} ({named}). Lower training.learning_rate or set "
+            "training.gradient_clip; the last checkpoint is from before."
+        )
+
+
+def peak_memory(device: "torch.device") -> int:
+    """The most bytes in use at once: tensors of a GPU, otherwise the resident memory of the process."""
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+class MetricsLog:
+    """Appends one JSON object a report, and to TensorBoard where it is installed.
+
+    Opened to resume, it first drops what came after `from_step`.
+    """
+
+    def __init__(self, folder: Path, *, from_step: int) -> None:
+        path = folder / METRICS
+        kept = [line for line in _lines(path) if json.loads(line)["step"] <= from_step] if from_step else []
+        with atomic_write(path) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        self._file = path.open("a", encoding="utf-8")
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self._board = None
+        else:
+            self._board = SummaryWriter(folder / TENSORBOARD, purge_step=from_step + 1)
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Add one object; it has a `step`."""
+        self._file.write(json.dumps(values, ensure_ascii=False) + "\n")
+        self._file.flush()
+        if self._board is not None:
+            for name, value in _numbers(values):
+                self._board.add_scalar(name, value, values["step"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a run's metrics.jsonl, in order; none where there is no such file."""
+    yield from map(json.loads, _lines(folder / METRICS))
+
+
+def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers in nested mappings, with names like paths; not the step, which is the axis."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{prefix}{name}/")
+        elif isinstance(value, int | float) and name != "step":
+            yield prefix + name, value
+
+
+def _lines(path: Path) -> list[str]:
+    """The complete lines of a file; a killed process may have left half a line at the end."""
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+
+
+def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
+    """The first of a run's best evaluations, over all resumptions; None where it was never evaluated by this metric.
+
+    The score is the mean over datasets; hours are those of training, evaluations aside.
+    """
+    peak = None
+    for line in read_metrics(output):
+        datasets = [scores for scores in line.get("evaluation", {}).values() if isinstance(scores, dict)]
+        found = [scores[metric] for scores in datasets if metric in scores]
+        score = sum(found) / len(found) if found else -math.inf
+        if score > (-math.inf if peak is None else peak["score"]):
+            peak = {"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]}
+    return peak

@@ -1,0 +1,207 @@
+"""What is trained by `lmcells.training.loop`: a model, its batches and its loss, and where the run stands."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from lmcells.corpus import Corpus
+from lmcells.errors import ConfigError
+from lmcells.training.distributed import World
+from lmcells.training.metrics import Progress, find_peak, peak_memory, require_finite
+from lmcells.training.settings import MAY_CHANGE, LoopSettings
+
+M = TypeVar("M", bound=nn.Module)
+B = TypeVar("B")
+
+
+class Clock:
+    """Seconds of training, over all resumptions, without pauses."""
+
+    def __init__(self) -> None:
+        self.seconds_before = 0.0  # of the run that is resumed
+        self.start()
+
+    def start(self) -> None:
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self.seconds_before + time.monotonic() - self._started
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self._started += time.monotonic() - began
+
+
+def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:
+    """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
+
+    It never waits for the device.
+    """
+    parameters = [parameter for parameter in parameters if parameter.grad is not None]
+    norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    if max_norm > 0:
+        clip_grads_with_norm_(parameters, max_norm, norm)
+    return norm
+
+
+class Task(ABC, Generic[M, B]):
+    """What is trained: a model with its optimizer, the batches of an epoch, and a step on one.
+
+    `epoch` and `step_in_epoch` say where the next step begins, from 0; `step` and `n_examples` what was done.
+    """
+
+    unit: ClassVar[str]  # what is counted: centers or words
+    loss_names: ClassVar[tuple[str, ...]]
+    saves_at_checks: ClassVar[bool]  # and evaluates; otherwise at the end, and as the settings' minutes say
+    steps_per_epoch: int
+    examples_per_epoch: int | None = None  # None where the end is not known
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        model: M,
+        *,
+        settings: LoopSettings,
+        world: World,
+        identity: Mapping[str, Any],
+    ) -> None:
+        """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
+        self.model, self.settings, self.world = model, settings, world
+        device = world.device
+        training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+        self.identity = {
+            **identity,
+            "training": training | identity.get("training", {}),
+            "corpus": {"fingerprint": corpus.manifest.fingerprint},
+            "device": {"type": device.type},
+        }
+        if settings.precision == "bf16" and device.type == "cpu":
+            raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
+        self.uses_bf16 = settings.precision != "float32" and device.type == "cuda"
+        # One fused pass over all parameters, in a form that a CUDA graph can hold.
+        rate = torch.tensor(settings.learning_rate, device=device)
+        is_cuda = device.type == "cuda"
+        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=is_cuda)
+        self.step, self.epoch, self.step_in_epoch, self.n_examples = 0, 0, 0, 0
+        self.clock = Clock()
+        # Sums since the last report stay on the device, so that no step waits to read them; the norm comes last.
+        self.sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
+        self._reported = (0, 0, 0.0)  # step, examples and seconds of the last report
+
+    @abstractmethod
+    def batches(self) -> Iterator[B]:
+        """The batches of this epoch from `step_in_epoch` on."""
+
+    @abstractmethod
+    def train_on(self, batch: B) -> int:
+        """Take one step and add its losses to `sums`; -> how many examples it had."""
+
+    @property
+    @abstractmethod
+    def learning_rate(self) -> float:
+        """Of the next step."""
+
+    @abstractmethod
+    def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
+        """The losses of a report by name, from sums over these steps and examples of all processes."""
+
+    @abstractmethod
+    def outcome(self, last: Progress | None) -> dict[str, Any]:
+        """What this kind of task adds to the record of a finished run."""
+
+    @abstractmethod
+    def own_state(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps beside model, optimizer and dropout; every process takes part."""
+
+    @abstractmethod
+    def restore_own_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `own_state` returned."""
+
+    def check(self) -> bool:
+        """Called after each step; -> whether it is followed by a report, and perhaps an evaluation and a checkpoint."""
+        return self.step_in_epoch == 0
+
+    @property
+    def held_out_losses(self) -> dict[str, float]:
+        """What the last check found, for the report."""
+        return {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step is left."""
+        return self.epoch >= self.settings.epochs
+
+    def final_model(self) -> M:
+        """The trained model, in evaluation mode."""
+        return self.model.eval()
+
+    def peak(self, output: Path) -> dict[str, Any] | None:
+        """When the run was at its best: metric, score, step and hours."""
+        return find_peak(output)
+
+    def start(self) -> None:
+        """Begin to train, or go on after what a checkpoint has put back."""
+        self.model.train()
+        self.clock.start()
+        self._reported = (self.step, self.n_examples, self.clock.seconds)
+
+    def steps(self) -> Iterator[bool]:
+        """Train one step at a time to the end; -> whether it was followed by a check."""
+        while not self.is_over:
+            for batch in self.batches():
+                self.optimizer.param_groups[0]["lr"].fill_(self.learning_rate)
+                self.n_examples += self.train_on(batch)
+                self.step += 1
+                self.step_in_epoch += 1
+                if self.step_in_epoch == self.steps_per_epoch:
+                    self.epoch, self.step_in_epoch = self.epoch + 1, 0
+                yield self.check()
+                if self.is_over:
+                    return
+
+    def apply_gradients(self) -> None:
+        """Clip the gradients and let Adam take its step; it never waits for the device."""
+        self.sums[-1] += clip_gradients(self.model.parameters(), max_norm=self.settings.gradient_clip)
+        self.optimizer.step()
+
+    def autocast(self) -> torch.autocast:
+        """bf16 for what runs inside, where the settings and the device say so."""
+        return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.uses_bf16)
+
+    def report(self) -> Progress:
+        """Read the losses from the device, and see that they are numbers."""
+        *sums, norm = self.world.sum(self.sums).tolist()
+        self.sums.zero_()
+        now, settings, per_epoch = self.clock.seconds, self.settings, self.examples_per_epoch
+        step, n_examples, seconds = self._reported
+        self._reported = (self.step, self.n_examples, now)
+        n_steps, n_examples = self.step - step, self.n_examples - n_examples
+        per_second = n_examples / max(now - seconds, 1e-9)
+        losses = self.mean_losses(sums, n_steps=max(n_steps, 1), n_examples=max(n_examples, 1))
+        gradient_norm = norm / (max(n_steps, 1) * self.world.size)
+        require_finite({**losses, "gradient norm": gradient_norm}, step=self.step)
+        return Progress(
+            step=self.step,
+            n_steps=None if per_epoch is None else settings.epochs * self.steps_per_epoch,
+            epoch=self.epoch + 1 if self.step_in_epoch else self.epoch,
+            n_epochs=settings.epochs,
+            unit=self.unit,
+            n_examples=self.n_examples,
+            examples_per_second=per_second,
+            losses=losses | self.held_out_losses,
+            gradient_norm=gradient_norm,
+            learning_rate=self.learning_rate,
+            seconds=now,
+            seconds_left=per_epoch and (settings.epochs * per_epoch - self.n_examples) / per_second,
+            peak_memory=peak_memory(self.world.device),
+        )
