@@ -13,7 +13,7 @@ VARIABLE = "LMCELLS_DATA"
 def text_folder() -> Path:
     """Return the folder that holds train/, train2/ and dev/; exit with one line where it is missing."""
     given = os.environ.get(VARIABLE)
-    if given is None:
+    if not given:
         sys.exit(
             f"no text to measure on: set {VARIABLE} to a folder with train/, train2/ and dev/ (see docs/data.md)."
         )
