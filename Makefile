@@ -4,13 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format docs bench dist clean
 
 demo: $(VENV)/.base  ## expand a sample note with the shipped model
 	$(BIN)/lmcells expand --pretty examples/notes/cardiology_admission.txt
 
 test: $(VENV)/.dev  ## run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 check: $(VENV)/.dev  ## lint, formatting, types and the layers of the architecture
 	$(BIN)/ruff check .
@@ -21,6 +21,12 @@ check: $(VENV)/.dev  ## lint, formatting, types and the layers of the architectu
 format: $(VENV)/.dev  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.dev  ## build the documentation into build/site, links checked
+	$(BIN)/python -m mkdocs build --strict --quiet
+
+dist: $(VENV)/.dev  ## build the wheel and the source archive into dist/
+	$(PIP) wheel --quiet --no-deps --wheel-dir dist .
 
 bench: $(VENV)/.dev  ## measure what the README reports
 	$(BIN)/python benchmarks/prepare_speed.py

@@ -1,12 +1,12 @@
-"""Make the model that ships with lmcells, step by step; a step whose result is there is not done again.
+"""Make the model that ships with lmcells, step by step; a step whose result exists is not repeated.
 
 python benchmarks/default_model.py                        # all of it: a GPU for the trainings, a CPU for the rest
 python benchmarks/default_model.py --round first --only corpus long-forms   # here, then on a machine with a GPU:
 python benchmarks/default_model.py --round first --only train               # needs torch and numpy alone
 python benchmarks/default_model.py --round first --only compile calibrate
 
-There are two rounds. The model of the first reads the notes and writes out the short forms that it is sure of, in half
-of the places; the second is trained on those.
+There are two rounds. The model of the first expands the training notes; the second is trained on notes in which half of
+the confident expansions replace their short forms (self-training).
 """
 
 import argparse
@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from dev_sets import DATA, ROOT, benchmark_sets
+from dev_sets import benchmark_sets
+from locations import ROOT, text_folder
 
 CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
@@ -46,21 +47,21 @@ class Workshop:
         return [self.file(name) for name in self.config["text"]]
 
     def repeated_files(self) -> list[Path]:
-        """Each as often as it is read: notes written out on one side, then on the other, then as they are."""
+        """Each as often as it is read: one half expanded, then the other half, then as they are."""
         return [
             file
             for name, times in self.config["text"].items()
-            for file in [*self._written_out(name), *[self.file(name)] * times][:times]
+            for file in [*self._expanded(name), *[self.file(name)] * times][:times]
         ]
 
     def file(self, name: str) -> Path:
         """A file of training text."""
         return self.data / "train" / f"{name}.parquet"
 
-    def _written_out(self, name: str) -> list[Path]:
-        if self.first is None or name not in self.config["written_out"]["text"]:
+    def _expanded(self, name: str) -> list[Path]:
+        if self.first is None or name not in self.config["self_training"]["text"]:
             return []
-        return [side / f"{name}.parquet" for side in sorted(self.at("written_out").iterdir())]
+        return [side / f"{name}.parquet" for side in sorted(self.at("expanded_notes").iterdir())]
 
     @property
     def reading(self) -> tuple[object, ...]:
@@ -84,16 +85,16 @@ def head() -> str:
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def write_out(shop: Workshop) -> None:
-    """The notes with short forms written out that the model of the round before is sure of."""
+def self_training(shop: Workshop) -> None:
+    """Training notes with confident expansions of the first round's model in place of half of their short forms."""
     assert shop.first is not None
-    settings = shop.config["written_out"]
+    settings = shop.config["self_training"]
     files = [shop.file(name) for name in settings["text"]]
     given = ("--model", shop.first.at("model"), "--probability", settings["probability"])
-    command = [sys.executable, ROOT / "benchmarks" / "written_out.py", *files, *given]
-    unfinished = shop.at("written_out.unfinished")
+    command = [sys.executable, ROOT / "benchmarks" / "self_training.py", *files, *given]
+    unfinished = shop.at("expanded_notes.unfinished")
     subprocess.run([*map(str, command), "--output", str(unfinished)], check=True)
-    unfinished.rename(shop.at("written_out"))
+    unfinished.rename(shop.at("expanded_notes"))
 
 
 def make_corpus(shop: Workshop) -> None:
@@ -106,7 +107,7 @@ def make_corpus(shop: Workshop) -> None:
 
 
 def find_long_forms(shop: Workshop) -> None:
-    """Long forms that the text itself abbreviates: what the store should know first."""
+    """Find the long forms that the text itself abbreviates: the store should know them first."""
     lmcells(
         "inventory",
         "find",
@@ -194,7 +195,7 @@ def write_card(shop: Workshop) -> None:
     """Score the model on documents that it has not seen, and say so in its card."""
     config = json.loads((shop.at("model") / "config.json").read_text("utf-8"))
     rows = []
-    for dev_set in benchmark_sets(shop.data):
+    for dev_set in benchmark_sets():
         given = ("--dataset", dev_set.dataset, "--inventory", dev_set.inventory)
         scores = json.loads(lmcells("evaluate", shop.at("model"), *given, "--json"))[0]
         sure = json.loads(lmcells("calibrate", shop.at("model"), *given, "--check", "--json"))
@@ -219,7 +220,7 @@ def write_card(shop: Workshop) -> None:
 
 
 STEPS = {
-    "written-out": (write_out, "written_out"),
+    "self-training": (self_training, "expanded_notes"),
     "corpus": (make_corpus, "corpus.packed"),
     "long-forms": (find_long_forms, "long_forms.csv"),
     "train": (train, "trained"),
@@ -230,11 +231,11 @@ STEPS = {
 
 
 def take_steps(shop: Workshop, names: list[str]) -> None:
-    """Take those that are not done; a first round has nothing written out, and no card."""
+    """Take the steps that are not done; the first round has no self-training and no card."""
     shop.folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         step, result = STEPS[name]
-        if shop.first is None and name in ("written-out", "card"):
+        if shop.first is None and name in ("self-training", "card"):
             continue
         if result is not None and shop.at(result).exists():
             print(f"{name}: done before", flush=True)
@@ -246,16 +247,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=DATA, help="train/ and benchmarks/")
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
     )
     parser.add_argument("--round", choices=ROUNDS, help="one of the two (both)")
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
     options = parser.parse_args()
+    data = text_folder()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
-    first = Workshop("first", options.data, options.output / "first", config)
-    second = Workshop("second", options.data, options.output / "second", config, first)
+    first = Workshop("first", data, options.output / "first", config)
+    second = Workshop("second", data, options.output / "second", config, first)
     for shop in (first, second):
         if options.round in (None, shop.name):
             print(f"{shop.name} round", flush=True)

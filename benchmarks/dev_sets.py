@@ -19,9 +19,8 @@ from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
 from lmcells.notes.readers import ReadReport
+from locations import ROOT, SETS, text_folder
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = ROOT.parent / "shared" / "data"
 DRAWN = ROOT / "build" / "dev-sets"
 TEXTS = {
     "own_notes": ("mtsamples", "aci_bench", "primock57", "medec_ms", "tcga_path_reports", "vaers"),
@@ -60,9 +59,9 @@ class DevSet:
         return load_inventory(self.inventory)
 
 
-def benchmark_sets(data: Path = DATA) -> list[DevSet]:
+def benchmark_sets() -> list[DevSet]:
     """The two benchmarks."""
-    folder = data / "benchmarks"
+    folder = SETS
     return [
         DevSet(folder / "reverse_dev.jsonl", folder / "casi_inventory.json"),
         DevSet(folder / "author_defined_dev.jsonl", folder / "author_defined_inventory.json"),
@@ -77,7 +76,7 @@ def own_sets(folder: Path = DRAWN) -> list[DevSet]:
 
 def draw(name: str, inventory: SenseInventory, *, output: Path) -> None:
     """Draw one of our own sets from dev documents."""
-    files = [DATA / "dev" / f"{text}.parquet" for text in TEXTS[name]]
+    files = [text_folder() / "dev" / f"{text}.parquet" for text in TEXTS[name]]
     own = DevSet(output / f"{name}.jsonl", output / f"{name}_inventory.json")
     with tempfile.TemporaryDirectory() as folder:
         senses, every = Path(folder, "senses.csv"), Path(folder, "every.jsonl")

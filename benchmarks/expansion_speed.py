@@ -8,7 +8,7 @@ All in one run, in one process with one thread, but for the row that says two. A
 and not timed: what is known of a short form is looked up when it is first met, which a million notes do once.
 The BERT-base has the real sizes (12 layers of 768 units) and random weights: speed does not depend on them. It ranks
 the same mentions, the long forms' vectors cached, as ours are. medspaCy needs an older spaCy than we test with, so it
-runs in an interpreter of its own (`pip install medspacy` there). Notes come from ../shared/data where that is there,
+runs in an interpreter of its own (`pip install medspacy` there). Notes come from LMCELLS_DATA where it is set,
 otherwise from examples/notes; `--notes` takes any others.
 """
 
@@ -32,9 +32,9 @@ for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import lmcells
 from lmcells import Expander
 from lmcells.notes.readers import ReadReport, read_notes
+from locations import notes_or_examples
 
 REPOSITORY = Path(__file__).parent.parent
-SHARED_NOTES = REPOSITORY.parent / "shared/data/dev/mtsamples_raw.parquet"
 N_BERT = 48  # mentions that BERT ranks
 SECTIONIZER = """\
 import json, sys, time, warnings
@@ -189,8 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = SHARED_NOTES if SHARED_NOTES.exists() else REPOSITORY / "examples/notes"
-    parser.add_argument("--notes", type=Path, default=default)
+    parser.add_argument("--notes", type=Path, default=notes_or_examples("dev/mtsamples_raw.parquet"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--medspacy", type=Path, metavar="PYTHON", help="an interpreter that has medspaCy")
     parser.add_argument("--memory", action="store_true")

@@ -6,7 +6,7 @@
 The rival is faithful to the paper: its section regex, NLTK's word tokenizer, stop words, digits to one form,
 a vocabulary of words seen more than ten times, ids. Both read the same CSV, in one process with one thread, and
 write the same kind of arrays.
-Notes come from ../shared/data where that is there, otherwise from examples/notes; `--notes` takes any others.
+Notes come from LMCELLS_DATA where it is set, otherwise from examples/notes; `--notes` takes any others.
 """
 
 import argparse
@@ -37,9 +37,9 @@ from lmcells.corpus.corpus import Manifest
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.tokens import STOP_WORDS
+from locations import notes_or_examples
 
 REPOSITORY = Path(__file__).parent.parent
-SHARED_NOTES = REPOSITORY.parent / "shared/data/train/mtsamples_raw.parquet"
 NOTEEVENTS = [
     "ROW_ID",
     "SUBJECT_ID",
@@ -235,8 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    default = SHARED_NOTES if SHARED_NOTES.exists() else REPOSITORY / "examples/notes"
-    parser.add_argument("--notes", type=Path, default=default)
+    parser.add_argument("--notes", type=Path, default=notes_or_examples("train/mtsamples_raw.parquet"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--memory", action="store_true", help="measure memory instead of speed")
     options = parser.parse_args()

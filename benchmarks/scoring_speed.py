@@ -5,7 +5,7 @@
 
 The authors evaluate the model network for every example x long form x section, one example after the other. We
 evaluate it once for each long form, keep four moments, and an example is a product with them. Both rank the same
-examples of `../shared/data/benchmarks` with the same model in the same run, and the divergences must agree.
+examples of `benchmarks/data` with the same model in the same run, and the divergences must agree.
 
 Ours scores the whole dataset, theirs every n-th example of it. Three ratios are printed:
 
@@ -46,8 +46,8 @@ from lmcells.model.prior import ModelNetwork
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel, save_pretrained
+from locations import SETS
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "shared/data/benchmarks"
 N_WORDS, N_SECTIONS = 20_000, 1_000
 TARGET = 50
 
@@ -143,8 +143,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", type=Path, help="an LMC's folder (a random one is made)")
-    parser.add_argument("--dataset", type=Path, default=BENCHMARKS / "reverse_dev.jsonl")
-    parser.add_argument("--inventory", type=Path, default=BENCHMARKS / "casi_inventory.json")
+    parser.add_argument("--dataset", type=Path, default=SETS / "reverse_dev.jsonl")
+    parser.add_argument("--inventory", type=Path, default=SETS / "casi_inventory.json")
     parser.add_argument("--examples", type=int, default=100, help="scored the authors' way (100)")
     parser.add_argument("--rounds", type=int, default=3, help="of ours; the fastest counts (3)")
     options = parser.parse_args()

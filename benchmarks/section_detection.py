@@ -3,7 +3,7 @@
     python benchmarks/section_detection.py                          # the table
     python benchmarks/section_detection.py --disagreements 50       # what to audit
 
-The data (`../shared/data`, see its README) are notes as plain text and the list of their true headers. A
+The data (the folder LMCELLS_DATA, see docs/data.md) are notes as plain text and the list of their true headers. A
 header counts as found when the note has it, as often as the note has it, with case and colon stripped.
 """
 
@@ -22,8 +22,8 @@ from lmcells.notes.note import Section
 from lmcells.notes.section_rules import SectionRules
 from lmcells.notes.section_styles import find_paper_sections
 from lmcells.notes.sections import SectionFinder
+from locations import text_folder
 
-DEFAULT = Path(__file__).resolve().parents[2] / "shared/data/dev/mtsamples_raw.parquet"
 FINDERS: dict[str, SectionFinder] = {"paper": find_paper_sections, "rules": SectionRules()}
 ROUNDS = 5  # the fastest counts: others share the machine
 
@@ -120,14 +120,17 @@ def megabytes_per_second(finder: SectionFinder, notes: list[MarkedNote]) -> floa
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("notes", nargs="?", type=Path, default=DEFAULT, help="Parquet with id, text, headers")
+    parser.add_argument(
+        "notes", nargs="?", type=Path, help="Parquet with id, text, headers"
+    )
     parser.add_argument(
         "--disagreements", type=int, default=0, metavar="N", help="print N of `rules`, at random"
     )
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    arguments.notes = arguments.notes or text_folder() / "dev/mtsamples_raw.parquet"
     if not arguments.notes.exists():
-        print(f"{arguments.notes} is not there. Name another file; it needs the columns id, text, headers.")
+        print(f"{arguments.notes} does not exist. Name another file with the columns id, text, headers.")
         return 2
 
     notes = read_marked_notes(arguments.notes)

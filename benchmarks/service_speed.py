@@ -1,6 +1,6 @@
 """How much of the library's speed is left over HTTP: 64 clients at one time, 16 notes a request.
 
-    python benchmarks/service_speed.py         # the shipped model, on notes of ../shared/data or of examples/
+    python benchmarks/service_speed.py         # the shipped model, on notes of LMCELLS_DATA or of examples/
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, connections kept
@@ -37,9 +37,9 @@ import psutil
 
 from lmcells import Expander
 from lmcells.service.worker import BATCH_NOTES
+from locations import notes_or_examples
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-NOTES = REPOSITORY.parent / "shared/data/dev/mtsamples_raw.parquet"
 N_CLIENTS, NOTES_A_REQUEST = 64, 16
 N_NOTES = 512
 LOAD_SECONDS = 60
@@ -51,12 +51,13 @@ PROCESSES = get_context("spawn")
 
 def read_texts() -> list[str]:
     """Whole notes: MTSamples where they are, else the invented ones."""
-    if NOTES.is_file():
+    notes = notes_or_examples("dev/mtsamples_raw.parquet")
+    if notes.is_file():
         import pyarrow.parquet
 
-        texts = pyarrow.parquet.read_table(NOTES, columns=["text"])["text"].to_pylist()
+        texts = pyarrow.parquet.read_table(notes, columns=["text"])["text"].to_pylist()
     else:
-        texts = [path.read_text("utf-8") for path in sorted((REPOSITORY / "examples/notes").glob("*.txt"))]
+        texts = [path.read_text("utf-8") for path in sorted(notes.glob("*.txt"))]
     return list(islice(cycle(texts), N_NOTES))
 
 

@@ -1,9 +1,9 @@
-"""Write out the short forms of notes that a model is sure of, for another training: the long forms are then known by
-the places where notes abbreviate them.
+"""Replace short forms by a model's confident expansions, for self-training: long forms are then also learnt from the
+contexts in which notes abbreviate them.
 
-python benchmarks/written_out.py NOTES.parquet --model MODEL --probability 0.95 --output FOLDER
+python benchmarks/self_training.py NOTES.parquet --model MODEL --probability 0.95 --output FOLDER
 
-FOLDER gets two files of the same name, in `one/` and `other/`: a short form of a section is written out in one of them
+FOLDER gets two files of the same name, in `one/` and `other/`: a short form of a section is expanded in one of them
 and left as it is in the other. Single letters are left alone.
 """
 
@@ -38,12 +38,12 @@ class Section:
 
 
 def side_of(note_id: str, section: int, short_form: str) -> str:
-    """On which side all places of a short form in a section are written out: a coin that always falls the same way."""
+    """Return the side on which all occurrences of a short form in a section are expanded: a hash of where it stands."""
     return SIDES[zlib.crc32(f"{section}\0{short_form}\0{note_id}".encode()) % 2]
 
 
 def is_sure(expansion: Expansion, *, probability: float) -> bool:
-    """Whether a model gave the answer, and is sure enough of it."""
+    """Whether the model gave this answer with at least this probability."""
     by_model = expansion.source == "model" and len(expansion.short_form) > 1
     return by_model and expansion.long_form is not None and (expansion.probability or 0.0) >= probability
 
@@ -56,10 +56,10 @@ def sections_of(notes: list[dict[str, Any]]) -> Iterator[tuple[int, int]]:
                 yield row, number
 
 
-def written_out(
+def expand_half(
     notes: list[dict[str, Any]], expander: Expander, *, probability: float
 ) -> tuple[dict[str, list[dict[str, Any]]], int]:
-    """Both sides of all notes, and how many short forms were written out."""
+    """Return both sides of all notes, and how many short forms were expanded."""
     sides = {side: [{**note, "sections": [*note["sections"]]} for note in notes] for side in SIDES}
     places = list(sections_of(notes))
     read = (
@@ -92,12 +92,12 @@ def main() -> None:
         (options.output / side).mkdir(parents=True, exist_ok=True)
     for path in options.notes:
         table = pq.read_table(path)
-        sides, n_written = written_out(table.to_pylist(), expander, probability=options.probability)
+        sides, n_written = expand_half(table.to_pylist(), expander, probability=options.probability)
         for side, notes in sides.items():
             pq.write_table(
                 pa.Table.from_pylist(notes, schema=table.schema), options.output / side / path.name
             )
-        print(f"{path.name}: {n_written:,} short forms written out", flush=True)
+        print(f"{path.name}: {n_written:,} short forms expanded", flush=True)
 
 
 if __name__ == "__main__":
