@@ -8,7 +8,7 @@ An expansion that overlaps a `short_form` is *right* when it means one of its se
 `none`, or where nothing is marked, it is *false*. Other kinds (code, compound, everyday, unit_or_title, unclear)
 count neither way and are reported as *neutral*. A short form without an answer is *unsure* when the expander abstained
 on it, else *missed*. Precision is right / (right + wrong + false), recall is right / all short forms. Each expansion matches at
-most one mention, and each mention at most one expansion.
+most one mention, and each short form at most one expansion.
 
 Two wordings mean the same when they agree up to case, hyphens, word order, function words and inflection, when the
 inventory lists them as forms of one sense, or when the mark lists both. A count may include its value: "times six" is
@@ -238,8 +238,8 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
             continue
         verdict: Verdict = "false"
         if mark is not None:
-            answered.add(mark)
             if mark.kind == SHORT_FORM:
+                answered.add(mark)
                 verdict = "right" if meanings.same(each.long_form, mark.senses) else "wrong"
             elif mark.kind != NONE:
                 verdict = "neutral"
