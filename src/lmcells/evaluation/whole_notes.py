@@ -1,0 +1,375 @@
+"""Scoring whole notes, end to end: which short forms are found, and expanded as a reader would.
+
+A marked note lists its short forms, each with its accepted wordings, and what only looks like one:
+
+    {"id", "text", "mentions": [{"start", "end", "kind", "senses"}]}
+
+An expansion that overlaps a `short_form` is *right* when it means one of its senses and *wrong* when it does not; on a
+`none`, or where nothing is marked, it is *false*. Other kinds (code, compound, everyday, unit_or_title, unclear)
+count neither way and are reported as *neutral*. A short form without an answer is *unsure* when the expander abstained
+on it, else *missed*. Precision is right / (right + wrong + false), recall is right / all short forms. Each expansion matches at
+most one mention, and each short form at most one expansion.
+
+Two wordings mean the same when they agree up to case, hyphens, word order, function words and inflection, when the
+inventory lists them as forms of one sense, or when the mark lists both. A count may include its value: "times six" is
+right for "times".
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.errors import FormatError
+from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.notes.readers import ReadReport
+
+SHORT_FORM, NONE = "short_form", "none"
+KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unclear")
+THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
+
+_FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
+_SUFFIXES = (
+    *("izations", "isations", "ization", "isation", "ations", "ation", "ically", "ings", "ing", "ional"),
+    *(
+        "ies",
+        "ied",
+        "ous",
+        "ical",
+        "ic",
+        "ions",
+        "ion",
+        "ed",
+        "es",
+        "al",
+        "ly",
+        "um",
+        "us",
+        "is",
+        "ia",
+        "a",
+        "s",
+        "y",
+        "e",
+    ),
+)
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a reader marked at `text[start:end]`."""
+
+    start: int
+    end: int
+    kind: str
+    senses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedNote:
+    """A note with its marks, in order."""
+
+    id: str
+    text: str = field(repr=False)  # patient data: never in a log or a traceback
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one expansion, or of a short form that has none."""
+
+    verdict: Verdict
+    start: int
+    end: int
+    kind: str | None  # of the mark, None where nothing is marked
+    senses: tuple[str, ...]
+    source: str | None = None
+    long_form: str | None = None
+    probability: float | None = None
+
+
+class Meanings:
+    """Tells whether two wordings mean the same, by their words or by an inventory."""
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._alternatives: dict[str, set[str]] = defaultdict(set)
+        for sense in inventory:
+            wordings = {_normalised(form) for form in (sense.long_form, *sense.forms)}
+            for wording in wordings:
+                self._alternatives[wording] |= wordings
+
+    def same(self, long_form: str, senses: Iterable[str]) -> bool:
+        """Whether a long form means one of the senses."""
+        given = _normalised(long_form)
+        meant = {given} | self._alternatives.get(given, set())
+        wanted = {_normalised(sense) for sense in senses}
+        return bool(meant & wanted) or any(_is_counted(given, sense) for sense in wanted)
+
+
+def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]:
+    """Stream marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
+
+    In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
+    text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
+    """
+    if path.is_dir():
+        rows: Iterator[tuple[int, Callable[[], MarkedNote]]] = _brat_rows(path)
+    elif path.suffix == ".json":
+        rows = _label_studio_rows(path)
+    else:
+        rows = _json_lines(path)
+    for number, read in rows:
+        try:
+            yield read()
+            report.n_read += 1
+        except (KeyError, TypeError, ValueError) as error:
+            reason = (
+                str(error)
+                if isinstance(error, FormatError)
+                else f"not a marked note ({type(error).__name__})"
+            )
+            report.skip(reason, number)
+
+
+def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
+    if not isinstance(note_id, str | int) or not isinstance(text, str):
+        raise TypeError
+    ordered = tuple(sorted(marks, key=lambda mark: (mark.start, mark.end)))
+    for mark in ordered:
+        if mark.kind not in KINDS or not 0 <= mark.start < mark.end <= len(text):
+            raise ValueError
+        if mark.kind == SHORT_FORM and not mark.senses:
+            raise ValueError
+    return MarkedNote(str(note_id), text, ordered)
+
+
+def _json_lines(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
+    def read(line: str) -> MarkedNote:
+        row = json.loads(line)
+        return _checked(
+            row["id"],
+            row["text"],
+            [
+                Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
+                for each in row["mentions"]
+            ],
+        )
+
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, lambda line=line: read(line)  # type: ignore[misc]
+
+
+def _brat_rows(folder: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
+    def read(path: Path) -> MarkedNote:
+        labels: dict[str, tuple[str, int, int]] = {}
+        senses: dict[str, str] = {}
+        for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
+            key, _, rest = line.partition("\t")
+            if key.startswith("T"):
+                label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
+                labels[key] = label, int(start), int(end)
+            elif key.startswith("#"):
+                target, _, note = rest.partition("\t")
+                senses[target.split()[1]] = note
+        return _checked(
+            path.stem,
+            path.read_text("utf-8"),
+            [_region(label, start, end, senses.get(key, "")) for key, (label, start, end) in labels.items()],
+        )
+
+    for number, path in enumerate(sorted(folder.glob("*.txt")), start=1):
+        if path.with_suffix(".ann").is_file():
+            yield number, lambda path=path: read(path)  # type: ignore[misc]
+
+
+def _label_studio_rows(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
+    def read(task: Mapping[str, Any]) -> MarkedNote:
+        regions: dict[str, dict[str, Any]] = defaultdict(dict)
+        for result in task["annotations"][0]["result"]:
+            value = result["value"]
+            regions[result["id"]] |= {"start": value["start"], "end": value["end"]}
+            if "labels" in value:
+                regions[result["id"]]["label"] = value["labels"][0]
+            if "text" in value and result["type"] == "textarea":
+                regions[result["id"]]["senses"] = ";".join(value["text"])
+        data = task["data"]
+        marks = [
+            _region(each["label"], each["start"], each["end"], each.get("senses", ""))
+            for each in regions.values()
+        ]
+        return _checked(data.get("note_id", task.get("id")), data["text"], marks)
+
+    for number, task in enumerate(json.loads(path.read_text("utf-8")), start=1):
+        yield number, lambda task=task: read(task)  # type: ignore[misc]
+
+
+def _region(label: str, start: int, end: int, senses: str) -> Mark:
+    kind = label.lower() if label.lower() in KINDS else SHORT_FORM
+    return Mark(start, end, kind, tuple(sense.strip() for sense in senses.split(";") if sense.strip()))
+
+
+def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings) -> list[Outcome]:
+    """Compare the expansions of a note with its marks."""
+    outcomes: list[Outcome] = []
+    answered: set[Mark] = set()
+    unsure: set[Mark] = set()
+    for each in expansions:
+        free = [
+            mark
+            for mark in note.marks
+            if mark.start < each.end and each.start < mark.end and mark not in answered
+        ]
+        mark = max(free, key=lambda mark: (mark.kind == SHORT_FORM, _overlap(mark, each)), default=None)
+        if each.long_form is None:
+            if mark is not None and mark.kind == SHORT_FORM:
+                unsure.add(mark)
+            continue
+        verdict: Verdict = "false"
+        if mark is not None:
+            if mark.kind == SHORT_FORM:
+                answered.add(mark)
+                verdict = "right" if meanings.same(each.long_form, mark.senses) else "wrong"
+            elif mark.kind != NONE:
+                verdict = "neutral"
+        kind, senses = (mark.kind, mark.senses) if mark is not None else (None, ())
+        outcomes.append(
+            Outcome(
+                verdict, each.start, each.end, kind, senses, each.source, each.long_form, each.probability
+            )
+        )
+    outcomes += [
+        Outcome("unsure" if mark in unsure else "missed", mark.start, mark.end, mark.kind, mark.senses)
+        for mark in note.marks
+        if mark.kind == SHORT_FORM and mark not in answered
+    ]
+    return sorted(outcomes, key=lambda outcome: outcome.start)
+
+
+@dataclass(frozen=True)
+class WholeNoteScores:
+    """How one expander does on marked notes; the interval of each rate is drawn by note."""
+
+    model: str
+    n_notes: int
+    counts: dict[str, int]  # by verdict, and all `short_forms`
+    rates: dict[str, dict[str, float]]  # precision, recall, f1 -> value, low, high
+    by_source: dict[str, dict[str, int]]  # model, definition, ... -> right, wrong, false
+    by_kind: dict[str, int]  # answers on what is not a short form, by the kind of mark
+    thresholds: list[dict[str, float]]  # probability at least -> answered, precision, recall
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return asdict(self)
+
+
+def summarize(
+    model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0, n_resamples: int = 2000
+) -> WholeNoteScores:
+    """Add up the outcomes of notes."""
+    table = np.array([_row(outcomes) for outcomes in notes], np.float64).reshape(
+        -1, 4
+    )  # right, wrong, false, short forms
+    every = [outcome for outcomes in notes for outcome in outcomes]
+    counts = Counter(outcome.verdict for outcome in every)
+    generator = np.random.default_rng(seed)
+    weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), n_resamples)
+    resampled = _rates(weights @ table)
+    rates = {
+        name: {
+            "value": float(value[0]),
+            "low": float(np.quantile(resampled[name], 0.025)),
+            "high": float(np.quantile(resampled[name], 0.975)),
+        }
+        for name, value in _rates(table.sum(axis=0, keepdims=True)).items()
+    }
+    by_source: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in every:
+        if outcome.source is not None and outcome.verdict != "neutral":
+            by_source[outcome.source][outcome.verdict] += 1
+    n_short_forms = int(table[:, 3].sum())
+    return WholeNoteScores(
+        model=model,
+        n_notes=len(notes),
+        counts={
+            **{
+                verdict: counts[verdict]
+                for verdict in ("right", "wrong", "false", "unsure", "missed", "neutral")
+            },
+            "short_forms": n_short_forms,
+        },
+        rates=rates,
+        by_source={source: dict(found) for source, found in sorted(by_source.items())},
+        by_kind=dict(
+            Counter(
+                outcome.kind or "unmarked" for outcome in every if outcome.verdict in ("false", "neutral")
+            )
+        ),
+        thresholds=[_at_threshold(every, least, n_short_forms) for least in THRESHOLDS],
+    )
+
+
+def _at_threshold(outcomes: Iterable[Outcome], least: float, n_short_forms: int) -> dict[str, float]:
+    kept = [each.verdict for each in outcomes if each.probability is not None and each.probability >= least]
+    right = kept.count("right")
+    counted = right + kept.count("wrong") + kept.count("false")
+    return {
+        "probability": least,
+        "answered": counted,
+        "precision": right / counted if counted else 1.0,
+        "recall": right / n_short_forms if n_short_forms else 0.0,
+    }
+
+
+def _row(outcomes: Iterable[Outcome]) -> tuple[int, int, int, int]:
+    verdicts = Counter(outcome.verdict for outcome in outcomes)
+    n_short_forms = verdicts["right"] + verdicts["wrong"] + verdicts["unsure"] + verdicts["missed"]
+    return verdicts["right"], verdicts["wrong"], verdicts["false"], n_short_forms
+
+
+def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+    """Precision, recall and F1 of each row of summed (right, wrong, false, short forms)."""
+    right, wrong, false, short_forms = sums.T
+    precision = right / np.maximum(right + wrong + false, 1)
+    recall = right / np.maximum(short_forms, 1)
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * right / np.maximum(right + wrong + false + short_forms, 1),
+    }
+
+
+def _overlap(mark: Mark, expansion: Expansion) -> int:
+    return min(mark.end, expansion.end) - max(mark.start, expansion.start)
+
+
+def _normalised(wording: str) -> str:
+    words = re.findall(r"[a-z0-9%]+", wording.lower().replace("'s", ""))
+    return " ".join(sorted(_stem(word) for word in words if word not in _FUNCTION_WORDS or len(words) == 1))
+
+
+def _stem(word: str) -> str:
+    if word in _NUMBERS:
+        return str(_NUMBERS.index(word))
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 4:
+            return word.removesuffix(suffix)
+    return word
+
+
+def _is_counted(given: str, sense: str) -> bool:
+    """Whether a wording is a sense plus a number: "times six" for "times"."""
+    extra = Counter(given.split()) - Counter(sense.split())
+    lacking = Counter(sense.split()) - Counter(given.split())
+    return not lacking and bool(extra) and all(word.isdigit() for word in extra)
