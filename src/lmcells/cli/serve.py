@@ -9,11 +9,15 @@ from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service import ServiceSettings
 
 _EXTRA = ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn")
+_LIMITS = {
+    "max_body": (float, "MB", "per request (%(default)g), else 413"),
+    "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
+    "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    default = ServiceSettings()
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)"
     )
@@ -27,27 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
     parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
     limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--max-body",
-        type=float,
-        default=default.max_body,
-        metavar="MB",
-        help="per request (%(default)g), else 413",
-    )
-    limits.add_argument(
-        "--max-note-length",
-        type=int,
-        default=default.max_note_length,
-        metavar="N",
-        help="characters per note (%(default)d), else 422",
-    )
-    limits.add_argument(
-        "--max-concurrency",
-        type=int,
-        default=default.max_concurrency,
-        metavar="N",
-        help="requests at a time in each process (%(default)d), else 429",
-    )
+    for name, (kind, metavar, what) in _LIMITS.items():
+        default = getattr(ServiceSettings(), name)
+        flag = "--" + name.replace("_", "-")
+        limits.add_argument(flag, type=kind, default=default, metavar=metavar, help=what)
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
 
 
@@ -65,15 +52,11 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
     if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
+    limits = {name: getattr(options, name) for name in _LIMITS}
     serve(
         options.model,
         options.inventory,
-        ServiceSettings(
-            max_body=options.max_body,
-            max_note_length=options.max_note_length,
-            max_concurrency=options.max_concurrency,
-            token=os.environ.get(TOKEN) or None,
-        ),
+        ServiceSettings(**limits, token=os.environ.get(TOKEN) or None),
         host=options.host,
         port=options.port,
         n_workers=options.workers,
