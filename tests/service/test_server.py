@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from lmcells.errors import InputError
-from lmcells.service.server import listen, spare_collector, url
+from lmcells.service.server import freeze_loaded, listen, url
 from service.serving import NOTE, SECRET, Served, served
 
 LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 60}  # takes a while
@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_what_is_loaded_is_not_searched_for_garbage() -> None:
     thresholds = gc.get_threshold()
     try:
-        spare_collector()
+        freeze_loaded()
         assert gc.get_freeze_count() > 1_000
         assert gc.get_threshold()[0] > thresholds[0]
         assert gc.isenabled()

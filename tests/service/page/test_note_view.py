@@ -13,14 +13,17 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from lmcells import Expander
 from lmcells.expansion import expand_text
 from lmcells.service.app import page_files
-from service.serving import NOTE, SECRET, Served, served
+from service.serving import NOTE, SECRET, in_thread
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"> PT <script>document.title='owned'</script> & PT\U0001f600 PT"
 
 
+pytestmark = pytest.mark.xdist_group("browser")
+
+
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Served]:
-    with served(folder) as running:
+def url(expander: Expander) -> Iterator[str]:
+    with in_thread(expander) as running:
         yield running
 
 
@@ -45,7 +48,7 @@ def test_a_note_is_shown_with_its_acronyms(page: Page, expander: Expander) -> No
     assert page.locator("#legend").inner_text().count("defined in the note") == 1
 
 
-def test_an_acronym_shows_its_senses_and_what_it_leaned_on(page: Page, expander: Expander) -> None:
+def test_an_acronym_shows_its_senses_and_what_the_model_relied_on(page: Page, expander: Expander) -> None:
     expand(page, NOTE)
     marks(page).nth(1).click()
     details = page.locator("#details")
@@ -70,7 +73,7 @@ def test_an_acronym_shows_its_senses_and_what_it_leaned_on(page: Page, expander:
     )
     assert "gait" in shaded
     marks(page).nth(3).click()
-    expect(details).to_contain_text("The note itself says what it means")
+    expect(details).to_contain_text("The note defines it")
 
 
 def test_the_keyboard_is_enough(page: Page) -> None:
@@ -138,9 +141,9 @@ def test_text_is_never_markup(page: Page) -> None:
     assert page.title() == "lmcells: clinical acronyms, expanded"
 
 
-def test_the_policy_forbids_inline_scripts_and_markup(context: BrowserContext, server: Served) -> None:
+def test_the_policy_forbids_inline_scripts_and_markup(context: BrowserContext, url: str) -> None:
     page = context.new_page()
-    page.goto(f"{server.url}/")
+    page.goto(f"{url}/")
     assert (
         page.evaluate(
             "() => { try { document.body.innerHTML = '<p>'; return 'made'; } catch (error) { return error.name; } }"
@@ -246,13 +249,13 @@ def test_nothing_to_expand_is_said(page: Page) -> None:
     expect(page.locator("#details")).to_contain_text("No acronym of the inventory was found")
 
 
-def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: Served) -> None:
+def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, url: str) -> None:
     for scheme in ("light", "dark"):
         context = browser.new_context(
             viewport={"width": 360, "height": 740}, color_scheme=scheme, has_touch=True, is_mobile=True
         )
         page = context.new_page()
-        page.goto(f"{server.url}/")
+        page.goto(f"{url}/")
         page.tap("#sample")
         expect(marks(page).first).to_be_visible()
         marks(page).last.tap()
@@ -263,11 +266,11 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_can_be_read(browser: Browser, server: Served, scheme: str) -> None:
+def test_colours_can_be_read(browser: Browser, url: str, scheme: str) -> None:
     """Text on its ground has a contrast of 4.5 or more, as WCAG asks."""
     context = browser.new_context(color_scheme=scheme)
     page = context.new_page()
-    page.goto(f"{server.url}/")
+    page.goto(f"{url}/")
     ratios = page.evaluate(
         """() => {
             const style = getComputedStyle(document.documentElement);
@@ -294,11 +297,11 @@ def test_colours_can_be_read(browser: Browser, server: Served, scheme: str) -> N
     assert {pair: ratio for pair, ratio in ratios.items() if ratio < 4.5} == {}
 
 
-def test_a_token_is_asked_for_and_kept_in_memory(browser: Browser, folder: Path) -> None:
-    with served(folder, environment={"LMCELLS_TOKEN": "open sesame"}) as server:
+def test_a_token_is_asked_for_and_kept_in_memory(browser: Browser, expander: Expander) -> None:
+    with in_thread(expander, token="open sesame") as url:
         context = browser.new_context()
         page = context.new_page()
-        page.goto(f"{server.url}/")
+        page.goto(f"{url}/")
         page.fill("#text", NOTE)
         page.click("#expand")
         page.fill("#token-value", "wrong")
@@ -313,7 +316,7 @@ def test_a_token_is_asked_for_and_kept_in_memory(browser: Browser, folder: Path)
 
 def test_the_page_is_complete_and_names_nothing_from_elsewhere() -> None:
     files = page_files()
-    everything = b"\n".join(file.content for file in files.values()).decode()
+    everything = b"\n".join(content for content, _ in files.values()).decode()
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", everything)
     assert "innerHTML" not in everything
     assert "Storage" not in everything

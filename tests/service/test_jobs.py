@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.service.worker import BATCH_CHARACTERS, BATCH_NOTES, TURN, Job, NoteQueue
-from service.serving import job
+from lmcells.service.jobs import BATCH_CHARACTERS, BATCH_NOTES, TURN_NOTES, Job, NoteQueue
+from lmcells.service.messages import ManyNotes, NoteMessage
+
+
+def job(n_notes: int, *, length: int = 1) -> Job:
+    """A request of so many notes, of so many characters each, for whose answer nobody waits."""
+    return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))), lambda _: None)
 
 
 def filled(*jobs: Job) -> NoteQueue:
@@ -27,7 +32,7 @@ def test_a_large_request_lets_others_pass() -> None:
     large, small = job(10 * BATCH_NOTES), job(1)
     batch = filled(large, small).take()
     assert batch is not None
-    assert batch[TURN] == (small, 0)
+    assert batch[TURN_NOTES] == (small, 0)
     assert [index for each, index in batch if each is large] == list(range(BATCH_NOTES - 1))
 
 
