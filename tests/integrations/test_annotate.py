@@ -16,22 +16,25 @@ import pyarrow.parquet as pq
 import pytest
 
 from integrations.ward import AWKWARD, ward_notes
-from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.errors import ConfigError, InputError, MissingExtra, ModelError
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
-from lmcells.integrations import annotation_shard
-from lmcells.integrations.annotate import Progress, annotate
-from lmcells.integrations.annotation_shard import (
+from lmcells.integrations.annotate import annotate
+from lmcells.integrations.engines import find_engine, run_locally
+from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
+from lmcells.integrations.shards import (
+    SHARD_CHARACTERS,
     AnnotationTask,
     ExpanderSettings,
     Shard,
     ShardResult,
     expand_notes,
+    shards_of,
+    shared_expander,
 )
-from lmcells.integrations.engines import find_engine, run_locally
-from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
+from lmcells.pretrained.folder import shipped_model
 from note_files import (
     write_csv,
     write_jsonl,
@@ -41,11 +44,12 @@ from note_files import (
     write_text_folder,
 )
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "notes"
 BROKEN = ['{"id": "b1", "text": "PT secret"', "[]", '{"id": "b2"}', '{"id": "b3", "text": " "}']
 
 
 def run(settings: ExpanderSettings, paths: Sequence[Path], output: Path, **options: Any) -> dict[str, Any]:
-    return annotate(NoteFiles(paths), output, task=AnnotationTask(settings), **options)
+    return annotate(NoteFiles(paths), output, expander=settings, **options)
 
 
 def broken_file(path: Path, n_notes: int = 70) -> Path:
@@ -201,10 +205,10 @@ def test_a_note_that_fails_costs_only_itself(
 def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = broken_file(tmp_path / "notes.jsonl")
     output = tmp_path / "out.jsonl"
-    seen: list[Progress] = []
+    seen: list[int] = []
 
-    def stop(progress: Progress) -> None:
-        seen.append(progress)
+    def stop(n_notes: int, _: int) -> None:
+        seen.append(n_notes)
         if len(seen) == 3:
             raise KeyboardInterrupt
 
@@ -215,11 +219,13 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
     assert len(list(parts.glob("part-*"))) == 3
     first = parts / "part-000000.jsonl"
     first.write_bytes(first.read_bytes().replace(b'"PLAN"', b'"KEPT"'))  # shows that it is not made again
-    with pytest.raises(InputError, match="was begun with other shard_notes"):
+    with pytest.raises(InputError, match="was begun with another shard_notes"):
         run(settings, [notes], output, shard_notes=9, resume=True)
     seen.clear()
-    report = run(settings, [notes], output, shard_notes=8, resume=True, on_progress=seen.append)
-    assert seen[-1].n_notes == report["n_read"] == 70
+    report = run(
+        settings, [notes], output, shard_notes=8, resume=True, on_progress=lambda n, _: seen.append(n)
+    )
+    assert seen[-1] == report["n_read"] == 70
     assert "KEPT" in {row["section"] for row in rows_of(output)}
     run(settings, [notes], tmp_path / "other.jsonl", shard_notes=8)
     assert output.read_text().replace("KEPT", "PLAN") == (tmp_path / "other.jsonl").read_text()
@@ -232,7 +238,7 @@ def test_a_damaged_part_is_said_to_be(settings: ExpanderSettings, tmp_path: Path
         ShardResult.from_bytes(result.to_bytes()[:-1])
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(5))
 
-    def damage(_: Progress) -> None:
+    def damage(*_: int) -> None:
         (tmp_path / "out.jsonl.parts" / "part-000000.jsonl").write_bytes(b"")
 
     with pytest.raises(InputError, match=r"part-000000.jsonl is missing or damaged. Delete it"):
@@ -295,7 +301,7 @@ def test_a_worker_that_is_killed_is_said_to_be(settings: ExpanderSettings, tmp_p
     _, error = process.communicate(timeout=60)
     assert process.returncode == 2
     assert error.endswith(
-        "lmcells annotate: a worker was ended, perhaps for want of memory. Go on with --resume "
+        "lmcells annotate: a worker was killed, perhaps for lack of memory. Continue with --resume "
         "and fewer --workers.\n"
     )
     assert "Traceback" not in error
@@ -376,7 +382,7 @@ def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
         ("out.jsonl", {"workers": 0}, "--workers: found 0"),
         ("out.jsonl", {"shard_notes": 0}, "--shard-notes: found 0"),
         ("out.jsonl", {"engine": "magic"}, "engine: found 'magic', allowed: local, ray, spark"),
-        ("in/out.jsonl", {}, "whose files are read"),
+        ("in/out.jsonl", {}, "which is read"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(
@@ -396,16 +402,16 @@ def test_a_place_that_cannot_be_written_is_said_to_be(settings: ExpanderSettings
 
 def test_shards_depend_on_the_notes_alone() -> None:
     notes = [Note(f"a/{i}", "x" * (i % 3)) for i in range(25)]
-    shards = list(annotation_shard.shards_of(notes, n_notes=10))
+    shards = list(shards_of(notes, n_notes=10))
     assert [(shard.number, len(shard.notes)) for shard in shards] == [(0, 10), (1, 10), (2, 5)]
-    long = [Note("a/1", "x" * annotation_shard.SHARD_CHARACTERS)] * 3
-    assert [len(shard.notes) for shard in annotation_shard.shards_of(long)] == [1, 1, 1]
+    long = [Note("a/1", "x" * SHARD_CHARACTERS)] * 3
+    assert [len(shard.notes) for shard in shards_of(long)] == [1, 1, 1]
 
 
 def test_reading_is_not_drained_ahead_of_the_work(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(400))
     report = ReadReport()
-    shards = annotation_shard.shards_of(NoteFiles([notes]).read(report), n_notes=10)
+    shards = shards_of(NoteFiles([notes]).read(report), n_notes=10)
     next(run_locally(AnnotationTask(settings), shards, 1))
     assert report.n_read <= 11
 
@@ -420,3 +426,19 @@ def test_names_of_files_that_are_no_utf8_do_not_stop_a_job(
         run(settings, [folder], tmp_path / f"out.{suffix}")
         ((note_id, _),) = read_annotations(tmp_path / f"out.{suffix}")
         assert note_id == "in/caf\N{REPLACEMENT CHARACTER}"
+
+
+def test_shards_in_any_order_give_the_same_bytes() -> None:
+    try:
+        shipped_model()
+    except ModelError as error:
+        pytest.skip(str(error))
+    notes = list(NoteFiles([EXAMPLES]).read(ReadReport()))
+    shards = [Shard(number, notes[number * 4 : number * 4 + 4]) for number in range(4)]
+    results = []
+    for order in (shards, shards[::-1], shards[2:] + shards[:2]):
+        shared_expander.cache_clear()  # as in another process
+        task = AnnotationTask(ExpanderSettings())
+        results.append({shard.number: task.run(shard).rows for shard in order})
+    assert results[0] == results[1] == results[2]
+    assert sum(map(len, results[0].values())) > 1000

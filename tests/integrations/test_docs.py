@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.integrations.annotation_shard import ExpanderSettings
+from lmcells.integrations.shards import ExpanderSettings
 from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]
