@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -102,13 +101,13 @@ def test_all_formats_hold_the_same(settings: ExpanderSettings, tmp_path: Path) -
 def test_workers_and_resuming_change_no_byte(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = broken_file(tmp_path / "notes.jsonl")
     outputs = []
-    for workers in (1, 2, 3):
+    for workers in (1, 2):
         output = tmp_path / f"{workers}" / "out.jsonl"
         report = run(settings, [notes], output, workers=workers, shard_notes=8)
         files = [output, output.with_name("out.jsonl.rejected.jsonl")]
         outputs.append((report, *(file.read_bytes() for file in files)))
         assert not output.with_name("out.jsonl.parts").exists()
-    assert outputs[0] == outputs[1] == outputs[2]
+    assert outputs[0] == outputs[1]
 
 
 def test_counts_are_exact_and_broken_rows_are_kept_without_their_text(
@@ -245,30 +244,36 @@ def test_a_damaged_part_is_said_to_be(settings: ExpanderSettings, tmp_path: Path
         run(settings, [notes], tmp_path / "out.jsonl", on_progress=damage)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_job_resumes_and_leaves_no_process(
-    settings: ExpanderSettings, tmp_path: Path, workers: int
-) -> None:
-    notes = broken_file(tmp_path / "notes.jsonl", n_notes=1200)
-    output = tmp_path / "out.csv"
+def start(
+    settings: ExpanderSettings, notes: Path, output: Path, *options: str, n_parts: int
+) -> "tuple[list[str], subprocess.Popen[str]]":
+    """Run the command until some parts are written; -> the command and its process."""
     command = [
-        *(sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(output), "--resume"),
-        *("--model", str(settings.model), "--inventory", str(settings.inventory)),
-        *("--workers", str(workers), "--shard-notes", "10"),
+        *(sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(output)),
+        *("--model", str(settings.model), "--inventory", str(settings.inventory), *options),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    parts = tmp_path / "out.csv.parts"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while len(list(parts.glob("part-*.jsonl"))) < 5:
+    while len(list(output.with_name(f"{output.name}.parts").glob("part-*.jsonl"))) < n_parts:
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.005)
-    children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    n_parts = len(list(parts.glob("part-*.jsonl")))
+    return command, process
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_killed_job_resumes_and_leaves_no_process(
+    settings: ExpanderSettings, tmp_path: Path, workers: str
+) -> None:
+    notes = broken_file(tmp_path / "notes.jsonl", n_notes=800)
+    output, parts = tmp_path / "out.csv", tmp_path / "out.csv.parts"
+    options = ("--resume", "--workers", workers, "--shard-notes", "10")
+    command, process = start(settings, notes, output, *options, n_parts=5)
+    with process:
+        children = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
     assert not output.exists()
-    assert 5 <= n_parts < 120
+    assert 5 <= len(list(parts.glob("part-*.jsonl"))) < 80
     assert not psutil.wait_procs(children, timeout=20)[1]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "notes read" in done.stdout
@@ -280,23 +285,11 @@ def test_a_killed_job_resumes_and_leaves_no_process(
 
 
 def test_a_worker_that_is_killed_is_said_to_be(settings: ExpanderSettings, tmp_path: Path) -> None:
-    notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(1500))
+    notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(1000))
     output = tmp_path / "out.jsonl"
-    command = [
-        *(sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(output), "--workers", "2"),
-        *("--model", str(settings.model), "--inventory", str(settings.inventory), "--shard-notes", "5"),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    parts = tmp_path / "out.jsonl.parts"
-    deadline = time.monotonic() + 60
-    while not any(parts.glob("part-*.jsonl")):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    workers = [
-        child
-        for child in psutil.Process(process.pid).children()
-        if any("spawn_main" in argument for argument in child.cmdline())
-    ]
+    _, process = start(settings, notes, output, "--workers", "2", "--shard-notes", "5", n_parts=1)
+    children = psutil.Process(process.pid).children()
+    workers = [each for each in children if any("spawn_main" in part for part in each.cmdline())]
     workers[-1].kill()
     _, error = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -305,8 +298,7 @@ def test_a_worker_that_is_killed_is_said_to_be(settings: ExpanderSettings, tmp_p
         "and fewer --workers.\n"
     )
     assert "Traceback" not in error
-    report = run(settings, [notes], output, shard_notes=5, resume=True)
-    assert report["n_annotated"] == 1500
+    assert run(settings, [notes], output, shard_notes=5, resume=True)["n_annotated"] == 1000
 
 
 def test_what_was_refused_before_it_began_leaves_nothing(settings: ExpanderSettings, tmp_path: Path) -> None:
@@ -429,6 +421,7 @@ def test_names_of_files_that_are_no_utf8_do_not_stop_a_job(
 
 
 def test_shards_in_any_order_give_the_same_bytes() -> None:
+    """What a process did before changes no digit."""
     try:
         shipped_model()
     except ModelError as error:
@@ -436,9 +429,9 @@ def test_shards_in_any_order_give_the_same_bytes() -> None:
     notes = list(NoteFiles([EXAMPLES]).read(ReadReport()))
     shards = [Shard(number, notes[number * 4 : number * 4 + 4]) for number in range(4)]
     results = []
-    for order in (shards, shards[::-1], shards[2:] + shards[:2]):
+    for order in (shards, shards[::-1]):
         shared_expander.cache_clear()  # as in another process
         task = AnnotationTask(ExpanderSettings())
         results.append({shard.number: task.run(shard).rows for shard in order})
-    assert results[0] == results[1] == results[2]
+    assert results[0] == results[1]
     assert sum(map(len, results[0].values())) > 1000

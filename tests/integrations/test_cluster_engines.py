@@ -25,27 +25,27 @@ pytestmark = [
 ]
 
 
-def same_everywhere(engine: str, settings: ExpanderSettings, folder: Path) -> None:
-    """A job on an engine, in several shards, with broken rows among the notes, against the same job here."""
-    notes = write_jsonl(
-        folder / "notes.jsonl", [*ward_notes(40), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}]
-    )
-    reports = [
-        annotate(
-            NoteFiles([notes]),
-            folder / f"{name}.jsonl",
-            expander=settings,
-            engine=name,
-            workers=2,
-            shard_notes=9,
-        )
-        for name in ("local", engine)
-    ]
-    assert reports[0] == reports[1]
-    for ending in ("", ".rejected.jsonl"):
-        ours, theirs = ((folder / f"{name}.jsonl{ending}").read_bytes() for name in ("local", engine))
+@pytest.fixture(scope="module")
+def local_job(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a job in this process, in several shards, with a broken row among the notes."""
+    folder = tmp_path_factory.mktemp("local")
+    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}])
+    run(settings, folder / "out.jsonl")
+    return folder / "out.jsonl"
+
+
+def run(settings: ExpanderSettings, output: Path, *, notes: Path | None = None, **options: Any) -> None:
+    source = NoteFiles([notes or output.with_name("notes.jsonl")])
+    annotate(source, output, expander=settings, shard_notes=9, **options)
+
+
+def assert_same_everywhere(engine: str, settings: ExpanderSettings, local_job: Path, folder: Path) -> None:
+    output = folder / "out.jsonl"
+    run(settings, output, notes=local_job.with_name("notes.jsonl"), engine=engine, workers=2)
+    for ending in ("", ".rejected.jsonl", ".report.json"):
+        ours, theirs = (path.with_name(path.name + ending).read_bytes() for path in (local_job, output))
         assert ours == theirs
-    assert len(ours) > 0
+        assert len(ours) > 0
 
 
 def expected_rows(settings: ExpanderSettings, notes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -65,9 +65,9 @@ def comparable(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_ray_changes_no_byte(ray: Any, settings: ExpanderSettings, tmp_path: Path) -> None:
+def test_ray_changes_no_byte(ray: Any, settings: ExpanderSettings, local_job: Path, tmp_path: Path) -> None:
     assert ray.is_initialized()
-    same_everywhere("ray", settings, tmp_path)
+    assert_same_everywhere("ray", settings, local_job, tmp_path)
     assert ray.is_initialized()  # it was there before, and is left there
 
 
@@ -80,8 +80,10 @@ def test_a_dataset_of_ray_is_annotated(ray: Any, settings: ExpanderSettings) -> 
     assert comparable(found.take_all()) == expected_rows(settings, notes)
 
 
-def test_spark_changes_no_byte(spark: Any, settings: ExpanderSettings, tmp_path: Path) -> None:
-    same_everywhere("spark", settings, tmp_path)
+def test_spark_changes_no_byte(
+    spark: Any, settings: ExpanderSettings, local_job: Path, tmp_path: Path
+) -> None:
+    assert_same_everywhere("spark", settings, local_job, tmp_path)
     assert spark.range(3).count() == 3  # the session was there before, and is left there
 
 
