@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from analysis.planted import planted_model
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells import Expander
 from lmcells.expansion import save_inventory
-from service.serving import PLANTED, plant
+from service.serving import PLANTED
 
 
 @pytest.fixture(scope="session")
@@ -29,4 +30,4 @@ def expander(folder: Path) -> Expander:
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Expander:
     """A model set by hand: "history" is near smoking under SOCIAL HISTORY, near mother under FAMILY HISTORY."""
-    return Expander(plant(tmp_path_factory.mktemp("planted")), PLANTED)
+    return Expander(planted_model(tmp_path_factory.mktemp("planted")), PLANTED)

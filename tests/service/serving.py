@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,8 @@ from typing import Any
 import uvicorn
 from starlette.testclient import TestClient
 
-from analysis.planted import planted_model
 from lmcells import Expander
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.pretrained import PretrainedModel
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
 from lmcells.service.server import listen
@@ -32,10 +30,6 @@ PLANTED = SenseInventory.from_senses(
     [Sense("SM", name, (name,)) for name in ("smoking", "sodium", "mother")]
     + [Sense("AL", "alcohol", ("alcohol",))]
 )
-
-
-def plant(folder: Path) -> PretrainedModel:
-    return planted_model(folder)
 
 
 @contextmanager
@@ -117,9 +111,16 @@ def served(
 
 
 def _address(server: Served) -> str:
+    pattern = r"listening on (http://\S+)"
+    wait_until(lambda: server.process.poll() is not None or re.search(pattern, server.log))
+    found = re.search(pattern, server.log)
+    assert found, f"the service did not start: {server.log}"
+    return found[1]
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    """Wait for what another process does."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.process.poll() is None:
-        if found := re.search(r"listening on (http://\S+)", server.log):
-            return found[1]
-        time.sleep(0.05)
-    raise AssertionError(f"the service did not start: {server.log}")
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

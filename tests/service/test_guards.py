@@ -161,7 +161,7 @@ async def ask(app: ASGIApp, *pieces: Message, hangs: bool = False) -> tuple[int,
         for piece in pieces:
             yield piece
         if hangs:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         yield {"type": "http.disconnect"}
 
     messages = given()
@@ -191,7 +191,8 @@ def test_one_request_too_many_is_asked_to_come_back() -> None:
         inside = Inside()
         app = limits(inside, max_concurrency=2)
         first = [asyncio.create_task(ask(app, piece(b"a"))) for _ in range(2)]
-        await asyncio.sleep(0.01)
+        while len(inside.bodies) < 2:
+            await asyncio.sleep(0)
         status, headers, said = await ask(app, piece(b"b"))
         assert (status, headers["retry-after"]) == (429, "1")
         assert json.loads(said)["detail"].startswith("2 requests are in progress")

@@ -1,6 +1,6 @@
 """Batches of notes from many requests: in order, in turns, each note once."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -61,10 +61,10 @@ def test_a_closed_queue_hands_out_what_it_has_and_takes_no_more() -> None:
 
 def test_taking_waits_for_a_request() -> None:
     queue = NoteQueue()
-    timer = threading.Timer(0.05, queue.put, [job(1)])
-    timer.start()
-    assert len(queue.take() or ()) == 1
-    timer.join()
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(queue.take)
+        queue.put(job(1))
+        assert len(taken.result(10) or ()) == 1
 
 
 @settings(deadline=None)

@@ -301,33 +301,6 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, url: str
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_series_stand_out_from_their_ground(browser: Browser, url: str, scheme: str) -> None:
-    """Graphics have a contrast of 3 or more, as WCAG asks."""
-    context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
-    page = context.new_page()
-    page.goto(f"{url}/")
-    ratios = page.evaluate(
-        """() => {
-            const style = getComputedStyle(document.documentElement);
-            const light = (name) => {
-                const hex = style.getPropertyValue(name).trim();
-                const full = hex.length === 4 ? hex.replace(/[^#]/g, "$&$&") : hex;
-                const [r, g, b] = [1, 3, 5].map((at) => parseInt(full.slice(at, at + 2), 16) / 255)
-                    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            const ground = light("--card");
-            return [0, 1, 2, 3, 4, 5].map((number) => {
-                const own = light(`--series-${number}`);
-                return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
-            });
-        }"""
-    )
-    context.close()
-    assert min(ratios) >= 3
-
-
 def test_a_model_without_sections_says_that_there_is_nothing_to_explore(
     browser: Browser, tmp_path: Path
 ) -> None:
