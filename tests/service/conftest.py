@@ -30,4 +30,5 @@ def expander(folder: Path) -> Expander:
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Expander:
     """A model set by hand: "history" is near smoking under SOCIAL HISTORY, near mother under FAMILY HISTORY."""
+    torch.manual_seed(0)
     return Expander(planted_model(tmp_path_factory.mktemp("planted")), PLANTED)

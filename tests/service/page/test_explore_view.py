@@ -120,8 +120,8 @@ def test_probabilities_are_those_of_the_service(page: Page) -> None:
         f"{page.url.partition('#')[0]}explore/interpolation?short_form=SM&section=SOCIAL HISTORY&steps=2"
     ).json()
     for path in answer["long_forms"]:
-        shown = int(bars(page)[path["long_form"]].rstrip(" %"))
-        assert shown == pytest.approx(100 * path["probabilities"][-1], abs=0.51)
+        shown = int(bars(page)[path["long_form"]].strip("<> %"))  # "<1 %", ">99 %"
+        assert shown == pytest.approx(100 * path["probabilities"][-1], abs=1)
 
 
 def test_names_are_suggested_and_chosen_by_keyboard(page: Page) -> None:
