@@ -30,7 +30,7 @@ ShortForm = Annotated[str, _name(100, "MG")]
 
 
 def explore_router(explorer: Explorer, *, route_class: type[APIRoute]) -> APIRouter:
-    """Return GET /explore/..."""
+    """Return the router of GET /explore/..."""
     router = APIRouter(prefix="/explore", responses=errors(401, 422, 429), route_class=route_class)
     in_thread = ExploringThread()
 
