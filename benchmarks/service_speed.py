@@ -36,7 +36,7 @@ from typing import Any
 import psutil
 
 from lmcells import Expander
-from lmcells.service.worker import BATCH_NOTES
+from lmcells.service.jobs import BATCH_NOTES
 from locations import notes_or_examples
 
 REPOSITORY = Path(__file__).resolve().parents[1]

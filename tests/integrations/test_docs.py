@@ -1,5 +1,6 @@
 """The pages about whole files, exports and spaCy promise only what works: their blocks are run, in order."""
 
+import itertools
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.integrations.annotation_shard import ExpanderSettings
+from lmcells.integrations.shards import ExpanderSettings
 from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]
@@ -43,7 +44,9 @@ def test_blocks_run(page: str, environment: dict[str, str], tmp_path: Path) -> N
     (folder / "examples").symlink_to(REPOSITORY / "examples")
     blocks = BLOCK.findall((REPOSITORY / "docs" / f"{page}.md").read_text(encoding="utf-8"))
     assert len(blocks) >= 2
-    for language, code, expected in blocks:
+    for language, group in itertools.groupby(blocks, key=lambda block: block[0]):
+        _, codes, expected = zip(*group, strict=True)  # one process for blocks that follow each other
+        code = "\n".join(codes)
         command = (
             [sys.executable, "-c", _with_factory(code)] if language == "python" else ["bash", "-euc", code]
         )
@@ -51,7 +54,7 @@ def test_blocks_run(page: str, environment: dict[str, str], tmp_path: Path) -> N
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, f"{code}\n{done.stderr}"
-        for line in expected.splitlines():
+        for line in "".join(expected).splitlines():
             assert line in done.stdout.splitlines(), code
 
 

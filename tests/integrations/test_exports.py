@@ -14,7 +14,6 @@ from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotation_shard import AnnotationTask, ExpanderSettings
 from lmcells.integrations.exports import (
     LABELING_CONFIGURATION,
     AnnotatedNote,
@@ -26,6 +25,7 @@ from lmcells.integrations.exports import (
     standoff,
 )
 from lmcells.integrations.rows import NoteFiles
+from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -36,7 +36,7 @@ def annotated(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("exports")
     notes = NoteFiles([write_jsonl(folder / "notes.jsonl", ward_notes(20))])
     unsure = ExpanderSettings(settings.model, settings.inventory, threshold=0.52)
-    annotate(notes, folder / "out.csv", task=AnnotationTask(unsure))
+    annotate(notes, folder / "out.csv", expander=unsure)
     read = list(read_annotated(folder / "out.csv", notes))
     found = [expansion for each in read for expansion in each.expansions]
     assert any(each.abstained for each in found)
@@ -83,10 +83,10 @@ def annotations(path: Path, *rows: tuple[str, int, int]) -> Path:
 def test_notes_that_do_not_belong_to_the_annotations_are_refused(tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "n.jsonl", [{"id": "a/1", "text": "in PT"}])
     rows = annotations(tmp_path / "out.jsonl", ("a/1", 3, 5), ("a/2", 3, 5))
-    with pytest.raises(InputError, match="about 1 notes that are not there, 'a/2' first"):
+    with pytest.raises(InputError, match="expansions of 1 notes that are missing, 'a/2' first"):
         list(read_annotated(rows, NoteFiles([notes])))
     for places in ([("a/1", 3, 6)], [("a/1", 0, 4), ("a/1", 3, 5)]):
-        with pytest.raises(InputError, match="overlaps another or lies outside of the note"):
+        with pytest.raises(InputError, match="overlaps another or lies outside the note"):
             list(read_annotated(annotations(tmp_path / "out.jsonl", *places), NoteFiles([notes])))
     twice = write_jsonl(tmp_path / "n.jsonl", [{"id": "a/1", "text": "in PT"}] * 2)
     with pytest.raises(FormatError, match="two notes have the id 'a/1'"):
@@ -98,7 +98,7 @@ def test_what_annotate_did_not_write_is_refused_without_a_word_of_it(tmp_path: P
     for suffix in ("jsonl", "csv"):
         path = tmp_path / f"x.{suffix}"
         path.write_text(f"{content}\n{content}\n")
-        with pytest.raises(FormatError, match=r"x\.(jsonl|csv), (line|row) 1 ") as refused:
+        with pytest.raises(FormatError, match=r"x\.(jsonl|csv), row 1 ") as refused:
             list(read_annotated(path, NoteFiles([])))
         assert "secret" not in str(refused.value)
     with pytest.raises(FormatError, match=r"are \.jsonl, \.csv or \.parquet files"):

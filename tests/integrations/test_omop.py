@@ -17,13 +17,13 @@ from integrations.ward import ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Candidate, Expansion
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.annotation_shard import AnnotationTask, ExpanderSettings
-from lmcells.integrations.omop import COLUMNS, NlpRun, note_nlp_row
+from lmcells.integrations.omop import COLUMNS, note_nlp_row, parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
+from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_csv, write_jsonl
 
-RUN = NlpRun(datetime(2026, 1, 31, 8, 30))
+TIME = datetime(2026, 1, 31, 8, 30)
 # The field-level specification of CDM 5.4: what is required, of which type, how long at most.
 NOTE_NLP = """CREATE TABLE note_nlp (
   note_nlp_id INTEGER NOT NULL PRIMARY KEY,
@@ -54,7 +54,7 @@ def note_table(path: Path, n_notes: int = 20) -> Path:
 
 
 def run(settings: ExpanderSettings, notes: Path, output: Path, **options: Any) -> dict[str, Any]:
-    return annotate(NoteFiles([notes]), output, task=AnnotationTask(settings, NlpRun()), **options)
+    return annotate(NoteFiles([notes]), output, expander=settings, omop=True, **options)
 
 
 def test_a_note_table_becomes_a_note_nlp_table(settings: ExpanderSettings, tmp_path: Path) -> None:
@@ -91,9 +91,8 @@ def test_a_note_table_becomes_a_note_nlp_table(settings: ExpanderSettings, tmp_p
 
 def test_all_formats_hold_the_same_rows(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = note_table(tmp_path / "note.csv")
-    task = AnnotationTask(settings, RUN)
     for suffix in ("csv", "jsonl", "parquet"):
-        annotate(NoteFiles([notes]), tmp_path / f"out.{suffix}", task=task)
+        run(settings, notes, tmp_path / f"out.{suffix}", nlp_time=TIME)
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.schema.field("nlp_date").type == pa.date32()
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().split("\n")[:-1]]
@@ -116,7 +115,7 @@ def test_a_job_has_one_date_however_often_it_was_stopped(settings: ExpanderSetti
     notes = note_table(tmp_path / "note.csv")
     output = tmp_path / "out.jsonl"
 
-    def stop(_: object) -> None:
+    def stop(*_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -147,8 +146,8 @@ def expansion(start: int, end: int, concept_id: str | None) -> Expansion:
 
 def test_concepts_are_omops_or_stand_among_the_modifiers() -> None:
     note = Note("note/1", "in PT")
-    assert note_nlp_row(note, expansion(3, 5, "4238738"), RUN)["note_nlp_concept_id"] == 4238738
-    row = note_nlp_row(note, expansion(3, 5, "C0949766"), RUN)
+    assert note_nlp_row(note, expansion(3, 5, "4238738"), TIME)["note_nlp_concept_id"] == 4238738
+    row = note_nlp_row(note, expansion(3, 5, "C0949766"), TIME)
     assert row["note_nlp_concept_id"] == 0
     assert row["term_modifiers"] == (
         "short_form=PT;long_form=physical, therapy;probability=0.7500;source=model;section=PLAN;concept_id=C0949766"
@@ -159,7 +158,7 @@ def test_concepts_are_omops_or_stand_among_the_modifiers() -> None:
 def test_the_snippet_holds_the_term_and_never_too_much(before: str, written: str, after: str) -> None:
     text = before + written + after
     place = expansion(len(before), len(before) + len(written), None)
-    row = note_nlp_row(Note("note/1", text), place, RUN)
+    row = note_nlp_row(Note("note/1", text), place, TIME)
     assert len(row["snippet"]) <= 250
     assert row["snippet"] in text
     assert row["lexical_variant"] == written[:250]
@@ -167,6 +166,6 @@ def test_the_snippet_holds_the_term_and_never_too_much(before: str, written: str
 
 
 def test_a_date_that_is_none_is_refused() -> None:
-    assert NlpRun.parse("2026-01-31T08:30:00") == RUN
+    assert parse_nlp_time("2026-01-31T08:30:00") == TIME
     with pytest.raises(ConfigError, match=r"found '31\.1\.2026', allowed: 2026-01-31"):
-        NlpRun.parse("31.1.2026")
+        parse_nlp_time("31.1.2026")

@@ -14,7 +14,7 @@ from expansion.clinic import INVENTORY
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Sense, save_inventory
-from lmcells.integrations.annotation_shard import ExpanderSettings
+from lmcells.integrations.shards import ExpanderSettings
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'lmcells[spacy]'")
 
@@ -190,7 +190,7 @@ def test_a_pipeline_travels_as_bytes(make_nlp: MakeNlp) -> None:
     other = make_nlp().from_bytes(saved)
     assert other.get_pipe("lmcells").settings.threshold == 0.5
     assert other(AWKWARD)._.acronyms == nlp(AWKWARD)._.acronyms
-    folder = other.get_pipe("lmcells")._folder.folder
+    folder = Path(other.get_pipe("lmcells").settings.model).parent
     assert folder.is_dir()
     del other
     assert not folder.exists()

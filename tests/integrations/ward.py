@@ -8,7 +8,7 @@ import torch
 
 from expansion.clinic import INVENTORY, WORDS_OF, clinic_corpus, random_model
 from lmcells.expansion import save_inventory
-from lmcells.integrations.annotation_shard import ExpanderSettings
+from lmcells.integrations.shards import ExpanderSettings
 
 AWKWARD = (
     "PLAN: Frau Müller 🩺 in PT.\r\n\r\nPMH: multiple sclerosis (MS), MS 3×.\r\nLABS: PT 12 s\u2028PT\r\n"

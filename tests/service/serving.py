@@ -1,4 +1,4 @@
-"""The service as its users meet it: a process with a socket, or an application without one."""
+"""The service as its users meet it: an application without a socket, a server in a thread, or a process."""
 
 import os
 import re
@@ -6,23 +6,30 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import uvicorn
 from starlette.testclient import TestClient
 
 from lmcells import Expander
+from lmcells.expansion import Sense, SenseInventory
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
-from lmcells.service.messages import ManyNotes, NoteMessage
-from lmcells.service.worker import Job
+from lmcells.service.server import listen
+from lmcells.service.server import url as url_of
 
 NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
 SECRET = "Zebediah Quackenbush"
 """A patient's name: it must turn up nowhere but in answers."""
+PLANTED = SenseInventory.from_senses(
+    [Sense("SM", name, (name,)) for name in ("smoking", "sodium", "mother")]
+    + [Sense("AL", "alcohol", ("alcohol",))]
+)
 
 
 @contextmanager
@@ -33,9 +40,19 @@ def client(expander: Expander, **settings: Any) -> Iterator[TestClient]:
         yield running
 
 
-def job(n_notes: int, *, length: int = 1) -> Job:
-    """A request of so many notes, of so many characters each, for whose answer nobody waits."""
-    return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))), lambda _: None)
+@contextmanager
+def in_thread(expander: Expander, **settings: Any) -> Iterator[str]:
+    """The application behind a socket, in a thread of this process; -> its address."""
+    app = create_app(expander, ServiceSettings(**settings))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
+    listening = listen("127.0.0.1", 0)
+    thread = Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield url_of(listening)
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 @dataclass
@@ -68,30 +85,42 @@ def served(
     """`lmcells serve` on a free port, with the folder's model and inventory, or the shipped ones."""
     log_file = folder / f"log-{time.monotonic_ns()}.txt"
     own = ("--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"))
-    command: Sequence[str] = (
-        *(sys.executable, "-m", "lmcells", "serve", "--port", "0"),
+    command = (
+        sys.executable,
+        "-m",
+        "lmcells",
+        "serve",
+        "--port",
+        "0",
         *(() if is_shipped else own),
         *arguments,
     )
     settings = {"OMP_NUM_THREADS": "1", "LMCELLS_TOKEN": "", **(environment or {})}
     with log_file.open("wb") as errors:
         process = subprocess.Popen(command, stderr=errors, env=os.environ | settings)
+    server = Served(process, "", log_file)
     try:
-        yield Served(process, _address(process, log_file), log_file)
+        server.url = _address(server)
+        yield server
     finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        try:
+            server.stop()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
-def _address(process: "subprocess.Popen[bytes]", log_file: Path) -> str:
+def _address(server: Served) -> str:
+    pattern = r"listening on (http://\S+)"
+    wait_until(lambda: server.process.poll() is not None or re.search(pattern, server.log))
+    found = re.search(pattern, server.log)
+    assert found, f"the service did not start: {server.log}"
+    return found[1]
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    """Wait for what another process does."""
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        if found := re.search(r"listening on (http://\S+)", log_file.read_text()):
-            return found[1]
-        time.sleep(0.05)
-    raise AssertionError(f"the service did not start: {log_file.read_text()}")
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 import lmcells
 from lmcells import Expander
 from lmcells.expansion import Expansion
-from lmcells.service.guards import HEADERS, validation_detail
 from lmcells.service.messages import InventoryAnswer, ManyAnswers, NoteAnswer
+from lmcells.service.middleware import HEADERS, validation_detail
 from service.serving import NOTE, SECRET, client
 
 ONE = [{"short_form": "CVA", "long_form": "cerebrovascular accident"}]
@@ -80,8 +81,8 @@ def test_offsets_count_code_points(http: TestClient) -> None:
         ({"notes": [{"text": ""}] * 51}, "notes: found 51, allowed: 50. Send them in parts."),
         ({"text": "PT", "inventory": {"remove": [{"short_form": "P"}]}}, "'P' is not in the inventory"),
         ({"text": "PT", "sections": [{"start": 1, "end": 9}]}, "sections: number 1 is 1-9"),
-        ({"text": "PT", SECRET: 1}, "body: has a field that is not known. See /openapi.json."),
-        ({"notes": [{"text": "", SECRET: 1}]}, "notes.0: has a field that is not known."),
+        ({"text": "PT", SECRET: 1}, "body: has an unknown field. See /openapi.json."),
+        ({"notes": [{"text": "", SECRET: 1}]}, "notes.0: has an unknown field."),
         ({"text": [SECRET]}, "text: Input should be a valid string."),
         ({"notes": [{"text": 1}, {"text": 2}]}, "notes.0.text: Input should be a valid string. And 1 more."),
         ([SECRET], "body: not a JSON object."),
@@ -203,6 +204,7 @@ def test_an_error_of_ours_is_answered_and_logged_without_its_message(
         answer = http.post("/expand", json={"text": SECRET})
     assert answer.status_code == 500
     assert answer.json() == {"detail": "something went wrong in the service; its log says where."}
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     ours = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("lmcells"))
     assert "ValueError at test_app.py" in ours
     assert SECRET not in caplog.text
@@ -223,3 +225,39 @@ def test_the_log_holds_no_note_no_query_and_no_unknown_path(
     assert lines[0].split(" ", 1)[1].startswith('"POST /expand" 200 ')
     assert '"GET other" 404' in lines[3]
     assert not [line for line in lines if SECRET in line or "QUACKENBUSH" in line.upper()]
+
+
+def samples(text: str) -> dict[tuple[str, ...], float]:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_requests_notes_and_outcomes_are_counted(expander: Expander) -> None:
+    with client(expander) as http:
+        http.post("/expand", json={"notes": [{"text": NOTE}, {"text": f"{SECRET} PT"}]})
+        http.post("/expand", json={"text": 1})
+        http.get(f"/{SECRET}")
+        answer = http.get("/metrics")
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert SECRET not in answer.text
+    found = samples(answer.text)
+    assert found["lmcells_requests_total", "/expand", "200"] == 1
+    assert found["lmcells_requests_total", "/expand", "422"] == 1
+    assert found["lmcells_requests_total", "other", "404"] == 1
+    assert found["lmcells_request_seconds_count", "/expand"] == 2
+    assert found["lmcells_notes_total",] == 2
+    assert found["lmcells_characters_total",] == len(NOTE) + len(SECRET) + 3
+    assert found["lmcells_expansions_total", "model"] == 4
+    assert found["lmcells_expansions_total", "definition"] == 2
+    assert found["lmcells_batch_notes_sum",] == 2
+    assert found["lmcells_waiting_notes",] == found["lmcells_requests_in_progress",] == 0
+
+
+def test_applications_count_apart(expander: Expander) -> None:
+    for _ in range(2):
+        with client(expander) as http:
+            http.post("/expand", json={"text": NOTE})
+            assert samples(http.get("/metrics").text)["lmcells_notes_total",] == 1

@@ -1,10 +1,15 @@
 """What the Explore view asks: answers are the analysis' own, and what the model does not know is refused in a line."""
 
+import asyncio
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.exceptions import HTTPException
 from starlette.testclient import TestClient
 
 from expansion.clinic import INVENTORY as CLINIC
@@ -16,7 +21,7 @@ from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import map_sections, nearest_sections
 from lmcells.analysis.senses import word_senses
 from lmcells.expansion import SenseInventory
-from lmcells.service import explore as exploring_thread
+from lmcells.service.explore import ExploringThread
 from lmcells.service.explore_messages import (
     InterpolationAnswer,
     MixtureAnswer,
@@ -25,7 +30,7 @@ from lmcells.service.explore_messages import (
     SectionMapAnswer,
     SensesAnswer,
 )
-from service.planted_service import plant
+from lmcells.service.search import NameSearch, containing
 from service.serving import client
 
 PATHS: dict[str, dict[str, Any]] = {
@@ -38,11 +43,6 @@ PATHS: dict[str, dict[str, Any]] = {
     "nearest-sections": {"section": "PLAN"},
     "mixture": {"word": "history"},
 }
-
-
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Expander:
-    return plant(tmp_path_factory.mktemp("planted"))
 
 
 @pytest.fixture(scope="module")
@@ -207,16 +207,16 @@ def test_what_cannot_be_answered_is_refused_in_one_line(
     assert "\n" not in answer.json()["detail"]
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
-def test_a_model_that_reads_no_sections_says_so(tmp_path: Path, kind: str, path: str) -> None:
+def test_a_model_that_reads_no_sections_says_so(tmp_path: Path, kind: str) -> None:
     model = random_model(tmp_path / "model", clinic_corpus(tmp_path, n_notes=2), kind)
     with client(Expander(model, CLINIC)) as http:
-        answer = http.get(f"/explore/{path}", params=PATHS[path])
         assert http.post("/expand", json={"text": "PT"}).status_code == 200
-    assert answer.status_code == 422
-    assert answer.json()["detail"].startswith(f"the service's model is of kind {kind!r}")
-    assert str(tmp_path) not in answer.text
+        for path, asked in PATHS.items():
+            answer = http.get(f"/explore/{path}", params=asked)
+            assert answer.status_code == 422
+            assert answer.json()["detail"].startswith(f"the service's model is of kind {kind!r}")
+            assert str(tmp_path) not in answer.text
 
 
 def test_an_inventory_without_senses_says_so(planted: Expander) -> None:
@@ -227,12 +227,12 @@ def test_an_inventory_without_senses_says_so(planted: Expander) -> None:
 
 
 def test_too_many_questions_are_answered_with_429(planted: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exploring_thread.ExploringThread.__init__, "__kwdefaults__", {"most_waiting": 0})
+    monkeypatch.setattr(ExploringThread.__init__, "__kwdefaults__", {"max_questions": 0})
     with client(planted) as http:
         answer = http.get("/explore/start")
         assert http.post("/expand", json={"text": "SM"}).status_code == 200
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
-    assert answer.json()["detail"].startswith("0 questions about the model wait")
+    assert answer.json()["detail"].startswith("0 questions about the model are waiting")
 
 
 def test_nothing_is_made_before_it_is_asked_for(planted: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,3 +244,114 @@ def test_nothing_is_made_before_it_is_asked_for(planted: Expander, monkeypatch: 
     with client(planted) as http:
         assert http.post("/expand", json={"text": "SM"}).status_code == 200
         assert http.get("/explore/sections").status_code == 500
+
+
+# The thread that answers
+
+
+def test_questions_are_answered_one_by_one_by_another_thread() -> None:
+    at_once: list[int] = []
+    running = 0
+
+    def ask() -> int:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        running -= 1
+        return threading.get_ident()
+
+    async def main() -> list[int]:
+        in_thread = ExploringThread()
+        return await asyncio.gather(*(in_thread(ask) for _ in range(10)))
+
+    threads = set(asyncio.run(main()))
+    assert set(at_once) == {1}
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_the_event_loop_goes_on_meanwhile() -> None:
+    answered = threading.Event()
+
+    async def main() -> bool:
+        asked = asyncio.create_task(ExploringThread()(lambda: answered.wait(10)))
+        await asyncio.sleep(0)
+        answered.set()  # by the event loop: were it held up, nobody would
+        return await asked
+
+    assert asyncio.run(main())
+
+
+def test_too_many_questions_are_refused_and_later_ones_answered() -> None:
+    go_on = threading.Event()
+
+    async def main() -> tuple[HTTPException, int]:
+        in_thread = ExploringThread(max_questions=2)
+        waiting = [asyncio.create_task(in_thread(lambda: go_on.wait(10))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(HTTPException) as refused:
+            await in_thread(lambda: 1)
+        go_on.set()
+        assert all(await asyncio.gather(*waiting))
+        return refused.value, await in_thread(lambda: 2)
+
+    refused, later = asyncio.run(main())
+    assert (refused.status_code, refused.headers) == (429, {"Retry-After": "1"})
+    assert later == 2
+
+
+def test_an_error_is_the_askers() -> None:
+    def broken() -> None:
+        raise ValueError
+
+    async def main() -> int:
+        in_thread = ExploringThread(max_questions=1)
+        with pytest.raises(ValueError):  # noqa: PT011 - its kind is all there is
+            await in_thread(broken)
+        return await in_thread(lambda: 1)
+
+    assert asyncio.run(main()) == 1
+
+
+# Names as they are typed
+
+COUNTS = {"history": 90, "histology": 40, "historical": 70, "past history": 10, "gait": 5}
+
+
+def found(search: NameSearch, text: str, limit: int = 8) -> list[str]:
+    return [name for name, _ in search(text, limit=limit)]
+
+
+def test_what_begins_so_comes_first_the_commonest_first() -> None:
+    search = NameSearch(COUNTS)
+    assert found(search, "Hist") == ["history", "historical", "histology"]
+    assert found(search, "histology") == ["histology"]
+    assert found(search, "", limit=2) == ["history", "historical"]
+    assert search("gait", limit=1) == [("gait", 5)]
+
+
+def test_the_name_itself_comes_before_commoner_ones_that_begin_with_it() -> None:
+    assert found(NameSearch({"histogram": 50, "histo": 2}), "histo") == ["histo", "histogram"]
+
+
+def test_names_that_hold_the_text_come_next() -> None:
+    search = NameSearch(COUNTS, containing=containing(list(COUNTS)))
+    assert found(search, "history") == ["history", "past history"]
+
+
+def test_a_misspelt_name_gets_the_nearest() -> None:
+    assert found(NameSearch(COUNTS), "histroy")[0] == "history"
+    assert found(NameSearch({"SOCIAL HISTORY": 1, "PLAN": 2}), "socail history") == ["SOCIAL HISTORY"]
+
+
+@given(
+    names=st.dictionaries(st.text(min_size=1), st.integers(0, 100), min_size=1),
+    text=st.text(max_size=20),
+    limit=st.integers(1, 5),
+)
+def test_there_is_always_a_name_and_never_one_twice(names: dict[str, int], text: str, limit: int) -> None:
+    search = NameSearch(names, containing=containing(list(names)))
+    found_names = search(text, limit=limit)
+    assert 1 <= len(found_names) <= limit
+    assert len(set(found_names)) == len(found_names)
+    assert all(names[name] == count for name, count in found_names)

@@ -10,26 +10,28 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from lmcells.expansion import Candidate, Expansion
-from lmcells.service import messages as answers
-from lmcells.service import messages as message
-from lmcells.service import messages as requests
+from lmcells.service import explore_messages, messages
+from lmcells.service.jobs import AnsweredNote
 from lmcells.service.messages import (
     ExpandRequest,
-    ExpansionMessage,
+    InventoryEdits,
     ManyNotes,
+    Message,
     NoteAnswer,
     NoteMessage,
     OneNote,
+    Options,
+    SectionMessage,
 )
-from lmcells.service.worker import AnsweredNote
 from service.serving import SECRET
 
-MODELS = [
+MODELS = {
     each
-    for module in (requests, answers)
+    for module in (messages, explore_messages)
     for _, each in inspect.getmembers(module, inspect.isclass)
-    if issubclass(each, message.Message) and each is not message.Message
-]
+    if issubclass(each, Message) and each not in (Message, Options)
+}
+ANSWERED = TypeAdapter(AnsweredNote)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 CANDIDATES = st.builds(Candidate, TEXT, st.floats(0, 1), st.none() | TEXT)
 EXPANSIONS = st.builds(
@@ -48,32 +50,32 @@ EXPANSIONS = st.builds(
 
 @given(EXPANSIONS)
 def test_an_expansion_survives_the_network(expansion: Expansion) -> None:
-    assert ExpansionMessage.from_expansion(expansion).to_expansion() == expansion
-    sent = TypeAdapter(AnsweredNote).dump_json(AnsweredNote("a", [expansion], None, None))
+    sent = ANSWERED.dump_json(AnsweredNote("a", [expansion], None, None))
     received = NoteAnswer.model_validate_json(sent)
     assert received.expansions[0].to_expansion() == expansion
     assert json.loads(sent)["expansions"] == [expansion.to_dict()]
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_the_examples_of_a_model_are_valid(model: Any) -> None:
-    examples = model.model_json_schema()["examples"]
-    assert examples
-    if model is requests.Options:
-        return
-    for example in examples:
+@pytest.mark.parametrize("model", sorted(MODELS, key=lambda each: each.__name__))
+def test_the_examples_of_a_model_are_valid(model: type[Message]) -> None:
+    schema = model.model_json_schema()
+    assert schema["examples"]
+    for example in schema["examples"]:
         model.model_validate(example)
+    for name, field in schema["properties"].items():
+        if field.get("type") == "array":
+            assert model.model_validate(schema["examples"][0] | {name: field["examples"][0]})
 
 
 def test_messages_are_frozen_and_can_be_keys() -> None:
     note = NoteMessage(text="PT")
     with pytest.raises(ValidationError):
         note.text = "other"  # type: ignore[misc]
-    assert len({requests.InventoryEdits(), requests.InventoryEdits()}) == 1
+    assert len({InventoryEdits(), InventoryEdits()}) == 1
 
 
 def test_a_whole_number_may_be_written_with_a_point() -> None:
-    assert requests.SectionMessage.model_validate({"start": 0.0, "end": 12}).start == 0
+    assert SectionMessage.model_validate({"start": 0.0, "end": 12}).start == 0
 
 
 def test_the_text_of_a_note_is_in_no_representation() -> None:

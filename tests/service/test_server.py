@@ -4,7 +4,6 @@ import gc
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,16 +12,20 @@ import httpx
 import pytest
 
 from lmcells.errors import InputError
-from lmcells.service.server import listen, spare_collector, url
-from service.serving import NOTE, SECRET, Served, served
+from lmcells.service.server import freeze_loaded, listen, url
+from service.serving import NOTE, SECRET, Served, served, wait_until
 
-LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 60}  # takes a while
+LARGE = {"notes": [{"text": f"{NOTE} {SECRET} " * 40}] * 30}  # takes a while
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Served]:
     with served(folder, "--max-concurrency", "4", "--max-body", "2") as running:
         yield running
+
+
+def metrics(server: Served) -> str:
+    return httpx.get(f"{server.url}/metrics").text
 
 
 def test_it_listens_on_this_machine_only(server: Served) -> None:
@@ -64,14 +67,9 @@ def test_work_for_a_client_that_left_is_dropped(server: Served) -> None:
             % len(body)
             + body
         )
-        time.sleep(0.1)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        metrics = httpx.get(f"{server.url}/metrics").text
-        if "lmcells_requests_given_up_total 1.0" in metrics and "lmcells_requests_in_progress 0.0" in metrics:
-            return
-        time.sleep(0.05)
-    raise AssertionError(metrics)
+        wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(server))
+    wait_until(lambda: "lmcells_requests_given_up_total 1.0" in metrics(server))
+    wait_until(lambda: "lmcells_requests_in_progress 0.0" in metrics(server))
 
 
 def test_a_signal_ends_it_after_what_was_taken_is_answered(folder: Path) -> None:
@@ -81,10 +79,7 @@ def test_a_signal_ends_it_after_what_was_taken_is_answered(folder: Path) -> None
             target=lambda: answers.append(httpx.post(f"{server.url}/expand", json=LARGE, timeout=60))
         )
         ask.start()
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:  # until it was taken
-            if "lmcells_requests_in_progress 1.0" in httpx.get(f"{server.url}/metrics").text:
-                break
+        wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(server))
         assert server.stop() == 0
         ask.join()
         assert [answer.status_code for answer in answers] == [200]
@@ -97,19 +92,21 @@ def test_a_signal_ends_it_after_what_was_taken_is_answered(folder: Path) -> None
 def test_several_workers_answer_and_count_together(folder: Path) -> None:
     with served(folder, "--workers", "2", environment={"LMCELLS_TOKEN": "open sesame"}) as server:
         headers = {"Authorization": "Bearer open sesame"}
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                assert httpx.get(f"{server.url}/metrics", timeout=20).status_code == 401
-                break
-            except httpx.TransportError:
-                assert time.monotonic() < deadline
+        wait_until(lambda: is_up(server))
+        assert httpx.get(f"{server.url}/metrics", timeout=20).status_code == 401
         for _ in range(12):
             answer = httpx.post(f"{server.url}/expand", json={"text": NOTE}, headers=headers, timeout=20)
             assert answer.status_code == 200
-        metrics = httpx.get(f"{server.url}/metrics", headers=headers).text
-        assert "lmcells_notes_total 12.0" in metrics
+        counted = httpx.get(f"{server.url}/metrics", headers=headers).text
+        assert "lmcells_notes_total 12.0" in counted
         assert server.stop() == 0
+
+
+def is_up(server: Served) -> bool:
+    try:
+        return httpx.get(f"{server.url}/health", timeout=20).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -125,7 +122,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 def test_what_is_loaded_is_not_searched_for_garbage() -> None:
     thresholds = gc.get_threshold()
     try:
-        spare_collector()
+        freeze_loaded()
         assert gc.get_freeze_count() > 1_000
         assert gc.get_threshold()[0] > thresholds[0]
         assert gc.isenabled()

@@ -3,24 +3,17 @@
 import argparse
 import os
 import re
-from pathlib import Path
 
+from lmcells.cli.arguments import Command
 from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service import ServiceSettings
 
-SUMMARY = "expand over HTTP, with a page for the browser"
-DESCRIPTION = """\
-Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and /explore for a look
-into the model; serve a page for both at /.
-Notes of all clients are expanded together. No note text is logged. With the environment variable LMCELLS_TOKEN set,
-clients must send `Authorization: Bearer TOKEN`. SIGTERM ends it after what was taken is answered."""
-EXAMPLE = """\
-examples:
-  lmcells serve
-  LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
-  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/expand"""
-
 _EXTRA = ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn")
+_LIMITS = {
+    "max_body": (float, "MB", "per request (%(default)g), else 413"),
+    "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
+    "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,39 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="path under which a proxy serves it, such as /acronyms",
     )
     parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
-    )
-    default = ServiceSettings()
+    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
     limits = parser.add_argument_group("limits")
-    limits.add_argument(
-        "--max-body",
-        type=float,
-        default=default.max_body,
-        metavar="MB",
-        help=f"of one request ({default.max_body:g}); else 413",
-    )
-    limits.add_argument(
-        "--max-note-length",
-        type=int,
-        default=default.max_note_length,
-        metavar="N",
-        help=f"characters of a note ({default.max_note_length}); else 422",
-    )
-    limits.add_argument(
-        "--max-concurrency",
-        type=int,
-        default=default.max_concurrency,
-        metavar="N",
-        help=f"requests at one time in each process ({default.max_concurrency}); else 429",
-    )
+    for name, (kind, metavar, what) in _LIMITS.items():
+        default = getattr(ServiceSettings(), name)
+        flag = "--" + name.replace("_", "-")
+        limits.add_argument(flag, type=kind, default=default, metavar=metavar, help=what)
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it."""
     try:
-        from lmcells.service.server import TOKEN, Loaded, serve
+        from lmcells.service.server import TOKEN, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -79,18 +52,32 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
     if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
-    settings = ServiceSettings(
-        max_body=options.max_body,
-        max_note_length=options.max_note_length,
-        max_concurrency=options.max_concurrency,
-        token=os.environ.get(TOKEN) or None,
-    )
-    loaded = Loaded(options.model, str(options.inventory) if options.inventory else None)
+    limits = {name: getattr(options, name) for name in _LIMITS}
     serve(
-        loaded,
-        settings,
+        options.model,
+        options.inventory,
+        ServiceSettings(**limits, token=os.environ.get(TOKEN) or None),
         host=options.host,
         port=options.port,
         n_workers=options.workers,
         root_path=options.root_path,
     )
+
+
+COMMANDS = {
+    "serve": Command(
+        summary="expand over HTTP, with a page for the browser",
+        description="""\
+Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and /explore for a look
+into the model; serve a page for all of it at /.
+Notes of all clients are expanded together. No note text is logged. If the environment variable LMCELLS_TOKEN is set,
+clients must send `Authorization: Bearer TOKEN`. On SIGTERM, requests already accepted are answered first.""",
+        example="""\
+examples:
+  lmcells serve
+  LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
+  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/expand""",
+        add_arguments=add_arguments,
+        run=run,
+    )
+}

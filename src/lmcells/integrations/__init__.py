@@ -1,4 +1,4 @@
-"""Whole files of notes, engines that share the work, and the formats and tools that take what was found.
+"""Whole files of notes, the engines that share the work, and exports to other formats and tools.
 
-Each module needs only what it is for: spaCy, Ray and PySpark are imported where they are used.
+spaCy, Ray and PySpark are optional: each module imports only what it needs.
 """

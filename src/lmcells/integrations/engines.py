@@ -1,6 +1,7 @@
-"""Who does the work: this process, several of them, or a cluster. All give the same results, in any order."""
+"""Engines run shards: in this process, in several, or on a cluster. All give the same results, in any order."""
 
 import os
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -10,16 +11,17 @@ from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
 
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.annotation_shard import AnnotationTask, Shard, ShardResult
+from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, ShardResult, shared_expander
 
 Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[ShardResult]]
-"""Takes a task, shards and the number of workers; gives the results as they come."""
+"""Takes a task, shards and a number of workers; yields the results as they come."""
 
 ENGINES = ("local", "ray", "spark")
+WAVE_CHARACTERS = 1 << 26  # sent to a cluster at a time: what the driver's memory holds
 
 
 def find_engine(name: str) -> Engine:
-    """Return the engine of a name; an error says what to install where it is not there."""
+    """Return an engine by its name; MissingExtra says what to install."""
     if name == "local":
         return run_locally
     if name == "ray":
@@ -34,22 +36,22 @@ def find_engine(name: str) -> Engine:
 
 
 def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
-    """Expand shards in this process, or in as many as asked for, each of which loads the model once."""
+    """Expand shards in this process, or in several that each load the model once."""
     if workers == 1:
         return map(task.run, shards)
     return _run_in_processes(task, shards, workers)
 
 
 def _run_in_processes(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
-    # A fresh interpreter for each worker: forking one that has threads is not safe.
+    # Forking a process that has threads is not safe, so each worker is a fresh interpreter.
     pool = ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(task.expander.opened,)
+        workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(task.expander,)
     )
     running: set[Future[ShardResult]] = set()
     try:
         for shard in shards:
             running.add(pool.submit(task.run, shard))
-            if len(running) > workers:  # one shard waits while the others are worked on: memory stays bounded
+            if len(running) > workers:  # only one shard waits: memory stays bounded
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
         while running:
@@ -57,14 +59,14 @@ def _run_in_processes(task: AnnotationTask, shards: Iterable[Shard], workers: in
             yield from (future.result() for future in done)
     except BrokenProcessPool:
         raise InputError(
-            "a worker was ended, perhaps for want of memory. Go on with --resume and fewer --workers."
+            "a worker was killed, perhaps for lack of memory. Continue with --resume and fewer --workers."
         ) from None
     finally:
         pool.shutdown(wait=not running, cancel_futures=True)
 
 
-def _begin(load: Callable[[], object]) -> None:
-    """Make a worker ready: it ends with its parent, however that ends, and leaves Ctrl-C to it."""
+def _start_worker(settings: ExpanderSettings) -> None:
+    """Load the model; leave Ctrl-C to the parent, and end with it, however it ends."""
     signal(SIGINT, SIG_IGN)
     parent = parent_process()
     if parent is not None:
@@ -75,4 +77,24 @@ def _begin(load: Callable[[], object]) -> None:
             os._exit(1)
 
         Thread(target=end_with_parent, daemon=True).start()
-    load()
+    shared_expander(settings)
+
+
+def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) -> Iterator[list[bytes]]:
+    """Yield pickled shards in groups that fit the memory of a cluster's driver."""
+    wave: list[bytes] = []
+    n_characters = 0
+    for shard in shards:
+        wave.append(pickle.dumps(shard))
+        n_characters += sum(len(note.text) for note in shard.notes)
+        if n_characters >= max_characters:
+            yield wave
+            wave, n_characters = [], 0
+    if wave:
+        yield wave
+
+
+def run_pickled(task: AnnotationTask, pickled: bytes) -> bytes:
+    """Expand a shard of `waves_of` and return its result as bytes."""
+    shard: Shard = pickle.loads(pickled)  # from our own driver
+    return task.run(shard).to_bytes()

@@ -1,6 +1,6 @@
 """Ray Data: shards go to actors, each of which loads the model once.
 
-`run_on_ray` is what `lmcells annotate --engine ray` uses; `annotate_dataset` is for datasets of one's own.
+`run_on_ray` is the engine of `lmcells annotate --engine ray`; `annotate_dataset` is for datasets of your own.
 """
 
 import logging
@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lmcells.errors import InputError, LmcellsError, MissingExtra
-from lmcells.integrations.annotation_shard import (
+from lmcells.integrations.engines import run_pickled, waves_of
+from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
     ShardResult,
     annotate_table,
-    run_packed,
-    waves_of,
+    shared_expander,
 )
 
 try:
@@ -26,15 +26,16 @@ except ImportError:
 
 
 def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
-    """Expand shards on the cluster of RAY_ADDRESS, the one that runs here, or one started for it."""
+    """Expand shards on the cluster of RAY_ADDRESS, on the one already running here, or on one started for the job."""
     started = not ray.is_initialized()
     if started:
         ray.init(logging_level=logging.ERROR, include_dashboard=False, log_to_driver=False)
-        _be_quiet()
+        ray.data.DataContext.get_current().enable_progress_bars = False  # the command shows its own
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         for wave in waves_of(shards):
-            packed = ray.data.from_items([{"shard": shard} for shard in wave], override_num_blocks=len(wave))
-            results = packed.map_batches(
+            pickled = ray.data.from_items([{"shard": shard} for shard in wave], override_num_blocks=len(wave))
+            results = pickled.map_batches(
                 _ShardActor,
                 fn_constructor_args=(task,),
                 batch_size=1,
@@ -43,31 +44,22 @@ def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> I
             for row in results.iter_rows():
                 yield ShardResult.from_bytes(row["result"])
     except ray.exceptions.RayError as error:
-        raise InputError(f"Ray stopped: {_cause(error)}. See its logs, and go on with --resume.") from None
+        # Only messages of our own are shown: others may quote a note.
+        cause = getattr(error, "cause", None)
+        said = str(cause).rstrip(".") if isinstance(cause, LmcellsError) else type(error).__name__
+        raise InputError(f"Ray stopped: {said}. See its logs, and continue with --resume.") from None
     finally:
         if started:
             ray.shutdown()
 
 
-def _be_quiet() -> None:
-    """The command has a progress line of its own."""
-    ray.data.DataContext.get_current().enable_progress_bars = False
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-
-
-def _cause(error: Exception) -> str:
-    """Our own words where they are the cause; others may hold text of a note."""
-    cause = getattr(error, "cause", None)
-    return str(cause).rstrip(".") if isinstance(cause, LmcellsError) else type(error).__name__
-
-
 class _ShardActor:
     def __init__(self, task: AnnotationTask) -> None:
         self._task = task
-        task.expander.opened()
+        shared_expander(task.expander)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"result": [run_packed(self._task, bytes(shard)) for shard in batch["shard"]]}
+        return {"result": [run_pickled(self._task, bytes(shard)) for shard in batch["shard"]]}
 
 
 def annotate_dataset(
@@ -79,7 +71,7 @@ def annotate_dataset(
     workers: int = 1,
     batch_size: int = 512,
 ) -> Any:
-    """Return a Ray dataset with one row an expansion, for a dataset of notes; see `annotate_table`."""
+    """Return a Ray dataset with one row per expansion for a dataset of notes, as `annotate_table` does per batch."""
     return dataset.select_columns([id_column, text_column]).map_batches(
         _NoteActor,
         fn_constructor_args=(expander or ExpanderSettings(), id_column, text_column),
@@ -93,7 +85,7 @@ class _NoteActor:
     def __init__(self, settings: ExpanderSettings, *columns: str) -> None:
         self._settings = settings
         self._columns = columns
-        settings.opened()
+        shared_expander(settings)
 
     def __call__(self, batch: Any) -> Any:
         ids, texts = (batch.column(name).to_pylist() for name in self._columns)

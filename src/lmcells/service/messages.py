@@ -1,18 +1,21 @@
-"""What the service answers, as pydantic models: the schema's, and for clients that are written in Python."""
+"""What crosses the network, as pydantic models: they check requests, make the schema, and serve clients in Python.
 
-from typing import Annotated, Any, Literal, Self
+Offsets count Unicode code points, as Python does.
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
-from lmcells.expansion import Expansion
+from lmcells.expansion import Candidate, Expansion
 
-# What all messages share: frozen, nothing but their own fields, nothing converted.
-#
-# Offsets count Unicode code points, as Python does.
+MAX_EDITS = 1_000
+MAX_SECTIONS = 5_000
+
+Item = TypeVar("Item")
 
 
-def _encodable(text: str) -> str:
-    """Refuse half of a surrogate pair, which JSON can write and UTF-8 cannot."""
+def _check_encodable(text: str) -> str:
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -22,83 +25,47 @@ def _encodable(text: str) -> str:
 
 
 def _whole(number: object) -> object:
-    """Take 12.0 for 12, as JSON does."""
+    """Read 12.0 as 12, as JSON does."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Text = Annotated[str, AfterValidator(_encodable)]
-Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterValidator(_encodable)]
+Text = Annotated[str, AfterValidator(_check_encodable)]
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterValidator(_check_encodable)]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
+Several = Annotated[tuple[Item, ...], Field(strict=False)]  # a JSON array is a list, not a tuple
+
+
+_EXAMPLES: dict[type[BaseModel], list[dict[str, Any]]] = {}
+
+
+def add_examples(*messages: "Message") -> None:
+    """Show these messages in the schema, as examples of their own models."""
+    for each in messages:
+        _EXAMPLES.setdefault(type(each), []).append(each.model_dump(mode="json", exclude_unset=True))
+
+
+def _show_examples(schema: dict[str, Any], model: type["Message"]) -> None:
+    """Put a model's examples into its schema; an array shows the first item of the first example."""
+    if model in _EXAMPLES:
+        schema["examples"] = _EXAMPLES[model]
+        for name, field in schema["properties"].items():
+            if any(each.get("type") == "array" for each in field.get("anyOf", [field])):
+                array = _EXAMPLES[model][0].get(name)
+                field.setdefault("examples", [array and array[:1]])
 
 
 class Message(BaseModel):
-    """Frozen, with no field but its own, and nothing converted that was sent as another type."""
+    """Base of all messages: frozen, no unknown fields, and no conversion from other types."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def several(example: Any, **more: Any) -> Any:
-    """A JSON array, held as a tuple."""
-    return Field(strict=False, examples=[[example]], **more)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, json_schema_extra=_show_examples)
 
 
-# The examples of the schema: one note, and what might be answered.
-
-
-NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
-SENSE: dict[str, Any] = {
-    "short_form": "PT",
-    "long_form": "pars tensa",
-    "forms": ["pars tensa"],
-    "concept_id": None,
-}
-EDITS: dict[str, Any] = {"add": [SENSE], "remove": [{"short_form": "PT", "long_form": "prothrombin time"}]}
-CANDIDATES: list[Any] = [
-    {"long_form": "physical therapy", "probability": 0.93, "concept_id": None},
-    {"long_form": "prothrombin time", "probability": 0.07, "concept_id": None},
-]
-EXPANSION: dict[str, Any] = {
-    "start": 33,
-    "end": 35,
-    "short_form": "PT",
-    "section": "PAST MEDICAL HISTORY",
-    "long_form": "physical therapy",
-    "probability": 0.93,
-    "source": "model",
-    "candidates": CANDIDATES,
-    "abstained": None,
-}
-WORD: dict[str, Any] = {"start": 36, "end": 41, "word": "twice", "weight": 0.41, "effect": 1.3}
-EXPLANATION: dict[str, Any] = {"section_weight": 0.38, "section_effect": 0.4, "words": [WORD]}
-OFFSETS: dict[str, Any] = {"starts": [33], "ends": [35], "new_starts": [33], "new_ends": [49]}
-EXPANDED: dict[str, Any] = {
-    "text": "PMH: Pt with CVA in 2019, now in physical therapy twice weekly.",
-    "offset_map": OFFSETS,
-}
-ANSWER: dict[str, Any] = {
-    "id": None,
-    "expansions": [EXPANSION],
-    "explanations": [EXPLANATION],
-    "expanded": EXPANDED,
-}
-ENTRY: dict[str, Any] = {
-    "short_form": "PT",
-    "senses": [{"long_form": "physical therapy", "forms": ["physiotherapy"]}],
-}
-
-
-# What clients send, checked by pydantic and described with examples in the schema.
-
-
-MOST_EDITS = 1_000
-MOST_SECTIONS = 5_000
+# Requests
 
 
 class SectionMessage(Message):
-    """A section of the caller's own, at `text[start:end]`; sections are in order and do not overlap."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"start": 0, "end": 48, "header": "PMH"}]})
+    """A section given by the caller, at `text[start:end]`. Sections must be in order and must not overlap."""
 
     start: Offset
     end: Offset
@@ -106,9 +73,7 @@ class SectionMessage(Message):
 
 
 class SenseName(Message):
-    """A sense of the inventory, or all senses of a short form."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": EDITS["remove"]})
+    """One sense of the inventory, or all senses of a short form."""
 
     short_form: Name
     long_form: Name | None = None
@@ -117,75 +82,45 @@ class SenseName(Message):
 class SenseMessage(Message):
     """A long form that a short form may stand for, and the ways in which it is written out."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [SENSE]})
-
     short_form: Name
     long_form: Name
-    forms: tuple[Name, ...] = several("pars tensa", default=(), max_length=100)
+    forms: Several[Name] = Field(default=(), max_length=100)
     concept_id: Name | None = None
 
 
 class InventoryEdits(Message):
-    """Changes to the inventory for one request: what is removed must be there, what is added must not."""
+    """Changes to the inventory for one request: a removed sense must exist, an added one must not."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [EDITS]})
-
-    add: tuple[SenseMessage, ...] = several(SENSE, default=(), max_length=MOST_EDITS)
-    remove: tuple[SenseName, ...] = several(EDITS["remove"][0], default=(), max_length=MOST_EDITS)
+    add: Several[SenseMessage] = Field(default=(), max_length=MAX_EDITS)
+    remove: Several[SenseName] = Field(default=(), max_length=MAX_EDITS)
 
 
 class NoteMessage(Message):
-    """One note, with sections of the caller's own, or none to have them found."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"id": "note-1", "text": NOTE}]})
+    """One note. Without `sections`, the service finds them."""
 
     text: Text = Field(repr=False)
     id: Text | None = None
-    sections: tuple[SectionMessage, ...] | None = Field(
-        default=None, strict=False, max_length=MOST_SECTIONS, examples=[None]
-    )
+    sections: Several[SectionMessage] | None = Field(default=None, max_length=MAX_SECTIONS)
 
 
 class Options(Message):
-    """How to expand, for all notes of a request."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"expanded_text": "replace", "explain": True}]})
+    """How to expand the notes of a request."""
 
     inventory: InventoryEdits | None = None
     expanded_text: Literal["replace", "append"] | None = Field(
-        default=None, description="also answer the text with its short forms written out"
+        default=None, description="also return the text with its short forms written out"
     )
-    explain: bool = Field(default=False, description="also answer what the model leaned on")
+    explain: bool = Field(default=False, description="also return what the model relied on")
 
 
 class OneNote(Options, NoteMessage):
     """A request to expand one note."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"text": NOTE},
-                {
-                    "text": NOTE,
-                    "expanded_text": "replace",
-                    "explain": True,
-                    "inventory": EDITS,
-                },
-            ]
-        }
-    )
-
 
 class ManyNotes(Options):
     """A request to expand several notes."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"notes": [{"id": "note-1", "text": NOTE}, {"id": "note-2", "text": "PT 12 s."}]}]
-        }
-    )
-
-    notes: tuple[NoteMessage, ...] = several({"id": "note-1", "text": NOTE})
+    notes: Several[NoteMessage]
 
 
 def _which(given: Any) -> str:
@@ -197,13 +132,11 @@ ExpandRequest = Annotated[
 ]
 
 
-# What the service answers, as pydantic models: the schema's, and for clients that are written in Python.
+# Answers
 
 
 class CandidateMessage(Message):
-    """A long form that a short form may stand for, and how likely that is where it stands."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": CANDIDATES})
+    """A long form that the short form may stand for here, and its probability."""
 
     long_form: str
     probability: Probability
@@ -211,9 +144,7 @@ class CandidateMessage(Message):
 
 
 class ExpansionMessage(Message):
-    """A short form written at `text[start:end]` and what it stands for: the fields of `lmcells.Expansion`."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXPANSION]})
+    """A short form at `text[start:end]` and what it stands for: the fields of `lmcells.Expansion`."""
 
     start: Offset
     end: Offset
@@ -222,27 +153,20 @@ class ExpansionMessage(Message):
     long_form: str | None
     probability: Probability | None
     source: Literal["model", "definition"]
-    candidates: tuple[CandidateMessage, ...] = several(CANDIDATES[0])
+    candidates: Several[CandidateMessage]
     abstained: str | None
 
-    @classmethod
-    def from_expansion(cls, expansion: Expansion) -> Self:
-        """The message that says what an expansion says."""
-        return cls.model_validate(expansion.to_dict())
-
     def to_expansion(self) -> Expansion:
-        """The expansion again."""
+        """Return the expansion that the message describes."""
         return Expansion.from_dict(self.model_dump())
 
 
 class WordMessage(Message):
-    """A word at `text[start:end]` that was read, its share of the attention, and its effect.
+    """A context word at `text[start:end]`, its share of the attention, and its effect.
 
-    The effect is by how much the log-odds of the likeliest sense would fall without it; null where there is nothing to
-    hide or to compare, and beyond the first 200 ambiguous short forms of a note.
+    The effect is by how much the log-odds of the likeliest sense would fall without the word. It is null where there
+    is nothing to mask or to compare, and beyond the first 200 ambiguous short forms of a note.
     """
-
-    model_config = ConfigDict(json_schema_extra={"examples": [WORD]})
 
     start: Offset
     end: Offset
@@ -252,96 +176,70 @@ class WordMessage(Message):
 
 
 class ExplanationMessage(Message):
-    """How much the section weighed against the words, 0 to 1, its effect, and the words that were read."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXPLANATION]})
+    """The weight of the section against the words (0 to 1), the section's effect, and the context words."""
 
     section_weight: float
     section_effect: float | None
-    words: tuple[WordMessage, ...] = several(WORD)
+    words: Several[WordMessage]
 
 
 class OffsetMapMessage(Message):
-    """Pieces of the text that were replaced: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`."""
+    """The replaced parts of the text: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [OFFSETS]})
-
-    starts: tuple[int, ...] = several(33)
-    ends: tuple[int, ...] = several(35)
-    new_starts: tuple[int, ...] = several(33)
-    new_ends: tuple[int, ...] = several(49)
+    starts: Several[int]
+    ends: Several[int]
+    new_starts: Several[int]
+    new_ends: Several[int]
 
 
 class ExpandedTextMessage(Message):
-    """The text with its short forms written out, and the map between its offsets and those of the original."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [EXPANDED]})
+    """The text with its short forms written out, and the map from the original's offsets to its own."""
 
     text: str = Field(repr=False)
     offset_map: OffsetMapMessage
 
 
 class NoteAnswer(Message):
-    """The expansions of a note in order; `explanations` has one for each, null for one that the note defines."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [ANSWER]})
+    """The expansions of a note, in order. `explanations` has one per expansion, null where the note defines it."""
 
     id: str | None
-    expansions: tuple[ExpansionMessage, ...] = several(EXPANSION)
-    explanations: tuple[ExplanationMessage | None, ...] | None = Field(strict=False, examples=[[EXPLANATION]])
+    expansions: Several[ExpansionMessage]
+    explanations: Several[ExplanationMessage | None] | None
     expanded: ExpandedTextMessage | None
 
 
 class ManyAnswers(Message):
-    """One answer a note, in the order of the request."""
+    """One answer per note, in the order of the request."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"notes": [ANSWER | {"id": "note-1"}]}]})
-
-    notes: tuple[NoteAnswer, ...] = several(ANSWER)
+    notes: Several[NoteAnswer]
 
 
 class EntrySense(Message):
     """A sense of a short form in the inventory."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [ENTRY["senses"][0]]})
-
     long_form: str
-    forms: tuple[str, ...] = several("physiotherapy")
+    forms: Several[str]
     concept_id: str | None = None
 
 
 class InventoryEntry(Message):
     """A short form and its senses."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [ENTRY]})
-
     short_form: str
-    senses: tuple[EntrySense, ...] = several(ENTRY["senses"][0])
+    senses: Several[EntrySense]
 
 
 class InventoryAnswer(Message):
-    """A part of the inventory: `n_found` short forms match, `entries` are those from `offset` on."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"n_short_forms": 2014, "n_senses": 5239, "n_found": 1, "entries": [ENTRY]}]
-        }
-    )
+    """Part of the inventory: `n_found` short forms match the search; `entries` are those from `offset` on."""
 
     n_short_forms: int
     n_senses: int
     n_found: int
-    entries: tuple[InventoryEntry, ...] = several(ENTRY)
+    entries: Several[InventoryEntry]
 
 
 class HealthAnswer(Message):
-    """That the service can answer."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"status": "ok", "version": "0.1.0", "n_short_forms": 2014, "waiting_notes": 0}]
-        }
-    )
+    """The service is up, and how many notes are waiting."""
 
     status: Literal["ok"]
     version: str
@@ -352,12 +250,40 @@ class HealthAnswer(Message):
 class ErrorMessage(Message):
     """What is wrong, in one line that never quotes a note."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"detail": "notes.0.text: found 300,000 characters, allowed: 200,000. Send it in parts."}
-            ]
-        }
-    )
-
     detail: str
+
+
+# Examples for the schema
+
+_NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
+_ADDED = SenseMessage(short_form="PT", long_form="pars tensa", forms=("pars tensa",), concept_id=None)
+_REMOVED = SenseName(short_form="PT", long_form="prothrombin time")
+_EDITS = InventoryEdits(add=(_ADDED,), remove=(_REMOVED,))
+_FIRST_NOTE = NoteMessage(id="note-1", text=_NOTE)
+_EXPANSION = ExpansionMessage.model_validate(
+    Expansion(
+        *(33, 35, "PT", "PAST MEDICAL HISTORY", "physical therapy", 0.93, "model"),
+        candidates=(Candidate("physical therapy", 0.93, None), Candidate("prothrombin time", 0.07, None)),
+    ).to_dict()
+)
+_WORD = WordMessage(start=36, end=41, word="twice", weight=0.41, effect=1.3)
+_EXPLANATION = ExplanationMessage(section_weight=0.38, section_effect=0.4, words=(_WORD,))
+_OFFSETS = OffsetMapMessage(starts=(33,), ends=(35,), new_starts=(33,), new_ends=(49,))
+_EXPANDED = ExpandedTextMessage(text=_NOTE.replace(" PT ", " physical therapy "), offset_map=_OFFSETS)
+_ANSWER = NoteAnswer(id=None, expansions=(_EXPANSION,), explanations=(_EXPLANATION,), expanded=_EXPANDED)
+_ENTRY_SENSE = EntrySense(long_form="physical therapy", forms=("physiotherapy",))
+_ENTRY = InventoryEntry(short_form="PT", senses=(_ENTRY_SENSE,))
+
+add_examples(
+    SectionMessage(start=0, end=48, header="PMH"),
+    *(_ADDED, _REMOVED, _EDITS, _FIRST_NOTE),
+    OneNote(text=_NOTE),
+    OneNote(text=_NOTE, expanded_text="replace", explain=True, inventory=_EDITS),
+    ManyNotes(notes=(_FIRST_NOTE, NoteMessage(id="note-2", text="PT 12 s."))),
+    *(*_EXPANSION.candidates, _EXPANSION, _WORD, _EXPLANATION, _OFFSETS, _EXPANDED, _ANSWER),
+    ManyAnswers(notes=(_ANSWER.model_copy(update={"id": "note-1"}),)),
+    *(_ENTRY_SENSE, _ENTRY),
+    InventoryAnswer(n_short_forms=2014, n_senses=5239, n_found=1, entries=(_ENTRY,)),
+    HealthAnswer(status="ok", version="0.1.0", n_short_forms=2014, waiting_notes=0),
+    ErrorMessage(detail="notes.0.text: found 300,000 characters, allowed: 200,000. Send it in parts."),
+)

@@ -3,6 +3,7 @@
 import collections
 import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
@@ -16,48 +17,35 @@ _NOTES = (1, 2, 4, 8, 16, 32, 64, 96)
 
 
 class ServiceMetrics:
-    """What the service counts, in a registry of its own."""
+    """What the service counts, in a registry of its own; `n_waiting` tells the length of the queue."""
 
-    def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "lmcells_requests", "Requests answered.", ("path", "status"), registry=registry
-        )
+    def __init__(self, n_waiting: Callable[[], int] = lambda: 0) -> None:
+        self._n_waiting = n_waiting
+        self._registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self._registry}
+        summed = own | {"multiprocess_mode": "livesum"}
+        self.requests = Counter("lmcells_requests", "Requests answered.", ("path", "status"), **own)
         self.request_seconds = Histogram(
             "lmcells_request_seconds",
             "From a request's first byte to the last of its answer.",
             ("path",),
             buckets=_SECONDS,
-            registry=registry,
+            **own,
         )
         self.in_progress = Gauge(
-            "lmcells_requests_in_progress",
-            "Requests to expand that were let in.",
-            registry=registry,
-            multiprocess_mode="livesum",
+            "lmcells_requests_in_progress", "Requests to expand that were let in.", **summed
         )
-        self.waiting_notes = Gauge(
-            "lmcells_waiting_notes",
-            "Notes that wait for a batch.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.given_up = Counter(
-            "lmcells_requests_given_up", "Requests whose client left first.", registry=registry
-        )
-        self.notes = Counter("lmcells_notes", "Notes expanded.", registry=registry)
-        self.characters = Counter("lmcells_characters", "Characters of these notes.", registry=registry)
-        self.batch_notes = Histogram(
-            "lmcells_batch_notes", "Notes ranked together.", buckets=_NOTES, registry=registry
-        )
-        self.batch_seconds = Histogram(
-            "lmcells_batch_seconds", "Time that a batch takes.", buckets=_SECONDS, registry=registry
-        )
-        expansions = Counter("lmcells_expansions", "Short forms found.", ("outcome",), registry=registry)
+        self.waiting_notes = Gauge("lmcells_waiting_notes", "Notes that wait for a batch.", **summed)
+        self.given_up = Counter("lmcells_requests_given_up", "Requests whose client left first.", **own)
+        self.notes = Counter("lmcells_notes", "Notes expanded.", **own)
+        self.characters = Counter("lmcells_characters", "Characters of these notes.", **own)
+        self.batch_notes = Histogram("lmcells_batch_notes", "Notes ranked together.", buckets=_NOTES, **own)
+        self.batch_seconds = Histogram("lmcells_batch_seconds", "Time per batch.", buckets=_SECONDS, **own)
+        expansions = Counter("lmcells_expansions", "Short forms found.", ("outcome",), **own)
         self._expansions = {name: expansions.labels(name) for name in ("model", "definition", "abstained")}
 
     def count_notes(self, texts: Sequence[str], expanded: Sequence[Sequence[Expansion]]) -> None:
-        """Count notes of a batch, and their short forms by what became of each."""
+        """Count the notes of a batch, and their short forms by outcome."""
         self.notes.inc(len(texts))
         self.characters.inc(sum(map(len, texts)))
         outcomes = collections.Counter(
@@ -65,10 +53,6 @@ class ServiceMetrics:
         )
         for name, n_short_forms in outcomes.items():
             self._expansions[name].inc(n_short_forms)
-
-    def watch(self, n_waiting: Callable[[], int]) -> None:
-        """Tell how to learn the length of the queue."""
-        self._n_waiting = n_waiting
 
     def render(self) -> bytes:
         """Return all of it in Prometheus' text format; with several worker processes, their sums."""

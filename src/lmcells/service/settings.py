@@ -1,4 +1,4 @@
-"""What the service accepts, and how much of it at one time."""
+"""What the service accepts, and how much of it at a time."""
 
 from dataclasses import dataclass, field
 
@@ -7,15 +7,13 @@ from lmcells.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits, and the token that clients must show; checked where it is made."""
+    """Limits of the service, and the token that clients must send."""
 
-    max_body: float = 8.0  # MB of one request; more is answered with 413
-    max_note_length: int = 200_000  # characters; longer is answered with 422
-    max_notes: int = 1_000  # in one request; more is answered with 422
-    max_concurrency: int = (
-        128  # requests at one time, reading and waiting included; more is answered with 429
-    )
-    body_seconds: float = 30.0  # in which a body must have arrived; later is answered with 408
+    max_body: float = 8.0  # MB per request; more is answered with 413
+    max_note_length: int = 200_000  # characters; more is answered with 422
+    max_notes: int = 1_000  # per request; more is answered with 422
+    max_concurrency: int = 128  # requests at a time, reading and waiting included; more is answered with 429
+    body_seconds: float = 30.0  # for a body to arrive; later is answered with 408
     token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,23 +1,17 @@
 // The page: a note goes to the service, comes back with its acronyms, and is shown.
 
-import { LEVELS, level } from "./confidence.js";
 import { Details } from "./details.js";
-import { download } from "./download.js";
-import { byId, element } from "./element.js";
+import { byId, element, Tabs, unitOffsets } from "./dom.js";
 import { Explore } from "./explore.js";
 import { Edits, InventoryDialog } from "./inventory.js";
-import { NoteView } from "./note.js";
-import { unitOffsets } from "./offsets.js";
-import { SAMPLE } from "./sample.js";
+import { level, LEVELS, NoteView } from "./note.js";
 import { expand, startTokenDialog } from "./service.js";
-import { Tabs } from "./tabs.js";
-import { startViews } from "./views.js";
 
 const MOST = 8_000_000; // characters of a file; the service says what it allows
 
 const field = byId("text");
 let edits = new Edits();
-let answer = null; // what the service said of `text`
+let answer = null; // the service's answer for `text`
 let text = "";
 let chosen = null;
 let loaded = null; // a file as it is: the field shows it with other line ends, and offsets are the file's
@@ -77,7 +71,7 @@ async function ask(given, withEdits, onProblem) {
   }
 }
 
-// A change that the service refuses is not kept; -> what is wrong with it.
+// Returns what is wrong with a change, or null; a change that the service refuses is not kept.
 async function changeInventory(edit, onProblem = () => {}) {
   const changed = edits.copy();
   edit(changed);
@@ -204,6 +198,77 @@ document.addEventListener("drop", (event) => {
   event.preventDefault();
   load(event.dataTransfer.files[0]);
 });
+
+// Two views, chosen by the address: #explore... is the model, anything else the note
+
+function startViews(explore) {
+  const show = () => {
+    const isExplore = location.hash.startsWith("#explore");
+    byId("note-view").hidden = isExplore;
+    byId("explore-view").hidden = !isExplore;
+    byId("open-inventory").hidden = isExplore; // its changes go with notes
+    byId("skip").href = isExplore ? "#explore-view" : "#note-panel";
+    byId("skip").textContent = isExplore ? "Skip to the charts" : "Skip to the note";
+    for (const [id, isIt] of [["to-note", !isExplore], ["to-explore", isExplore]]) {
+      if (isIt) byId(id).setAttribute("aria-current", "page");
+      else byId(id).removeAttribute("aria-current");
+    }
+    if (isExplore) explore.open(location.hash);
+  };
+  addEventListener("hashchange", show);
+  show();
+}
+
+// Downloads, made in the browser
+
+const COLUMNS = ["start", "end", "written", "short_form", "section", "long_form", "probability", "source", "abstained"];
+
+const cell = (value) => {
+  const text = value === null || value === undefined ? "" : String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+};
+
+function csv(text, expansions) {
+  const unit = unitOffsets(text);
+  const rows = expansions.map((expansion) => {
+    const values = { ...expansion, written: text.slice(unit(expansion.start), unit(expansion.end)) };
+    return COLUMNS.map((name) => cell(values[name])).join(",");
+  });
+  return [COLUMNS.join(","), ...rows, ""].join("\r\n");
+}
+
+const MAKE = {
+  json: (_, answer) => ["application/json", JSON.stringify(answer.expansions, null, 1)],
+  csv: (text, answer) => ["text/csv", csv(text, answer.expansions)],
+  txt: (_, answer) => ["text/plain", answer.expanded.text],
+};
+
+function download(kind, text, answer, name) {
+  const [type, content] = MAKE[kind](text, answer);
+  const address = URL.createObjectURL(new Blob([content], { type: `${type};charset=utf-8` }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = `${name}.${kind === "txt" ? "expanded.txt" : `expansions.${kind}`}`;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+// An invented note
+
+const SAMPLE = `CHIEF COMPLAINT: SOB and leg swelling.
+
+HISTORY OF PRESENT ILLNESS: 71 yo man with CHF, AF on warfarin and COPD, s/p CABG in 2015, who came to the ED with worsening DOE for one week. He denies CP. He was seen by his PCP, who stopped HCTZ and ordered a TTE with an EF of 35 %.
+
+PAST MEDICAL HISTORY: CVA in 2019, CAD, HTN, DM, CKD stage 3, MI, OSA on CPAP. No history of PE or DVT.
+
+MEDICATIONS: Metoprolol 25 mg PO BID, ASA 81 mg PO daily, insulin SQ, albuterol PRN.
+
+PHYSICAL EXAM: BP 152/88, HR 96, RR 22. JVP elevated. Lungs with rales, no CVA tenderness. Abdomen soft, NT, ND.
+
+LABORATORY DATA: BNP 1,240, WBC 9.8, Cr 1.9, BUN 42, PT 24 and INR 2.4.
+
+ASSESSMENT AND PLAN: Acute exacerbation of heart failure. Start IV furosemide, check BMP daily, follow I/O. PT and OT to evaluate gait and balance. DNR. Follow up with renal for acute kidney injury (AKI); AKI is likely prerenal.
+`;
 
 // Controls
 

@@ -1,9 +1,7 @@
-// Beside the note: all acronyms, or one with its senses, its section, and what the model leaned on.
+// The panel beside the note: all acronyms, or one with its senses, its section, and what the model relied on.
 
-import { level, reason } from "./confidence.js";
-import { factor, isAgainst, isNotable, legend, ofTheSection } from "./effects.js";
-import { bar, byId, element, percent } from "./element.js";
-import { unitOffsets } from "./offsets.js";
+import { bar, byId, element, percent, unitOffsets } from "./dom.js";
+import { factor, isAgainst, isNotable, legend, level, ofTheSection, reason } from "./note.js";
 
 const SHOWN = 8;
 
@@ -19,7 +17,7 @@ export class Details {
     this.#fill(
       "empty",
       element("h2", {}, "From short forms to what they mean"),
-      element("p", {}, "Each acronym of the inventory is found, and its meanings are ranked by the words around it and the section it stands in."),
+      element("p", {}, "Each acronym of the inventory is found, and its meanings are ranked by the words around it and by its section."),
       element(
         "ol",
         {},
@@ -79,7 +77,7 @@ export class Details {
       this.#addForm(expansion),
       ...(explanation ? this.#reasons(text, unit, explanation, expansion) : []),
       ...(expansion.source === "definition"
-        ? [element("h3", {}, "What it leaned on"), element("p", { class: "faint" }, "The note itself says what it means; the model was not asked.")]
+        ? [element("h3", {}, "What the model relied on"), element("p", { class: "faint" }, "The note defines it; the model was not used.")]
         : []),
     );
   }
@@ -151,7 +149,7 @@ export class Details {
       ...(ofSection > 0 ? [share("of-section", ofSection)] : []),
       share("of-words", 1 - ofSection),
     );
-    const named = (word) => (word.start === expansion.start ? "(its place)" : text.slice(unit(word.start), unit(word.end)));
+    const named = (word) => (word.start === expansion.start ? "(the acronym)" : text.slice(unit(word.start), unit(word.end)));
     const words = explanation.words.map((word) => {
       const item = element(
         "li",
@@ -163,7 +161,7 @@ export class Details {
       return item;
     });
     const shown = [
-      element("h3", {}, "What it leaned on"),
+      element("h3", {}, "What the model relied on"),
       element(
         "p",
         { class: "weight-names" },
@@ -176,7 +174,7 @@ export class Details {
       ofSection > 0 ? element("p", { class: "to-gate" }, element("a", { href: gateAddress(expansion) }, "Move the gate by hand, without the words")) : null,
       words.length > 0
         ? element("ul", { class: "words", "aria-label": "Words read, with their effect" }, ...words)
-        : element("p", { class: "faint" }, "There is no word around it that the model knows."),
+        : element("p", { class: "faint" }, "The model knows none of the words around it."),
       words.length > 0 ? element("p", { class: "faint" }, legend(expansion, explanation)) : null,
       words.length > 0
         ? element(

@@ -1,12 +1,11 @@
-// The Explore view: three pictures of what the model has learnt. The address says which, and of what.
+// The Explore view: three pictures of what the model has learnt. The address says which one, and of what.
 
-import { byId } from "./element.js";
-import { Gate } from "./explore_gate.js";
-import { Sections } from "./explore_sections.js";
-import { Word } from "./explore_word.js";
+import { byId, Tabs } from "./dom.js";
+import { Gate } from "./gate.js";
+import { Sections } from "./sections.js";
 import { explore } from "./service.js";
-import { Tabs } from "./tabs.js";
-import { clearProblem, showProblem } from "./unknown_name.js";
+import { clearProblem, showProblem } from "./suggest.js";
+import { Word } from "./word.js";
 
 const PAUSE = 250; // milliseconds
 const PICTURES = { gate: Gate, word: Word, sections: Sections };

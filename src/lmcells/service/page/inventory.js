@@ -1,6 +1,6 @@
 // Changes to the inventory for this session, and the dialog in which they are made.
 
-import { byId, element } from "./element.js";
+import { byId, element } from "./dom.js";
 import { search } from "./service.js";
 
 const LIMIT = 40;

@@ -1,9 +1,6 @@
-// The note with its acronyms: one stop for Tab, arrows between them, and the words that the chosen one leaned on.
+// The note with its acronyms (one tab stop, arrow keys between them) and how sure, and why, each answer is.
 
-import { level, reason } from "./confidence.js";
-import { SHADES, shade } from "./effects.js";
-import { byId, element, percent } from "./element.js";
-import { unitOffsets } from "./offsets.js";
+import { byId, element, percent, unitOffsets } from "./dom.js";
 
 export class NoteView {
   #box = byId("note");
@@ -73,7 +70,7 @@ export class NoteView {
     if (visible[place]) this.choose(this.#marks.indexOf(visible[place]), { focus: false });
   }
 
-  // Shade words by what they did for the answer; a browser without highlights shows them beside the note only.
+  // Shade words by their effect on the answer; a browser without highlights lists them beside the note only.
   attend(text, words) {
     if (!globalThis.CSS?.highlights) return;
     const ranges = Object.fromEntries(SHADES.map((name) => [name, []]));
@@ -130,4 +127,62 @@ function describe(written, expansion) {
   if (expansion.abstained) return `${written}, abstained: ${reason(expansion)}`;
   const sure = expansion.source === "definition" ? "defined in the note" : percent(expansion.probability);
   return `${written}, ${expansion.long_form}, ${sure}`;
+}
+
+// How sure an expansion is: its class, which sets colour and underline, and its wording.
+
+export const LEVELS = [
+  ["definition", "defined in the note"],
+  ["sure", "90 % or more"],
+  ["unsure", "60 to 90 %"],
+  ["doubtful", "below 60 %"],
+  ["abstained", "abstained"],
+];
+
+const REASONS = {
+  low_confidence: "no sense is likely enough",
+  no_sense_fits: "no sense of the inventory fits",
+  no_known_long_form: "the model knows no word of its long forms",
+};
+
+export function level(expansion) {
+  if (expansion.abstained) return "abstained";
+  if (expansion.source === "definition") return "definition";
+  if (expansion.probability >= 0.9) return "sure";
+  return expansion.probability >= 0.6 ? "unsure" : "doubtful";
+}
+
+export const reason = (expansion) => REASONS[expansion.abstained] ?? String(expansion.abstained).replaceAll("_", " ");
+
+// The effect of a word or of the section on an answer's log-odds: its shade and its wording.
+
+const NOTABLE = 0.1; // a tenth of the odds
+const STRONG = [0.25, 0.75]; // from which a word is shaded as the second and the third
+
+const FOR = ["words-1", "words-2", "words-3"];
+const AGAINST = "words-against";
+const SHADES = [...FOR, AGAINST];
+
+// An effect is null where there was nothing to mask or to compare.
+export const isNotable = (effect) => effect !== null && Math.abs(effect) > NOTABLE;
+
+export const isAgainst = (effect) => isNotable(effect) && effect < 0;
+
+const shade = (effect) => (isAgainst(effect) ? AGAINST : FOR[STRONG.filter((least) => effect >= least).length]);
+
+// "×3.0" for what speaks for the first sense, "÷2.0" for what speaks against it.
+export function factor(effect) {
+  const times = Math.exp(Math.abs(effect));
+  return `${effect > 0 ? "×" : "÷"}${times < 10 ? times.toFixed(1) : times > 1000 ? "1000+" : Math.round(times)}`;
+}
+
+export function ofTheSection(effect) {
+  if (!isNotable(effect)) return "The section changes little here.";
+  return `The section speaks ${effect > 0 ? "for" : "against"} the first sense (${factor(effect)}).`;
+}
+
+export function legend(expansion, { words }) {
+  if (expansion.candidates.length < 2) return "It has only one sense, so no word decides.";
+  if (words.every((word) => word.effect === null)) return "The effect of each word was not computed here.";
+  return "× multiplies the odds of the first sense, ÷ divides them.";
 }

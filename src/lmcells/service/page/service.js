@@ -1,11 +1,11 @@
 // Talking to the service. The token is kept in memory, and asked for when it is missing.
 
-import { byId } from "./element.js";
+import { byId } from "./dom.js";
 
 let token = "";
 let running = null;
 
-export class Refused extends Error {
+class Refused extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;

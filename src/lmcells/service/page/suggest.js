@@ -1,6 +1,6 @@
-// A field that suggests names while one types: those that begin so, else the nearest that the model knows.
+// A field that suggests names as one types: those that begin with the text, else the nearest that the model knows.
 
-import { element } from "./element.js";
+import { element } from "./dom.js";
 import { explore } from "./service.js";
 
 const LIMIT = 8;
@@ -86,7 +86,7 @@ export class Suggest {
   #take(name) {
     this.value = name;
     this.#close();
-    if (document.activeElement === this.#field) this.#field.select(); // what is typed next takes its place
+    if (document.activeElement === this.#field) this.#field.select(); // so that typing replaces it
     this.#onChoose(name);
   }
 
@@ -126,3 +126,30 @@ function counted(count, kind) {
   if (kind === "word") return `${UNITS.word}${number}`;
   return `${number}${count === 1 ? UNITS[kind].slice(0, -1) : UNITS[kind]}`;
 }
+
+// What to show for an unknown name: the service's message, and buttons for the nearest known names.
+
+const SHOWN = 5;
+
+export function clearProblem(box) {
+  box.hidden = true;
+  box.replaceChildren();
+}
+
+// `names` are those that were asked for: the `kind` of each, its `text`, and what to do with another one.
+export async function showProblem(box, error, names) {
+  box.replaceChildren(element("p", {}, sayOf(error)));
+  box.hidden = false;
+  if (error.status !== 422) return;
+  for (const { kind, text, choose } of names) {
+    const found = await explore("names", { kind, search: text, limit: SHOWN }).catch(() => null);
+    if (!found || found.known !== null) continue;
+    const buttons = found.names.map(({ name }) =>
+      element("li", {}, element("button", { type: "button", class: "quiet small", onclick: () => choose(name) }, name)),
+    );
+    box.append(element("ul", { class: "nearest", "aria-label": `Nearest to ${text}` }, ...buttons));
+  }
+}
+
+// The buttons take the place of the message's own list of names.
+const sayOf = ({ message }) => message[0].toUpperCase() + message.slice(1).replace(/ Nearest: .*$/, " Did you mean:");

@@ -1,8 +1,6 @@
 // Points on a plane with their names where there is room; one stop for Tab, arrows go to the next point that way.
 
-import { svg } from "./element.js";
-import { placeLabels } from "./label_places.js";
-import { marker, N_COLOURS, reach } from "./markers.js";
+import { svg } from "./dom.js";
 
 const MARGIN = 18;
 const FONT = "600 11px system-ui, sans-serif"; // of a name that is marked, the widest
@@ -170,3 +168,90 @@ export class PointMap {
 
 const shown = ({ title }) => (title.length > 30 ? `${title.slice(0, 28)}…` : title);
 const shapeOf = ({ shape, group }) => shape ?? group ?? 0;
+
+// Places names beside points so that no name covers another or a point; earlier points come first.
+
+const HEIGHT = 14;
+const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+
+const candidates = ({ x, y, radius, width }) => {
+  const gap = radius + 4;
+  const box = (left, top) => ({ left, top, right: left + width, bottom: top + HEIGHT });
+  return [
+    box(x + gap, y - HEIGHT / 2),
+    box(x - gap - width, y - HEIGHT / 2),
+    box(x - width / 2, y - gap - HEIGHT),
+    box(x - width / 2, y + gap),
+    box(x + gap * 0.7, y - gap * 0.7 - HEIGHT),
+    box(x + gap * 0.7, y + gap * 0.7),
+    box(x - gap * 0.7 - width, y - gap * 0.7 - HEIGHT),
+    box(x - gap * 0.7 - width, y + gap * 0.7),
+  ];
+};
+
+// Points have `x`, `y`, `radius` and the `width` of their name; -> a box or null for each. Those that `must` be named
+// are, at the first place inside, whatever they cover.
+function placeLabels(points, bounds, must = new Set()) {
+  const discs = points.map(({ x, y, radius }) => ({ left: x - radius, right: x + radius, top: y - radius, bottom: y + radius }));
+  const placed = [];
+  const isInside = (box) => box.left >= 0 && box.top >= 0 && box.right <= bounds.width && box.bottom <= bounds.height;
+  const order = points.map((_, index) => index).sort((one, other) => must.has(other) - must.has(one));
+  const found = points.map(() => null);
+  for (const index of order) {
+    const inside = candidates(points[index]).filter(isInside);
+    const isFree = (box) => !placed.some((other) => meets(box, other));
+    const isClear = (box) => isFree(box) && !discs.some((disc, other) => other !== index && meets(box, disc));
+    const box = inside.find(isClear) ?? (must.has(index) ? (inside.find(isFree) ?? null) : null);
+    if (!box) continue;
+    placed.push(box);
+    found[index] = box;
+  }
+  return found;
+}
+
+// Twelve markers that can be told apart without colour, as paths around the origin.
+
+const polygon = (n, { turn = 0, inner = 1 } = {}) =>
+  Array.from({ length: inner === 1 ? n : 2 * n }, (_, index) => {
+    const angle = (2 * Math.PI * index) / (inner === 1 ? n : 2 * n) + turn - Math.PI / 2;
+    const length = inner !== 1 && index % 2 ? inner : 1;
+    return [length * Math.cos(angle), length * Math.sin(angle)];
+  });
+
+const cross = (turn) =>
+  [[-0.35, -1], [0.35, -1], [0.35, -0.35], [1, -0.35], [1, 0.35], [0.35, 0.35], [0.35, 1], [-0.35, 1], [-0.35, 0.35], [-1, 0.35], [-1, -0.35], [-0.35, -0.35]].map(
+    ([x, y]) => [x * Math.cos(turn) - y * Math.sin(turn), x * Math.sin(turn) + y * Math.cos(turn)],
+  );
+
+const SHAPES = [
+  null, // a circle
+  polygon(4, { turn: Math.PI / 4 }),
+  polygon(4),
+  polygon(3),
+  polygon(3, { turn: Math.PI }),
+  cross(0),
+  cross(Math.PI / 4),
+  polygon(5, { inner: 0.45 }),
+  polygon(3, { turn: Math.PI / 2 }),
+  polygon(3, { turn: -Math.PI / 2 }),
+  polygon(6),
+  polygon(4, { inner: 0.4 }),
+];
+const LARGER = [1, 1.15, 1.2, 1.25, 1.25, 1.1, 1.15, 1.4, 1.25, 1.25, 1.05, 1.5]; // so that all have about as much ink
+
+export const N_COLOURS = 6;
+
+// How far a marker goes from its middle.
+const reach = (number, radius) => radius * LARGER[number % SHAPES.length];
+
+// The path of a marker.
+export function marker(number, radius) {
+  const shape = SHAPES[number % SHAPES.length];
+  const r = reach(number, radius);
+  if (!shape) return `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`;
+  return `M${shape.map(([x, y]) => `${(r * x).toFixed(2)} ${(r * y).toFixed(2)}`).join("L")}Z`;
+}
+
+// A marker in a line of text.
+export const swatch = (number) =>
+  svg("svg", { class: "marker", width: 16, height: 16, viewBox: "-8 -8 16 16", "aria-hidden": "true" }, svg("path", { d: marker(number, 5.5) }));

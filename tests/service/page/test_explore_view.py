@@ -10,17 +10,16 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from expansion.clinic import INVENTORY as CLINIC
 from expansion.clinic import clinic_corpus, random_model
-from lmcells.expansion import save_inventory
-from lmcells.service.guards import POLICY
-from service.planted_service import plant
-from service.serving import Served, served
+from lmcells import Expander
+from lmcells.service.middleware import POLICY
+from service.serving import in_thread
+
+pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("planted")
-    plant(folder)
-    with served(folder) as running:
+def url(planted: Expander) -> Iterator[str]:
+    with in_thread(planted) as running:
         yield running
 
 
@@ -121,8 +120,8 @@ def test_probabilities_are_those_of_the_service(page: Page) -> None:
         f"{page.url.partition('#')[0]}explore/interpolation?short_form=SM&section=SOCIAL HISTORY&steps=2"
     ).json()
     for path in answer["long_forms"]:
-        shown = int(bars(page)[path["long_form"]].rstrip(" %"))
-        assert shown == pytest.approx(100 * path["probabilities"][-1], abs=0.51)
+        shown = int(bars(page)[path["long_form"]].strip("<> %"))  # "<1 %", ">99 %"
+        assert shown == pytest.approx(100 * path["probabilities"][-1], abs=1)
 
 
 def test_names_are_suggested_and_chosen_by_keyboard(page: Page) -> None:
@@ -213,7 +212,7 @@ def test_sections_are_chosen_on_the_map(page: Page) -> None:
     assert as_read.locator(".word").first.inner_text() == "SOCIAL HISTORY"
     assert as_meant.locator(".word").first.inner_text() == "LABORATORY DATA"
     expect(plan).to_have_attribute("aria-pressed", "true")
-    page.get_by_label("as words mean").check()
+    page.get_by_label("model network").check()
     expect(page.locator("#sections-near .near").nth(1)).to_have_class("near shown")
     expect_address(page, "sections", network="prior", section="PLAN")
     cluster = page.locator("#sections-legend button").first
@@ -286,7 +285,7 @@ def test_the_policy_is_as_strict_as_before(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: Served, scheme: str) -> None:
+def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, url: str, scheme: str) -> None:
     context = browser.new_context(
         viewport={"width": 360, "height": 740},
         color_scheme="dark" if scheme == "dark" else "light",
@@ -294,7 +293,7 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: 
         is_mobile=True,
     )
     page = context.new_page()
-    page.goto(f"{server.url}/")
+    page.goto(f"{url}/")
     for name in ("gate", "word", "sections"):
         open_picture(page, name)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -302,41 +301,13 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, server: 
     context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_series_stand_out_from_their_ground(browser: Browser, server: Served, scheme: str) -> None:
-    """Graphics have a contrast of 3 or more, as WCAG asks."""
-    context = browser.new_context(color_scheme="dark" if scheme == "dark" else "light")
-    page = context.new_page()
-    page.goto(f"{server.url}/")
-    ratios = page.evaluate(
-        """() => {
-            const style = getComputedStyle(document.documentElement);
-            const light = (name) => {
-                const hex = style.getPropertyValue(name).trim();
-                const full = hex.length === 4 ? hex.replace(/[^#]/g, "$&$&") : hex;
-                const [r, g, b] = [1, 3, 5].map((at) => parseInt(full.slice(at, at + 2), 16) / 255)
-                    .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
-                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-            };
-            const ground = light("--card");
-            return [0, 1, 2, 3, 4, 5].map((number) => {
-                const own = light(`--series-${number}`);
-                return (Math.max(own, ground) + 0.05) / (Math.min(own, ground) + 0.05);
-            });
-        }"""
-    )
-    context.close()
-    assert min(ratios) >= 3
-
-
 def test_a_model_without_sections_says_that_there_is_nothing_to_explore(
     browser: Browser, tmp_path: Path
 ) -> None:
-    random_model(tmp_path / "model", clinic_corpus(tmp_path / "corpus", n_notes=4), "bsg")
-    save_inventory(CLINIC, tmp_path / "inventory.csv")
-    with served(tmp_path) as server:
+    model = random_model(tmp_path / "model", clinic_corpus(tmp_path / "corpus", n_notes=4), "bsg")
+    with in_thread(Expander(model, CLINIC)) as url:
         page = browser.new_page()
-        page.goto(f"{server.url}/#explore")
+        page.goto(f"{url}/#explore")
         expect(page.locator("#explore-problem")).to_contain_text("of kind 'bsg'")
         expect(page.locator("#explore-card")).to_be_hidden()
         page.click("#to-note")
@@ -344,11 +315,10 @@ def test_a_model_without_sections_says_that_there_is_nothing_to_explore(
         page.close()
 
 
-def test_a_token_is_asked_for_once(browser: Browser, tmp_path: Path) -> None:
-    plant(tmp_path)
-    with served(tmp_path, environment={"LMCELLS_TOKEN": "sesame"}) as server:
+def test_a_token_is_asked_for_once(browser: Browser, planted: Expander) -> None:
+    with in_thread(planted, token="sesame") as url:
         page = browser.new_page()
-        page.goto(f"{server.url}/#explore/word")
+        page.goto(f"{url}/#explore/word")
         page.fill("#token-value", "sesame")
         page.keyboard.press("Enter")
         expect(page.locator("#word-title")).to_contain_text("history")

@@ -1,13 +1,11 @@
-// The sections on a map: those that are alike to the model lie together; one of them, with its neighbours.
+// A map on which sections that the model treats alike lie together, and the neighbours of one of them.
 
-import { PointMap } from "./chart_map.js";
-import { bar, byId, element } from "./element.js";
-import { N_COLOURS, swatch } from "./markers.js";
+import { bar, byId, element } from "./dom.js";
+import { N_COLOURS, PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
-import { Suggest } from "./suggest.js";
-import { clearProblem, showProblem } from "./unknown_name.js";
+import { clearProblem, showProblem, Suggest } from "./suggest.js";
 
-const NETWORKS = { variational: "As a note is read", prior: "As words mean" };
+const NETWORKS = { variational: "Variational network", prior: "Model network" };
 const NEIGHBOURS = 8;
 
 export class Sections {
@@ -82,8 +80,8 @@ export class Sections {
     );
     byId("sections-legend").replaceChildren(...clusters.map((name, group) => element("li", {}, this.#legendButton(name, group))));
     byId("sections-note").textContent =
-      `The ${sections.length} sections with the most words; larger: more words. Only near ones mean anything` +
-      (trustworthiness === null ? "." : `: neighbours on the map are neighbours in the model to ${trustworthiness.toFixed(2)} (1 is best).`);
+      `The ${sections.length} sections with the most words; larger points have more. Only short distances mean anything` +
+      (trustworthiness === null ? "." : ` (trustworthiness ${trustworthiness.toFixed(2)}, 1 is best).`);
   }
 
   #legendButton(name, group) {

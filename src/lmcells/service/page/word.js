@@ -1,14 +1,11 @@
 // A word under several sections: its nearest words, how it moves, and where its cells lie.
 
-import { PointMap } from "./chart_map.js";
-import { bar, byId, element, percent } from "./element.js";
-import { heatTable, sectionName } from "./heat_table.js";
-import { swatch } from "./markers.js";
+import { bar, byId, element, percent } from "./dom.js";
+import { PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
-import { Suggest } from "./suggest.js";
-import { clearProblem, showProblem } from "./unknown_name.js";
+import { clearProblem, showProblem, Suggest } from "./suggest.js";
 
-const MOST_SECTIONS = 6; // one of them a colour
+const MOST_SECTIONS = 6; // one per colour
 const CELLS = 60;
 const AVERAGE = 6; // its marker: a cross
 
@@ -107,7 +104,7 @@ export class Word {
 
   #column(sense, index, usual) {
     const isAverage = sense.section === null;
-    const facts = isAverage ? "over the sections it was seen in" : `seen ${times(sense.count ?? 0)} · moved ${sense.moved.toFixed(2)} nats`;
+    const facts = isAverage ? "over the sections in which it occurs" : `seen ${times(sense.count ?? 0)} · moved ${sense.moved.toFixed(2)} nats`;
     const words = sense.neighbors.map(({ word, divergence }) => {
       const isNew = !isAverage && !usual.has(word);
       return element(
@@ -146,9 +143,45 @@ export class Word {
     this.#plane.choose("on average", chosen);
     const absent = chosen.filter((section) => !components.some((each) => each.section === section));
     byId("word-plane-note").textContent =
-      `Two axes that show ${percent(share)} of the differences; larger: more of the ${counted.toLocaleString("en")} occurrences counted. Choose a cell to compare its section.` +
-      (absent.length > 0 ? ` Too rare to be shown: ${absent.map(sectionName).join(", ")}.` : "");
+      `The two axes show ${percent(share)} of the variation. Larger cells hold more of the ${counted.toLocaleString("en")} occurrences. Choose a cell to compare its section.` +
+      (absent.length > 0 ? ` Too rare to show: ${absent.map(sectionName).join(", ")}.` : "");
   }
 }
 
 const times = (count) => (count === 1 ? "once" : `${count.toLocaleString("en")} times`);
+
+// A table of a word's sections against other words: how near it is to each, and whether the section pulls it there.
+
+const FULL = Math.log2(3); // three times as near, or a third, has the full colour
+
+function heatTable(senses, onWord) {
+  const columns = [...senses.sections, senses.average];
+  const most = columns.map((column) => Math.max(...column.likenesses.map(({ probability }) => probability)));
+  const rows = senses.words.map((word, row) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row" }, element("button", { type: "button", class: "word", onclick: () => onWord(word) }, word)),
+      ...columns.map((column, place) => cell(column.likenesses[row], column.section === null, most[place])),
+    ),
+  );
+  return element(
+    "table",
+    { class: "heat" },
+    element("caption", { class: "unseen" }, `What ${senses.word} is near to, by section`),
+    element("thead", {}, element("tr", {}, element("td"), ...columns.map(({ section }) => element("th", { scope: "col" }, sectionName(section))))),
+    element("tbody", {}, ...rows),
+  );
+}
+
+function cell({ probability, ratio }, isAverage, most) {
+  const value = element(probability === most ? "b" : "span", {}, percent(probability));
+  if (isAverage) return element("td", { class: "average" }, value);
+  const pull = Math.max(-1, Math.min(1, Math.log2(Math.max(ratio, 1e-9)) / FULL));
+  const sign = ratio >= 1.05 ? "▲" : ratio <= 0.95 ? "▼" : "";
+  const made = element("td", { class: pull < 0 ? "less" : "more" }, value, " ", element("small", {}, `${sign}×${ratio < 9.95 ? ratio.toFixed(1) : Math.round(ratio)}`));
+  made.style.setProperty("--pull", `${Math.round(Math.abs(pull) * 70)}%`);
+  return made;
+}
+
+const sectionName = (section) => ({ null: "On average", "<null>": "No section", "<other>": "Other sections", "<no section>": "No header" })[section] ?? section;

@@ -6,11 +6,12 @@ import pytest
 
 from expansion.clinic import INVENTORY
 from lmcells import Expander
-from lmcells.errors import InputError
+from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, expand_text
-from lmcells.service.messages import ManyNotes, OneNote
+from lmcells.service.jobs import Job
+from lmcells.service.messages import InventoryEdits, ManyNotes, OneNote, SenseMessage, SenseName
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.worker import BatchExpander, Job
+from lmcells.service.worker import BatchExpander, EditedInventories, edit_inventory
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
@@ -99,7 +100,6 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     broken, broken_done = asked(text="PT, PT, PT")
     fine, fine_done = asked(text="PT, PT")
     metrics = ServiceMetrics()
-    metrics.watch(lambda: 0)
     run(BatchExpander(expander, metrics), broken, fine)
     assert isinstance(broken.error, ZeroDivisionError)
     assert (broken_done, fine_done, fine.error) == ([broken], [fine], None)
@@ -113,3 +113,46 @@ def test_nothing_is_done_for_who_has_left(expand: BatchExpander) -> None:
     job.give_up()
     run(expand, job)
     assert (job.answers, done) == ([None], [])
+
+
+# Inventories of requests
+
+ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms=("stroke",), concept_id="C7")
+
+
+def test_edits_are_those_of_the_library() -> None:
+    edits = InventoryEdits(add=(ADD,), remove=(SenseName(short_form="PT", long_form="Prothrombin Time"),))
+    expected = INVENTORY.with_senses(
+        add=[Sense("CVA", "cerebrovascular accident", ("stroke",), "C7")], remove=[("PT", "prothrombin time")]
+    )
+    assert dict(edit_inventory(INVENTORY, edits).by_short_form) == dict(expected.by_short_form)
+
+
+def test_removing_all_senses_removes_the_short_form() -> None:
+    assert "MS" not in edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),)))
+
+
+def test_a_sense_may_be_replaced() -> None:
+    edits = InventoryEdits(
+        add=(SenseMessage(short_form="PT", long_form="physical therapy", forms=("physio",)),),
+        remove=(SenseName(short_form="PT", long_form="physical therapy"),),
+    )
+    assert edit_inventory(INVENTORY, edits).senses("PT")[-1].forms == ("physio",)
+
+
+def test_contradictions_are_named() -> None:
+    with pytest.raises(UnknownShortForm, match=r"'XYZ' is not in the inventory \(2 short forms\)"):
+        edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="XYZ"),)))
+    with pytest.raises(InventoryError, match="already"):
+        edit_inventory(INVENTORY, InventoryEdits(add=(ADD, ADD)))
+
+
+def test_equal_edits_share_an_inventory_and_few_are_kept() -> None:
+    inventories = EditedInventories(INVENTORY)
+    assert inventories.of(None) is INVENTORY
+    assert inventories.of(InventoryEdits()) is INVENTORY
+    first = inventories.of(InventoryEdits(add=(ADD,)))
+    assert inventories.of(InventoryEdits(add=(ADD,))) is first
+    for number in range(20):
+        inventories.of(InventoryEdits(add=(SenseMessage(short_form="X", long_form=f"sense {number}"),)))
+    assert inventories.of(InventoryEdits(add=(ADD,))) is not first

@@ -1,13 +1,18 @@
 """Batches of notes from many requests: in order, in turns, each note once."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.service.worker import BATCH_CHARACTERS, BATCH_NOTES, TURN, Job, NoteQueue
-from service.serving import job
+from lmcells.service.jobs import BATCH_CHARACTERS, BATCH_NOTES, TURN_NOTES, Job, NoteQueue
+from lmcells.service.messages import ManyNotes, NoteMessage
+
+
+def job(n_notes: int, *, length: int = 1) -> Job:
+    """A request of so many notes, of so many characters each, for whose answer nobody waits."""
+    return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))), lambda _: None)
 
 
 def filled(*jobs: Job) -> NoteQueue:
@@ -27,7 +32,7 @@ def test_a_large_request_lets_others_pass() -> None:
     large, small = job(10 * BATCH_NOTES), job(1)
     batch = filled(large, small).take()
     assert batch is not None
-    assert batch[TURN] == (small, 0)
+    assert batch[TURN_NOTES] == (small, 0)
     assert [index for each, index in batch if each is large] == list(range(BATCH_NOTES - 1))
 
 
@@ -56,10 +61,10 @@ def test_a_closed_queue_hands_out_what_it_has_and_takes_no_more() -> None:
 
 def test_taking_waits_for_a_request() -> None:
     queue = NoteQueue()
-    timer = threading.Timer(0.05, queue.put, [job(1)])
-    timer.start()
-    assert len(queue.take() or ()) == 1
-    timer.join()
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(queue.take)
+        queue.put(job(1))
+        assert len(taken.result(10) or ()) == 1
 
 
 @settings(deadline=None)
