@@ -186,13 +186,13 @@ class Mistake:
 def commonest_mistakes(result: ModelResult, *, limit: int) -> list[Mistake]:
     """Return the most frequent confusions of one long form with another, most frequent first."""
     predictions = result.predictions
+    kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
     rows_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
     for row in np.flatnonzero(~predictions.is_right).tolist():
-        kind = (predictions.short_form_index[row], predictions.truth[row], predictions.predicted[row])
-        rows_of[tuple(map(int, kind))].append(row)
+        rows_of[tuple(kinds[row].tolist())].append(row)
     found = []
-    for kind, rows in sorted(rows_of.items(), key=lambda item: (-len(item[1]), item[0]))[:limit]:
-        short_form, truth, taken = kind
+    commonest = sorted(rows_of.items(), key=lambda item: (-len(item[1]), item[0]))[:limit]
+    for (short_form, truth, taken), rows in commonest:
         row = max(rows, key=lambda row: float(predictions.confidence[row]))
         example = result.contexts.get(predictions.ids[row])
         mistake = Mistake(

@@ -2,6 +2,7 @@ r"""The paper's tables in LaTeX, for `\input`; they need the packages booktabs, 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics
 from lmcells.evaluation.report.findings import (
@@ -27,7 +28,7 @@ def latex_tables(findings: Findings) -> dict[str, str]:
 
     environment = Environment(
         loader=PackageLoader("lmcells.evaluation.report"),
-        autoescape=False,  # noqa: S701 - LaTeX: names go through the filter `tex`
+        autoescape=False,  # names go through the filter `tex`
         undefined=StrictUndefined,
         trim_blocks=True,
         block_start_string="<%",
@@ -38,7 +39,7 @@ def latex_tables(findings: Findings) -> dict[str, str]:
         comment_end_string="#>",
     )
     environment.filters["tex"] = escape
-    template = environment.get_template("tables.tex").make_module(
+    template: Any = environment.get_template("tables.tex").make_module(
         {
             "dataset": findings.dataset_name,
             # Labels of several datasets in one document must differ.

@@ -29,7 +29,7 @@ _NOT_ALWAYS = (
 
 
 def require_matplotlib() -> None:
-    """Say what to install where the extra `report` is missing; for those who want to know before hours of evaluation."""
+    """Say what to install where the extra `report` is missing, before hours of evaluation."""
     try:
         import matplotlib.figure  # noqa: F401
     except ModuleNotFoundError:
