@@ -44,7 +44,7 @@ def execute(
     with _locked(steps.workspace.folder) as lock, _termination_interrupts():
         execution = _Execution(steps, list(chosen), jobs, deadline, worker, say, lock)
         try:
-            while execution.left or execution.running:
+            while True:
                 execution.collect()
                 if not execution.begin_next():
                     if not execution.running:
@@ -56,7 +56,8 @@ def execute(
             raise
     if not execution.is_out_of_time:
         for state in (steps.state(step.name) for step in execution.left):
-            say(f"{state.name}: {state.state}{f': {state.why}' if state.why else ''}")
+            if not state.is_done:
+                say(f"{state.name}: {state.state}: {state.why}")
     return not execution.is_out_of_time
 
 
@@ -91,7 +92,6 @@ class _Execution:
 
     def begin_next(self) -> bool:
         """Begin or do one step that can be done; False where there is none, or no room for it."""
-        self.left = [step for step in self.left if not self.steps.is_done(step.name)]
         for step in self.left:
             # A report is written last, of all that could be done.
             if self.steps.state(step.name).state != TO_DO or (step.wants and self.running):

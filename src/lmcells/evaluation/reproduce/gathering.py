@@ -102,20 +102,15 @@ def model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) -> 
     examples = {each.id: each for each in read_dataset(workspace.dataset(dataset), report=report)}
     found = []
     for name, runs in gathered.runs.items():
-        run = middle(runs)
-        predictions = replace(run.predictions, model=name)
-        has_notes = bool(predictions.cluster.max(initial=0))
-        result = ModelResult(
-            model=name,
+        result = middle(runs).result
+        predictions = replace(result.predictions, model=name)
+        result = replace(
+            result,
             predictions=predictions,
-            metrics=run.metrics,
-            intervals=bootstrap_intervals(predictions) if has_notes else {},
-            n_parameters=run.n_parameters,
+            intervals=bootstrap_intervals(predictions) if predictions.cluster.max(initial=0) else {},
             hours_to_peak=mean_hours(runs),
-            seconds=float(np.mean([each.seconds for each in runs])),
+            seconds=float(np.mean([run.result.seconds for run in runs])),
             contexts=examples,
-            leakage=run.leakage,
-            section_mapping=run.section_mapping,
         )
         found.append(result)
     return found
@@ -129,7 +124,7 @@ def middle(runs: Sequence[RunResult]) -> RunResult:
 
 def mean_hours(runs: Sequence[RunResult]) -> float | None:
     """Return the mean hours to peak of the runs that know theirs."""
-    hours = [run.hours_to_peak for run in runs if run.hours_to_peak is not None]
+    hours = [hours for run in runs if (hours := run.result.hours_to_peak) is not None]
     return float(np.mean(hours)) if hours else None
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from lmcells.errors import ConfigError
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
@@ -48,21 +49,16 @@ def _runs(protocol: Protocol) -> list[Run]:
 
 def _in_order(protocol: Protocol) -> list[DatasetPlan]:
     """Datasets after those whose senses or short forms they use."""
-    ordered: list[DatasetPlan] = []
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        plan = protocol.dataset(name)
-        if name in path:
-            raise ConfigError(f"datasets use each other: {' -> '.join((*path, name))}.")
-        for other in (protocol.dataset_of_inventory(plan), plan.match_short_forms):
-            if other is not None:
-                visit(other, (*path, name))
-        if plan not in ordered:
-            ordered.append(plan)
-
-    for dataset in protocol.datasets:
-        visit(dataset.name, ())
-    return ordered
+    uses = {
+        each.name: {protocol.dataset_of_inventory(each), each.match_short_forms} for each in protocol.datasets
+    }
+    try:
+        names = list(
+            TopologicalSorter({name: others - {None} for name, others in uses.items()}).static_order()
+        )
+    except CycleError as error:
+        raise ConfigError(f"datasets use each other: {' -> '.join(error.args[1])}.") from None
+    return [protocol.dataset(name) for name in names if name is not None]
 
 
 def _cores() -> int:

@@ -124,6 +124,8 @@ class ModelPlan:
             raise ConfigError(
                 f"{place}: {next(iter(self.settings))!r} is for trained kinds: {', '.join(TRAINED)}."
             )
+        if self.kind not in SEEDED:
+            object.__setattr__(self, "seeds", ())
 
     @property
     def settings(self) -> dict[str, Settings]:

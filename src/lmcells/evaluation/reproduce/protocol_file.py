@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce.protocol import (
-    SEEDED,
     TRAINED,
     CorpusPlan,
     CurvePlan,
@@ -50,14 +49,8 @@ def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool =
     raw = _read(path, data=data, seen=())
     try:
         seeds = _value(raw.get("seeds", [0]), Seeds, "seeds")
-        for table in (raw.get("selection"), raw.get("leakage")):
-            if table is not None:
-                table.setdefault("seeds", seeds)
-        for table in raw.get("model", ()):
-            if table.get("kind", "lmc") in SEEDED:
-                table.setdefault("seeds", seeds)
-            else:
-                table.pop("seeds", None)
+        for table in (raw.get("selection", {}), raw.get("leakage", {}), *raw.get("model", ())):
+            table.setdefault("seeds", seeds)
         if "corpus" not in raw:
             raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
         protocol = Protocol(
@@ -90,16 +83,17 @@ def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
         if key in ("sources", *_TABLES) and not isinstance(value, dict):
             raise ConfigError(f"{path}: {key!r} is not a table; write [{key}].")
     hints = {name: str(hint) for name, hint in raw.get("sources", {}).items()}
-    for key, kind in (_LISTS | _TABLES).items():  # paths belong to the folder of the file that names them
-        paths = [name for name, hint in get_type_hints(kind).items() if "Source" in str(hint)]
+
+    def located(value: Any) -> Any:
+        """Paths belong to the folder of the file that names them."""
+        if isinstance(value, list):
+            return [located(each) for each in value]
+        return Source(value, path.parent, hints, data) if isinstance(value, str) else value
+
+    for key, kind in (_LISTS | _TABLES).items():
+        paths = {name for name, hint in get_type_hints(kind).items() if "Source" in str(hint)}
         for table in raw.get(key, ()) if key in _LISTS else [raw.get(key, {})]:
-            for name in set(paths) & set(table):
-                given = table[name] if isinstance(table[name], list) else [table[name]]
-                found = [
-                    Source(each, path.parent, hints, data) if isinstance(each, str) else each
-                    for each in given
-                ]
-                table[name] = found if isinstance(table[name], list) else found[0]
+            table |= {name: located(table[name]) for name in paths & table.keys()}
     if (base := raw.pop("extends", None)) is None:
         return raw
     base_path = path.parent / str(base)

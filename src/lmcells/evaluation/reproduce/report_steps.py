@@ -153,7 +153,7 @@ def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str])
             model=f"{name} (oracle)" if name in oracles else name,
             summaries=summaries[name],
             best={m for m in _METRICS if name not in oracles and summaries[name][m].mean == best[m]},
-            n_parameters=runs[0].n_parameters,
+            n_parameters=runs[0].result.n_parameters,
             hours=mean_hours(runs),
             paper=[_paper(name, test_set, published) for test_set in _TEST_SETS] if published else [],
         )

@@ -13,9 +13,9 @@ import numpy as np
 from lmcells.corpus import Corpus
 from lmcells.errors import FormatError
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.evaluate import Leakage, check_leakage, predict
+from lmcells.evaluation.evaluate import Leakage, ModelResult, check_leakage, predict
 from lmcells.evaluation.metrics import Metrics, measure
-from lmcells.evaluation.predictions import Predictions, load_predictions, save_predictions
+from lmcells.evaluation.predictions import load_predictions, save_predictions
 from lmcells.evaluation.rankers import make_ranker
 from lmcells.evaluation.reproduce.protocol import FOLDERS, TRAINED, DatasetPlan, Protocol, SelectionPlan
 from lmcells.evaluation.reproduce.protocol_file import flags, resolved
@@ -162,14 +162,13 @@ class RunResult:
 
     name: str
     seed: int | None
-    predictions: Predictions
-    metrics: Metrics
-    n_parameters: int | None
-    hours_to_peak: float | None
-    seconds: float
-    section_mapping: dict[str, int]
-    leakage: Leakage | None
+    result: ModelResult  # without intervals and texts
     curve: list[dict[str, Any]]
+
+    @property
+    def metrics(self) -> Metrics:
+        """How good it was."""
+        return self.result.metrics
 
 
 def load_run(workspace: Workspace, dataset: str, run: str) -> RunResult:
@@ -178,18 +177,19 @@ def load_run(workspace: Workspace, dataset: str, run: str) -> RunResult:
     path = workspace.evaluation(dataset, run, _RESULT)
     try:
         saved = read_json(path)
-        return RunResult(
-            name=run,
-            seed=saved["seed"],
+        result = ModelResult(
+            model=saved["model"],
             predictions=predictions,
             metrics=measure(predictions),
+            intervals={},
             n_parameters=saved["n_parameters"],
             hours_to_peak=saved["hours_to_peak"],
             seconds=float(saved["seconds"]),
-            section_mapping=dict(saved["section_mapping"]),
+            contexts={},
             leakage=None if saved["leakage"] is None else Leakage.from_json(saved["leakage"]),
-            curve=list(saved["curve"]),
+            section_mapping=dict(saved["section_mapping"]),
         )
+        return RunResult(run, saved["seed"], result, list(saved["curve"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
 

@@ -13,7 +13,9 @@ from lmcells.errors import InputError
 from lmcells.files import read_json, sha256, write_json
 
 DATA = "LMCELLS_DATA"  # the folder of the training text
-_DATA_HINT = "It is the folder that holds train/, train2/, dev/ and benchmarks/, as docs/data.md describes."
+_DATA_HINT = (
+    f"{DATA} is the folder that holds train/, train2/, dev/ and benchmarks/; docs/data.md describes it."
+)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _PACKAGE = "package:"
 
@@ -39,13 +41,10 @@ class Source:
         values = {**os.environ, **({DATA: str(self.data)} if self.data is not None else {})}
         for name in names:
             if not values.get(name):
-                hint = self._hint(name)
-                how = (
-                    f"Give --data FOLDER, or: export {DATA}=FOLDER"
-                    if name == DATA
-                    else f"Then: export {name}=PATH"
+                how = "Give --data FOLDER, or" if name == DATA else "Then"
+                raise MissingSource(
+                    f"the variable {name} is not set.{self._hint(name)} {how}: export {name}=PATH"
                 )
-                raise MissingSource(f"{self.written} cannot be found: {name} is not set.{hint} {how}")
         path = self.folder / _VARIABLE.sub(lambda found: values[found[1]], self.written)
         if not path.exists():
             hint = self._hint(*names, self.written)

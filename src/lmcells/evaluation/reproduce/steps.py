@@ -121,19 +121,27 @@ class Steps:
 
     def _look_at(self, step: Step) -> State:
         name = step.name
+        waits = ""
+        if waiting := [need for need in step.needs if self.state(need).state != DONE]:
+            waits = f"for {_some(waiting)}"
+        elif step.wants and not any(map(self.is_done, step.wants)):
+            waits = f"for any of {_some(step.wants)}"
         try:
-            key = self.key(name)
+            for source in step.sources.values():
+                self._digests.of(source)
         except MissingSource as error:
             return State(name, CANNOT, str(error))
+        try:
+            key = self.key(name)
+        except MissingSource:  # of a step that it needs
+            return State(name, WAITS, waits)
         record = self._record(name)
         if record.get("key") == key and step.is_there():
             return State(name, DONE)
         if self._is_settled(step):
             return State(name, ELSEWHERE, "its files are not here, and nothing needs them")
-        if waiting := [need for need in step.needs if self.state(need).state != DONE]:
-            return State(name, WAITS, f"for {_some(waiting)}")
-        if step.wants and not any(map(self.is_done, step.wants)):
-            return State(name, WAITS, f"for any of {_some(step.wants)}")
+        if waits:
+            return State(name, WAITS, waits)
         return State(name, TO_DO, self._why_again(name, record) if record else "")
 
     def _why_again(self, name: str, record: dict[str, Any]) -> str:

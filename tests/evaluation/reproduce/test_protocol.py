@@ -36,7 +36,7 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
         ("min_count = 0", "min_cout = 0", "Nearest: 'min_count'"),
         ("min_count = 0", "min_count = -1", "corpus.min_count: found -1, allowed: 0 or more"),
         ("min_count = 0", 'min_count = "ten"', "corpus.min_count is 'ten'; allowed: a whole number"),
-        ("min_count = 0", 'sections = "mine"', "corpus.sections: found 'mine', allowed: auto, paper"),
+        ("min_count = 0", 'sections = "mine"', "corpus.sections is 'mine'; allowed: auto, paper"),
         ("min_count = 0", 'format = "doc"', "corpus.format is 'doc'; allowed: auto"),
         ("min_count = 0", 'pack = "no"', "corpus.pack is 'no'; allowed: true or false"),
         (
@@ -90,7 +90,7 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
         (
             "training.epochs = 1",
             "language_model = 1",
-            "model 'lmc': 'language_model' is a value; write language_model.KEY",
+            "model 'lmc': language_model is a value; write language_model.KEY",
         ),
         ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, kind"),
         ("rounds = 20", "rounds = 0", "report.rounds is 0; allowed: 1 or more"),
@@ -105,7 +105,7 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
             "[leakage]\nmodel = 'x'\ndataset = 'reverse'\n[report]",
             "leakage.model is 'x'; allowed: lmc",
         ),
-        ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is None; allowed: text"),
+        ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is not given"),
         (
             "[report]",
             "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n[report]",
