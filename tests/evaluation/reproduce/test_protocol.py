@@ -153,7 +153,7 @@ def test_a_protocol_extends_another_whose_paths_stay_its_own(config: Path) -> No
     assert protocol.corpus.min_count == 3
     assert protocol.corpus.inputs[0].path() == above / ".." / "train.jsonl"
     assert protocol.model("lmc").settings["training"]["epochs"] == 9
-    assert protocol.model("lmc").settings["model"]["cell_dim"] == 6
+    assert protocol.model("lmc").settings["model"]["cell_dim"] == 4
     assert protocol.model("lmc").preset == "paper"
     assert protocol.model("chance").seeds == (5,)
 
