@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lmcells.cli.main import main
+from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
 from lmcells.notes.readers import ReadReport
@@ -120,6 +121,7 @@ def test_the_dataset_keeps_its_notes_out_of_a_corpus(notes: Path, inventory: Pat
     assert dataset("reverse", notes, "--output", tmp_path / "rs.jsonl", "--inventory", inventory) == 0
     arguments = ["--exclude-ids", tmp_path / "rs.jsonl", "--min-count", 0, "--workers", 1, "--json"]
     assert main(["prepare", str(notes), "--output", str(tmp_path / "corpus"), *map(str, arguments)]) == 0
+    assert list(Corpus.open(tmp_path / "corpus").metadata_names("document")) == ["notes/c"]
 
 
 def test_a_split_writes_one_dataset_a_name(
