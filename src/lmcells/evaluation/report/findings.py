@@ -103,6 +103,11 @@ class ModelFindings:
     coverage_curve: CoverageCurve
     leakage: Leakage | None
 
+    @property
+    def n_wrong(self) -> int:
+        """How many examples were answered wrong."""
+        return int((~self.result.predictions.is_right).sum())
+
 
 @dataclass(frozen=True, eq=False)
 class Findings:

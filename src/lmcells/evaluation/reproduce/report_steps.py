@@ -1,13 +1,14 @@
 """The steps that report: a folder for each dataset, then `results.md` and `index.html`, all datasets at a glance."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
-from lmcells.evaluation.breakdown import SeedSummary, summarise_seeds
+from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.metrics import LOWER_IS_BETTER
 from lmcells.evaluation.report import Published, Study, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import show_hours
-from lmcells.evaluation.report.page import Cell, Number, Table, count, hours_to_peak, render, spread
+from lmcells.evaluation.report.page import accuracy_and_f1, render
 from lmcells.evaluation.reproduce.gathering import (
     Gathered,
     curve_of,
@@ -91,21 +92,21 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
     def run(is_done: IsDone) -> None:
         require_matplotlib()
         published = published_figures(protocol.models) if protocol.report.published else ()
+        paper = [f"Paper: {name}" for name in _TEST_SETS] if published else []
         oracles = {model.name for model in protocol.models if model.kind == "dominant"}
-        texts, shown = [], []
+        shown = []
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                rows, title = _rows(gathered, published, oracles), dataset.title or dataset.name
                 about = _about(gathered, has_paper=bool(published))
-                texts.append(
-                    "\n".join([f"### {title}", "", *_markdown(rows, bool(published)), "", about, ""])
-                )
-                table = _html(rows, bool(published))
-                shown.append({"name": dataset.name, "title": title, "table": table, "about": about})
+                each = {"name": dataset.name, "title": dataset.title or dataset.name, "about": about}
+                shown.append({**each, "rows": _rows(gathered, published, oracles)})
         folder.mkdir(parents=True, exist_ok=True)
-        pages = {"results.md": "\n".join(texts), "index.html": render("index.html", datasets=shown)}
-        for name, text in pages.items():
+        texts = {
+            "results.md": "\n".join(_markdown(each, paper) for each in shown),
+            "index.html": render("index.html", datasets=shown, paper=paper),
+        }
+        for name, text in texts.items():
             with atomic_write(folder / name) as temporary:
                 temporary.write_text(text, encoding="utf-8")
 
@@ -122,24 +123,8 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
     )
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A model on a dataset, and the paper's figures for it."""
-
-    model: str
-    summaries: dict[str, SeedSummary]  # by metric
-    best: set[str]  # the metrics in which no other model's mean is better
-    n_parameters: int | None
-    hours: float | None
-    paper: list[str]
-
-    @property
-    def n_runs(self) -> int:
-        return self.summaries["nll"].n_seeds
-
-
-def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str]) -> list[_Row]:
-    """Models that have seen the answers, the oracles, are never the best."""
+def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str]) -> list[dict[str, Any]]:
+    """A row for each model; those that have seen the answers, the oracles, are never the best."""
     summaries = {name: summarise_seeds([run.metrics for run in runs]) for name, runs in gathered.runs.items()}
     rivals = [summary for name, summary in summaries.items() if name not in oracles]
     best = {
@@ -148,55 +133,48 @@ def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str])
         )
         for metric in _METRICS
     }
-    return [
-        _Row(
-            model=f"{name} (oracle)" if name in oracles else name,
-            summaries=summaries[name],
-            best={m for m in _METRICS if name not in oracles and summaries[name][m].mean == best[m]},
-            n_parameters=runs[0].result.n_parameters,
-            hours=mean_hours(runs),
-            paper=[_paper(name, test_set, published) for test_set in _TEST_SETS] if published else [],
-        )
-        for name, runs in gathered.runs.items()
+    rows = []
+    for name, runs in gathered.runs.items():
+        found, is_oracle = summaries[name], name in oracles
+        theirs = {each.dataset: each for each in published if each.model == name}
+        row = {
+            "model": f"{name} (oracle)" if is_oracle else name,
+            "n_runs": len(runs),
+            "summaries": found,
+            "best": {m for m in _METRICS if not is_oracle and found[m].mean == best[m]},
+            "n_parameters": runs[0].result.n_parameters,
+            "hours": mean_hours(runs),
+            "paper": [
+                accuracy_and_f1(theirs.get(test_set), partial(_short, decimals=2))
+                for test_set in (_TEST_SETS if published else ())
+            ],
+        }
+        rows.append(row)
+    return rows
+
+
+def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
+    columns = [
+        "model",
+        "runs",
+        *_METRICS.values(),
+        "parameters",
+        "hours to peak",
+        *(f"p{name[1:]}" for name in paper),
     ]
-
-
-def _paper(model: str, test_set: str, published: Sequence[Published]) -> str:
-    for each in published:
-        if (each.model, each.dataset) == (model, test_set):
-            values = (each.accuracy, each.macro_f1)
-            return " / ".join("–" if value is None else _short(value, 2) for value in values)
-    return ""
-
-
-def _markdown(rows: Sequence[_Row], has_paper: bool) -> list[str]:
-    columns = ["model", "runs", *_METRICS.values(), "parameters", "hours to peak"]
-    columns += [f"paper: {name}" for name in _TEST_SETS] if has_paper else []
     lines = [columns]
-    for row in rows:
-        cells = []
+    for row in dataset["rows"]:
+        cells = [row["model"], str(row["n_runs"])]
         for metric in _METRICS:
-            s, bold = row.summaries[metric], "**" if metric in row.best else ""
+            s, bold = row["summaries"][metric], "**" if metric in row["best"] else ""
             spread = f" ({_short(s.worst)} to {_short(s.best)})" if s.n_seeds > 1 else ""
             cells.append(f"{bold}{_short(s.mean)}{spread}{bold}")
-        cost = ["" if row.n_parameters is None else f"{row.n_parameters:,}"]
-        cost += ["" if row.hours is None else show_hours(row.hours)]
-        lines.append([row.model, str(row.n_runs), *cells, *cost, *row.paper])
-    first, *others = ["| " + " | ".join(cells) + " |" for cells in lines]
-    return [first, "|" + "---|" * len(columns), *others]
-
-
-def _html(rows: Sequence[_Row], has_paper: bool) -> Table:
-    columns = ["Model", "Runs", "Accuracy", "Macro F1", "NLL"]  # all metrics are in results.md and the report
-    columns += ["Parameters", "Hours to peak", *(f"Paper: {name}" for name in _TEST_SETS if has_paper)]
-    body: list[list[Cell]] = []
-    for row in rows:
-        metrics = [spread(row.summaries[m], is_best=m in row.best) for m in ("accuracy", "macro_f1", "nll")]
-        cost = [count(row.n_parameters), hours_to_peak(row.hours)]
-        body.append(
-            [row.model, count(row.n_runs), *metrics, *cost, *(Number(p or "–", None) for p in row.paper)]
-        )
-    return Table(columns, body)
+        cells.append("" if row["n_parameters"] is None else f"{row['n_parameters']:,}")
+        cells.append("" if row["hours"] is None else show_hours(row["hours"]))
+        lines.append([*cells, *(each["shown"] for each in row["paper"])])
+    table = ["| " + " | ".join(cells) + " |" for cells in lines]
+    table.insert(1, "|" + "---|" * len(columns))
+    return "\n".join([f"### {dataset['title']}", "", *table, "", dataset["about"], ""])
 
 
 def _about(gathered: Gathered, *, has_paper: bool) -> str:
