@@ -92,7 +92,7 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
             "language_model = 1",
             "model 'lmc': language_model is a value; write language_model.KEY",
         ),
-        ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, kind"),
+        ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, model"),
         ("rounds = 20", "rounds = 0", "report.rounds is 0; allowed: 1 or more"),
         (
             "[[model]]",

@@ -103,17 +103,29 @@ class DatasetPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelPlan:
-    """A model or baseline, and what differs from its preset."""
+class _Named:
+    """A name, and the tables of settings that differ from a preset's."""
 
     name: str
+    model: Settings = field(default_factory=dict)
+    language_model: Settings = field(default_factory=dict)
+    training: Settings = field(default_factory=dict)
+
+    @property
+    def settings(self) -> dict[str, Settings]:
+        """The tables that change something."""
+        tables = {"model": self.model, "language_model": self.language_model, "training": self.training}
+        return {name: table for name, table in tables.items() if table}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPlan(_Named):
+    """A model or baseline, and what differs from its preset."""
+
     kind: ModelKind = "lmc"
     preset: Preset = "default"
     folder: Source | None = None
     seeds: Seeds = ()  # () where nothing is random
-    model: Settings = field(default_factory=dict)
-    language_model: Settings = field(default_factory=dict)
-    training: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         place = f"model {self.name!r}"
@@ -127,37 +139,23 @@ class ModelPlan:
         if self.kind not in SEEDED:
             object.__setattr__(self, "seeds", ())
 
-    @property
-    def settings(self) -> dict[str, Settings]:
-        """The tables that change something."""
-        tables = {"model": self.model, "language_model": self.language_model, "training": self.training}
-        return {name: table for name, table in tables.items() if table}
-
 
 @dataclass(frozen=True, kw_only=True)
-class SettingPlan:
+class SettingPlan(_Named):
     """What one of the compared settings changes in its model."""
 
-    name: str
     preset: Preset | None = None
-    model: Settings = field(default_factory=dict)
-    language_model: Settings = field(default_factory=dict)
-    training: Settings = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_name("selection.setting.name", self.name)
 
     def applied_to(self, model: ModelPlan, seeds: Seeds) -> ModelPlan:
         """Return the model with this setting, named MODEL@SETTING."""
-        return replace(
-            model,
-            name=f"{model.name}{SETTING}{self.name}",
-            preset=self.preset or model.preset,
-            seeds=seeds,
-            model={**model.model, **self.model},
-            language_model={**model.language_model, **self.language_model},
-            training={**model.training, **self.training},
-        )
+        tables: dict[str, Any] = {
+            name: {**getattr(model, name), **table} for name, table in self.settings.items()
+        }
+        name, preset = f"{model.name}{SETTING}{self.name}", self.preset or model.preset
+        return replace(model, name=name, preset=preset, seeds=seeds, **tables)
 
 
 @dataclass(frozen=True, kw_only=True)

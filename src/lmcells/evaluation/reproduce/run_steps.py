@@ -3,21 +3,19 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lmcells.corpus import Corpus
 from lmcells.errors import FormatError
-from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import Leakage, ModelResult, check_leakage, predict
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import load_predictions, save_predictions
 from lmcells.evaluation.rankers import make_ranker
-from lmcells.evaluation.reproduce.protocol import FOLDERS, TRAINED, DatasetPlan, Protocol, SelectionPlan
+from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
 from lmcells.evaluation.reproduce.protocol_file import flags, resolved
 from lmcells.evaluation.reproduce.steps import Step
 from lmcells.evaluation.reproduce.workspace import Run, Workspace, remove
@@ -113,7 +111,12 @@ def _evaluate(run: Run, dataset: DatasetPlan, workspace: Workspace) -> None:
     started = time.perf_counter()
     predictions = predict(run.name, named.ranker, examples, inventory)
     seconds = time.perf_counter() - started
-    leakage = _leakage(examples, corpus, kind=kind) if dataset.leakage_check else None
+    leakage = None
+    if (
+        dataset.leakage_check and corpus is not None and kind not in FOLDERS
+    ):  # nobody knows what those have read
+        note_ids = (example.note_id for example in examples)
+        leakage = check_leakage(note_ids, corpus, waiver="leakage_check = false in its [[dataset]]")
     hours, curve = _training(workspace, run) if run.is_trained else (named.hours_to_peak, [])
     workspace.evaluation(dataset.name, run.name).parent.mkdir(parents=True, exist_ok=True)
     save_predictions(workspace.evaluation(dataset.name, run.name), predictions)
@@ -130,14 +133,6 @@ def _evaluate(run: Run, dataset: DatasetPlan, workspace: Workspace) -> None:
         "curve": curve,
     }
     write_json(workspace.evaluation(dataset.name, run.name, _RESULT), result, indent=1)
-
-
-def _leakage(examples: Sequence[Example], corpus: Corpus | None, *, kind: str) -> Leakage | None:
-    """Nothing is known of what the authors of a checkpoint have trained on."""
-    if corpus is None or kind not in (*TRAINED, "section-mle"):
-        return None
-    note_ids = (example.note_id for example in examples)
-    return check_leakage(note_ids, corpus, waiver="leakage_check = false in its [[dataset]]")
 
 
 def _training(workspace: Workspace, run: Run) -> tuple[float | None, list[dict[str, Any]]]:

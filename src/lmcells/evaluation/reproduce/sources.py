@@ -84,14 +84,9 @@ class Digests:
         files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
         stamps = [[file.stat().st_size, file.stat().st_mtime_ns] for file in files]
         if before is None or before["stamps"] != stamps:
-            self._known[source.written] = {"sha256": _digest(path, files), "stamps": stamps}
+            listing = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
+            digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
+            self._known[source.written] = {"sha256": digest, "stamps": stamps}
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, self._known, indent=1)
         return str(self._known[source.written]["sha256"])
-
-
-def _digest(path: Path, files: list[Path]) -> str:
-    if files == [path]:
-        return sha256(path)
-    listing = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
-    return hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()

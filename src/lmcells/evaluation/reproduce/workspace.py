@@ -4,7 +4,9 @@ corpus/, corpus.packed           the notes; corpus-leaky with the test notes as 
 datasets/NAME.jsonl              and NAME.inventory.json
 train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
 evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
-steps/                           a record of every step that is done
+steps/                           a record of every step that is done; checksums of what the protocol reads
+logs/                            what the processes of steps printed
+selection.json                   which setting was chosen
 report/DATASET/report.html       and results.md, index.html
 """
 
@@ -37,11 +39,9 @@ class Workspace:
         return Corpus.open(folder) if folder.is_dir() else unpack_corpus(packed, folder)
 
     def dataset(self, name: str) -> Path:
-        """Return the file of a dataset's examples."""
         return self.folder / "datasets" / f"{name}.jsonl"
 
     def inventory(self, name: str) -> Path:
-        """Return the file of a dataset's senses."""
         return self.folder / "datasets" / f"{name}.inventory.json"
 
     def model(self, run: str) -> Path:
@@ -53,26 +53,21 @@ class Workspace:
         return self.folder / "evaluate" / dataset / f"{run}{suffix}"
 
     def log(self, step: str) -> Path:
-        """Return the file of what a step's process printed."""
         return self.folder / "logs" / f"{step}.log"
 
     def record(self, step: str) -> Path:
-        """Return the record of a step that is done."""
         return self.folder / "steps" / f"{step}.json"
 
     @property
     def digests(self) -> Path:
-        """The checksums of what the protocol reads."""
         return self.folder / "steps" / "sources.json"
 
     @property
     def selection(self) -> Path:
-        """Which setting was chosen."""
         return self.folder / "selection.json"
 
     @property
     def report(self) -> Path:
-        """The folder of the reports."""
         return self.folder / "report"
 
 
