@@ -203,11 +203,8 @@ def resolved(plan: ModelPlan) -> dict[str, Any]:
         tables[table] = {**tables.get(table, {}), **values}
     if plan.kind != "elmo":
         tables["model"] = {**tables.get("model", {}), "kind": plan.kind}
-    for key in (
-        "seed",
-        "checkpoint_minutes",
-        "report_steps",
-    ):  # the run's own seed; the others change no step
+    # The seed is the run's own; the others change no training step.
+    for key in ("seed", "checkpoint_minutes", "report_steps"):
         tables.get("training", {}).pop(key, None)
     return tables
 
