@@ -42,7 +42,7 @@ def execute(
     """
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     with _locked(steps.workspace.folder) as lock, _termination_interrupts():
-        execution = _Execution(steps, list(chosen), jobs, deadline, worker, say, lock)
+        execution = _Execution(steps, list(chosen), jobs, deadline, worker, say, show_progress, lock)
         try:
             while True:
                 execution.collect()
@@ -86,6 +86,7 @@ class _Execution:
     deadline: float | None
     worker: Callable[[str], Sequence[str]] | None
     say: Tell
+    show_progress: Tell
     lock: int | None
     running: list[_Child] = field(default_factory=list)
     is_out_of_time: bool = False
@@ -108,6 +109,7 @@ class _Execution:
 
     def _begin(self, step: Step) -> None:
         name, key, started = step.name, self.steps.key(step.name), time.monotonic()
+        self.show_progress(name)
         try:
             step.prepare(key)
             command = step.command

@@ -62,7 +62,6 @@ def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: st
         outputs=(folder / "config.json",),
         prepare=prepare,
         command=command,
-        runs_beside_others=True,
     )
 
 

@@ -35,7 +35,7 @@ class Step:
     prepare: Callable[[str], object] = lambda _: None  # given the key, before the step begins
     run: Callable[[IsDone], None] = lambda _: None
     command: Sequence[str] = ()  # instead of `run`
-    runs_beside_others: bool = False
+    runs_beside_others: bool = False  # whether `run` may be left to a process of its own
 
     def is_there(self) -> bool:
         """Whether what it makes is on this machine."""
