@@ -1,4 +1,4 @@
-"""How every figure looks: vectors, colours that the colour-blind can tell apart, text that stays text.
+"""The style of every figure: vectors, colours that colour-blind readers can tell apart, text that stays text.
 
 Imports matplotlib, so nothing imports this file before a figure is drawn. Draw inside `house_style()`, and give every
 line a marker or a style of its own: no figure depends on colour alone.
@@ -14,7 +14,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
-# Okabe and Ito (2008), darkest first; their black is the ink, and their yellow is not seen on white.
+# Okabe and Ito (2008), darkest first; their black is our ink, and their yellow is invisible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 MARKERS = "osD^vPX<>*hd"
 LINES = ("-", "--", "-.", ":")
@@ -45,8 +45,8 @@ _STYLE: dict[Any, Any] = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-PAGE_WIDTH = 7.0  # inches: a page's text
-DPI = 200  # of what is drawn in pixels
+PAGE_WIDTH = 7.0  # inches: the width of a page's text
+DPI = 200  # for parts that are drawn as pixels
 
 
 def save(figure: Figure, stem: Path) -> None:
@@ -56,14 +56,14 @@ def save(figure: Figure, stem: Path) -> None:
 
 
 def save_as(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the file's name; without dates, so that nothing changes when nothing changed."""
+    """Write a figure in the format of the file's name, without a date, so that equal results give equal files."""
     dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with house_style():
         figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=DPI)
 
 
 def label(name: str) -> str:
-    """A name as a label; matplotlib leaves out those that begin with an underscore."""
+    """Return a name as a label, shortened; matplotlib leaves out labels that begin with an underscore."""
     printable = "".join(character if character.isprintable() else " " for character in name)
     shown = printable if len(printable) <= 28 else printable[:13] + "…" + printable[-14:]
     return " " + shown if shown.startswith("_") else shown
@@ -71,7 +71,7 @@ def label(name: str) -> str:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Our style, and no word about letters that the font lacks: they are names from the user's data."""
+    """Apply our style, without warnings about letters that the font lacks: they are names from the user's data."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
         yield

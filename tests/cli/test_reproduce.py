@@ -17,6 +17,8 @@ import pytest
 from evaluation.reproduce.small_protocol import TINY_ELMO, changed, write_notes, write_protocol
 from evaluation.tiny_checkpoint import write_checkpoint
 from lmcells.cli.main import main
+from lmcells.corpus import Corpus
+from lmcells.evaluation.reproduce import Workspace, execution, load_protocol, plan
 
 pytest.importorskip("matplotlib")
 SOURCE = Path(__file__).parents[2] / "src"
@@ -71,12 +73,12 @@ def reproduce(config: Path, *arguments: str) -> int:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small tensors on several threads are slower, and tests share the machine."""
-    before = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = "1"
-    yield
-    os.environ.pop("OMP_NUM_THREADS") if before is None else os.environ.update(OMP_NUM_THREADS=before)
+def one_process_and_one_thread() -> Iterator[None]:
+    """Small tensors on several threads are slower, and so is a pool of processes for forty notes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(plan, "_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +89,26 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_notes(folder / "other.jsonl", source="other", n_notes=8, seed=2)
     write_checkpoint(folder / "checkpoint")
     side_by_side = [
-        "--only",
-        "dataset",
-        "--only",
-        "corpus",
-        "--only",
-        "train",
-        "--only",
-        "evaluate/*/chance-*",
+        each
+        for name in ("dataset", "corpus", "train", "evaluate/reverse/chance-0")
+        for each in ("--only", name)
     ]
     assert reproduce(config, *side_by_side, "--jobs", "2") == 0
     assert reproduce(config) == 0
     return config
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A protocol of one run, whose dataset and corpus are done."""
+    config = write_protocol(tmp_path_factory.mktemp("prepared"))
+    changed(config, "seeds = [0, 1]", "seeds = [0]")
+    assert reproduce(config, "--only", "dataset", "--only", "corpus") == 0
+    return config
+
+
+def copied(config: Path, folder: Path) -> Path:
+    return shutil.copytree(config.parent, folder) / config.name
 
 
 def states(config: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
@@ -197,8 +207,8 @@ def test_the_tables_are_there_in_latex(whole: Path, name: str) -> None:
 def test_a_changed_setting_is_done_again_with_what_depends_on_it(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copied = shutil.copytree(whole.parent, tmp_path / "copy")
-    config = changed(copied / "protocol.toml", 'name = "elmo"', 'name = "elmo"\ntraining.gradient_clip = 7.0')
+    config = copied(whole, tmp_path / "copy")
+    changed(config, 'name = "elmo"', 'name = "elmo"\ntraining.gradient_clip = 7.0')
     before = states(config, capsys)
     assert {name for name, state in before.items() if state != "done"} == {
         "train/elmo-0",
@@ -220,66 +230,57 @@ def test_a_changed_setting_is_done_again_with_what_depends_on_it(
 def test_models_may_stay_on_the_machine_that_trained_them(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copied = shutil.copytree(whole.parent, tmp_path / "copy")
+    config = copied(whole, tmp_path / "copy")
+    out = config.parent / "out"
     for name in ("train", "report"):
-        shutil.rmtree(copied / "out" / name)
-    config = copied / "protocol.toml"
+        shutil.rmtree(out / name)
     found = states(config, capsys)
     assert found["train/lmc-0"] == "done elsewhere"
     assert found["report/reverse"] == "to do"
-    assert reproduce(config) == 0
-    assert (copied / "out" / "report" / "results.md").read_text() == (
+    assert reproduce(config, "--only", "report/overview") == 0
+    assert (out / "report" / "results.md").read_text() == (
         whole.parent / "out" / "report" / "results.md"
     ).read_text()
 
 
-def test_training_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
-    often = "training.checkpoint_minutes = 0.005\n"
-    broken, unbroken = (
-        changed(
-            write_protocol(tmp_path / name, epochs=6, n_notes=60),
-            'preset = "paper"',
-            f'preset = "paper"\nseeds = [0]\n{often}',
-        )
-        for name in ("broken", "unbroken")
-    )
+def test_training_killed_in_the_middle_goes_on_and_ends_as_if_nothing_had_happened(
+    prepared: Path, tmp_path: Path
+) -> None:
+    longer = 'preset = "paper"\ntraining.checkpoint_minutes = 0.005'
+    broken, unbroken = (copied(prepared, tmp_path / name) for name in ("broken", "unbroken"))
     for config in (broken, unbroken):
-        assert reproduce(config, "--only", "dataset", "--only", "corpus") == 0
+        changed(changed(config, 'preset = "paper"', longer), "epochs = 1", "epochs = 8")
     command = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(broken), "--device", "cpu"]
     command += ["--output", str(broken.parent / "out"), "--only", "train"]
     process = subprocess.Popen(
         command, env={**os.environ, "PYTHONPATH": str(SOURCE)}, stderr=subprocess.DEVNULL
     )
-    checkpoints = broken.parent / "out" / "train" / "lmc-0.training" / "checkpoints"
+    trained = broken.parent / "out" / "train"
     until = time.monotonic() + 300
-    while not list(checkpoints.glob("*.json")):
+    while not list((trained / "lmc-0.training" / "checkpoints").glob("*.json")):
         assert time.monotonic() < until
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (broken.parent / "out" / "train" / "lmc-0").exists()
-    for config in (
-        broken,
-        unbroken,
-    ):  # the child that was left behind is waited for, or takes its checkpoint with it
-        assert reproduce(config, "--only", "train") == 0
+    assert not (trained / "lmc-0").exists()
+    assert reproduce(broken, "--only", "train") == 0  # waits for the child that was left behind
+    steps = plan.plan_steps(load_protocol(unbroken), Workspace(unbroken.parent / "out"), device="cpu")
+    assert main(list(steps.by_name["train/lmc-0"].command[3:])) == 0
     weights = [
         config.parent / "out" / "train" / "lmc-0" / "model.safetensors" for config in (broken, unbroken)
     ]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-    logged = (broken.parent / "out" / "train" / "lmc-0.training" / "metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line)["step"] for line in logged]
-    assert steps == sorted(steps)
+    logged = (trained / "lmc-0.training" / "metrics.jsonl").read_text().splitlines()
+    numbers = [json.loads(line)["step"] for line in logged]
+    assert numbers == sorted(numbers)
 
 
 def test_a_machine_with_torch_and_numpy_alone_does_what_it_can_from_the_packed_corpus(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What is not there on a bare GPU machine is made unimportable; of the notes only the packed corpus is taken."""
-    config = changed(write_protocol(tmp_path / "here"), "seeds = [0, 1]", "seeds = [0]")
-    assert reproduce(config, "--only", "dataset", "--only", "corpus") == 0
-    there = tmp_path / "there"
+    config, there = copied(prepared, tmp_path / "here"), tmp_path / "there"
     (there / "out").mkdir(parents=True)
     shutil.copy(config, there)
     for name in ("corpus.packed", "datasets", "steps"):
@@ -288,7 +289,7 @@ def test_a_machine_with_torch_and_numpy_alone_does_what_it_can_from_the_packed_c
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "sitecustomize.py").write_text(
         "import sys\n"
-        "for name in ('pyarrow', 'matplotlib', 'transformers', 'safetensors', 'rich', 'tensorboard', 'scipy'):\n"
+        "for name in ('pyarrow', 'matplotlib', 'jinja2', 'transformers', 'sklearn', 'tensorboard', 'scipy'):\n"
         "    sys.modules[name] = None\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path / 'bare'}{os.pathsep}{SOURCE}"}
@@ -305,9 +306,29 @@ def test_a_machine_with_torch_and_numpy_alone_does_what_it_can_from_the_packed_c
     assert "Traceback" not in done.stderr
     for name in ("steps", "evaluate"):
         shutil.copytree(there / "out" / name, config.parent / "out" / name, dirs_exist_ok=True)
-    assert reproduce(config) == 0
-    assert "train/" not in capsys.readouterr().err
-    assert (config.parent / "out" / "report" / "reverse" / "report.html").is_file()
+    capsys.readouterr()
+    assert reproduce(config, *(f"--only={name}" for name in ("train", "evaluate", "*/overview"))) == 0
+    assert [line.partition(" in ")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "report/overview: done"
+    ]
+
+
+def test_training_text_that_is_missing_is_said_once_and_the_flag_finds_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LMCELLS_DATA", raising=False)
+    config = write_protocol(tmp_path / "configs")
+    changed(config, '["train.jsonl", "dev.jsonl"]', '["${LMCELLS_DATA}/train.jsonl"]')
+    assert reproduce(config, "--steps") == 0
+    listed = capsys.readouterr().out
+    assert listed.count("cannot run: the variable LMCELLS_DATA is not set. ") == 1
+    assert "docs/data.md describes it. Give --data FOLDER" in listed
+    (tmp_path / "text").mkdir()
+    notes = (write_notes(tmp_path / "n", source="clinic", n_notes=10), config.parent / "dev.jsonl")
+    (tmp_path / "text" / "train.jsonl").write_bytes(b"".join(path.read_bytes() for path in notes))
+    assert reproduce(config, "--data", str(tmp_path / "text"), "--only", "dataset", "--only", "corpus") == 0
+    trained = set(Corpus.open(config.parent / "out" / "corpus").metadata_names("document"))
+    assert trained == {f"clinic/{number}" for number in range(10)}  # those of the dataset are left out
 
 
 def test_licensed_files_that_are_missing_are_named_with_the_way_to_get_them(
@@ -327,9 +348,9 @@ def test_licensed_files_that_are_missing_are_named_with_the_way_to_get_them(
 
 
 def test_a_training_that_fails_is_told_in_one_line_with_its_log(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    prepared: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = changed(write_protocol(tmp_path), "seeds = [0, 1]", "seeds = [0]")
+    config = copied(prepared, tmp_path / "copy")
     changed(config, 'preset = "paper"', 'preset = "paper"\ntraining.metadata = "colour"')
     assert reproduce(config) == 2
     error = capsys.readouterr().err
@@ -342,11 +363,9 @@ def test_a_training_that_fails_is_told_in_one_line_with_its_log(
 def test_a_second_one_in_the_same_folder_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lmcells.evaluation.reproduce import steps as execution
-
     monkeypatch.setattr(execution, "_LOCK_SECONDS", 0.0)
     config = write_protocol(tmp_path)
-    with execution.locked(tmp_path / "out"):
+    with execution._locked(tmp_path / "out"):
         assert reproduce(config) == 2
     assert "is being worked on by another `lmcells reproduce`" in capsys.readouterr().err
 

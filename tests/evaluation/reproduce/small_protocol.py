@@ -15,8 +15,8 @@ WORDS_OF = {
     "multiple sclerosis": ("NEURO", ("lesion", "numbness", "relapse", "optic", "spasm", "myelin")),
 }
 TINY = """\
-model.cell_dim = 6
-model.embedding_dim = 6
+model.cell_dim = 4
+model.embedding_dim = 4
 model.hidden_dim = 4
 model.window = 4
 training.batch_size = 256

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.prediction_samples import random_predictions
+from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.reproduce.report_steps import curve_of, mean_metrics, middle
+from lmcells.evaluation.reproduce.gathering import curve_of, mean_metrics, middle
 from lmcells.evaluation.reproduce.run_steps import RunResult
 
 PREDICTIONS = random_predictions(0, skill=1.0, n_notes=5, test_set=1, model="x")
@@ -21,7 +22,9 @@ def run(seed: int, macro_f1: float = 0.0, curve: list[tuple[float, float]] | Non
         for step, (hours, accuracy) in enumerate(curve or [])
     ]
     metrics = replace(measure(PREDICTIONS), macro_f1=macro_f1)
-    return RunResult(f"x-{seed}", seed, PREDICTIONS, metrics, None, None, 1.0, {}, None, points)
+    return RunResult(
+        f"x-{seed}", seed, ModelResult("x", PREDICTIONS, metrics, {}, None, None, 1.0, {}), points
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))

@@ -1,42 +1,44 @@
-"""Steps: what is done, what a change concerns, and what can be left on another machine."""
+"""Steps: what is done, what a change concerns, what can stay on another machine; some as processes side by side."""
 
+import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lmcells.errors import InputError
-from lmcells.evaluation.reproduce import Outcome, Step, Steps, Watcher, Workspace, execute
-from lmcells.evaluation.reproduce.protocol import Source
+from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute
+from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
 
 
 class Work:
     """Steps that write a file each, and a list of those that ran."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.ran = folder, []  # type: ignore[var-annotated]
+        self.folder = folder
+        self.ran: list[str] = []
+        self.said: list[str] = []
         self.workspace = Workspace(folder / "out")
 
     def step(self, name: str, **given: Any) -> Step:
         path = self.workspace.folder / name.replace("/", "_")
 
-        def run(_: Steps) -> None:
+        def run(_: Any) -> None:
             if given.get("settings", {}).get("fails"):
                 raise InputError("it cannot be.")
             self.ran.append(name)
             path.write_text("made")
 
-        return Step(name=name, is_there=path.exists, run=run, **given)
+        return Step(name=name, outputs=(path,), run=run, **given)
 
     def steps(self, *, epochs: int = 1, score: str = "f1", fails: bool = False) -> Steps:
+        settings = {"training": {"epochs": epochs}, "fails": fails}
         return Steps(
             [
                 self.step("corpus/main"),
-                self.step(
-                    "train/a-0",
-                    needs=("corpus/main",),
-                    settings={"training": {"epochs": epochs}, "fails": fails},
-                ),
+                self.step("train/a-0", needs=("corpus/main",), settings=settings),
                 self.step("train/b-0", needs=("corpus/main",)),
                 self.step("evaluate/d/a-0", needs=("train/a-0",), settings={"score": score}),
                 self.step("evaluate/d/b-0", needs=("train/b-0",), settings={"score": score}),
@@ -45,10 +47,11 @@ class Work:
             self.workspace,
         )
 
-    def go(self, *patterns: str, minutes: float | None = None, **changes: Any) -> Outcome:
+    def go(self, *patterns: str, minutes: float | None = None, **changes: Any) -> bool:
         self.ran.clear()
+        self.said.clear()
         steps = self.steps(**changes)
-        return execute(steps, steps.matching(patterns), minutes=minutes)
+        return execute(steps, steps.matching(patterns), minutes=minutes, say=self.said.append)
 
 
 @pytest.fixture
@@ -61,10 +64,11 @@ def states(steps: Steps) -> dict[str, str]:
 
 
 def test_all_steps_are_done_once(work: Work) -> None:
-    assert work.go().failed == {}
+    assert work.go()
     assert work.ran == [step.name for step in work.steps()]
+    assert [line.partition(" in ")[0] for line in work.said] == [f"{name}: done" for name in work.ran]
     work.go()
-    assert work.ran == []
+    assert work.ran == work.said == []
     assert set(states(work.steps()).values()) == {"done"}
 
 
@@ -82,7 +86,7 @@ def test_a_changed_setting_concerns_what_depends_on_it_and_nothing_else(work: Wo
 def test_a_changed_source_concerns_what_reads_it(work: Work) -> None:
     file = work.folder / "notes"
     file.write_text("one")
-    given = {"sources": {"notes": Source("notes", work.folder, {})}}
+    given = {"sources": {"notes": Source("notes", work.folder)}}
 
     def ran() -> list[str]:
         work.ran.clear()
@@ -96,9 +100,9 @@ def test_a_changed_source_concerns_what_reads_it(work: Work) -> None:
 
 
 def test_patterns_choose_steps_and_those_that_lack_something_wait(work: Work) -> None:
-    outcome = work.go("train/a-*")
+    work.go("train/a-*")
     assert work.ran == []
-    assert outcome.waiting == {"train/a-0": "for corpus/main"}
+    assert work.said == ["train/a-0: waits: for corpus/main"]
     work.go("corpus", "train")
     assert work.ran == ["corpus/main", "train/a-0", "train/b-0"]
     with pytest.raises(
@@ -108,22 +112,16 @@ def test_patterns_choose_steps_and_those_that_lack_something_wait(work: Work) ->
 
 
 def test_a_failure_stops_only_what_needs_it_and_the_report_is_of_the_rest(work: Work) -> None:
-    told: dict[str, str] = {}
-    steps = work.steps(fails=True)
-    outcome = execute(
-        steps, list(steps), watcher=Watcher(on_failure=lambda name, why: told.update({name: why}))
-    )
-    assert outcome.failed == {"train/a-0": "it cannot be."}
-    assert outcome.waiting == {"evaluate/d/a-0": "for train/a-0"}
-    assert told["evaluate/d/a-0"] == "waits: for train/a-0"
+    work.go(fails=True)
+    assert work.said[1] == "train/a-0: it cannot be."
+    assert work.said[-1] == "evaluate/d/a-0: waits: for train/a-0"
     assert work.ran == ["corpus/main", "train/b-0", "evaluate/d/b-0", "report"]
     work.go()
     assert work.ran == ["train/a-0", "evaluate/d/a-0", "report"]
 
 
 def test_no_step_is_begun_when_time_is_up(work: Work) -> None:
-    outcome = work.go(minutes=1e-9)
-    assert outcome.out_of_time
+    assert not work.go(minutes=1e-9)
     assert work.ran == []
 
 
@@ -145,3 +143,142 @@ def test_a_record_that_was_cut_off_counts_for_nothing(work: Work) -> None:
     work.workspace.record("train/b-0").write_text('{"step": "tr')
     work.go()
     assert work.ran == ["train/b-0"]
+
+
+def test_a_missing_file_stops_one_step_and_the_others_wait_for_that(work: Work) -> None:
+    absent = {"notes": Source("absent", work.folder)}
+    first, second = work.step("a", sources=absent), work.step("b", needs=("a",))
+    steps = Steps([first, second], work.workspace)
+    assert states(steps) == {"a": "cannot run", "b": "waits"}
+    assert steps.state("b").why == "for a"
+
+
+def processes(folder: Path, **code: str) -> Steps:
+    """Steps that run Python code, each of which makes the file of its name."""
+    begin = "import pathlib, signal, sys, time; path = pathlib.Path({!r})\n"
+    steps = [
+        Step(name=name, outputs=(path,), command=[sys.executable, "-c", begin.format(str(path)) + each])
+        for name, each in code.items()
+        for path in [folder / name]
+    ]
+    return Steps(steps, Workspace(folder / "out"))
+
+
+def test_jobs_run_side_by_side(tmp_path: Path) -> None:
+    """Each waits for the other's file: one after the other they would never end."""
+    meet = "path.touch()\nwhile not (path.parent / '{}').exists(): time.sleep(0.01)"
+    steps = processes(tmp_path, a=meet.format("b"), b=meet.format("a"))
+    assert execute(steps, list(steps), jobs=2)
+    assert set(states(steps).values()) == {"done"}
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("print('lmcells train: corpus does not exist.'); sys.exit(2)", "corpus does not exist."),
+        ("sys.exit(3)", "it ended with code 3."),
+    ],
+)
+def test_a_process_that_fails_is_told_by_its_last_line_or_its_code(
+    tmp_path: Path, code: str, why: str
+) -> None:
+    said: list[str] = []
+    steps = processes(tmp_path, a=code)
+    execute(steps, list(steps), say=said.append)
+    assert said == [f"a: {why} (log: {tmp_path / 'out' / 'logs' / 'a.log'})"]
+
+
+def test_termination_waits_until_the_children_have_ended(tmp_path: Path) -> None:
+    code = (
+        "def stop(*_): time.sleep(0.3); path.with_name('checkpoint').touch(); sys.exit(143)\n"
+        "signal.signal(signal.SIGTERM, stop); path.with_name('ready').touch()\n"
+        "while True: time.sleep(0.01)"
+    )
+    steps = processes(tmp_path, a=code)
+    sent: list[bool] = []
+
+    def terminate_when_ready(_: str) -> None:
+        if (tmp_path / "ready").exists() and not sent:
+            sent.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        execute(steps, list(steps), show_progress=terminate_when_ready)
+    assert (tmp_path / "checkpoint").exists()
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert steps.state("a").state == "to do"
+
+
+def test_a_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    assert Source("notes.txt", tmp_path).path() == tmp_path / "notes.txt"
+    assert Source(str(tmp_path / "notes.txt"), Path("elsewhere")).path() == tmp_path / "notes.txt"
+
+
+def test_a_variable_that_is_not_set_says_how_to_get_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MIMIC_NOTES", raising=False)
+    mimic = Source("${MIMIC_NOTES}", tmp_path, {"MIMIC_NOTES": "Get it from PhysioNet."})
+    with pytest.raises(
+        MissingSource, match=r"MIMIC_NOTES is not set.*Get it from PhysioNet.*export MIMIC_NOTES=PATH"
+    ):
+        mimic.path()
+    monkeypatch.setenv("MIMIC_NOTES", str(tmp_path / "absent"))
+    with pytest.raises(MissingSource, match=r"does not exist.*Get it from PhysioNet"):
+        mimic.path()
+    monkeypatch.setenv("MIMIC_NOTES", str(tmp_path))
+    assert mimic.path() == tmp_path
+
+
+def test_training_text_is_found_by_the_flag_then_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flag").mkdir()
+    written = "${LMCELLS_DATA}/train"
+    monkeypatch.delenv("LMCELLS_DATA", raising=False)
+    with pytest.raises(MissingSource, match=r"LMCELLS_DATA is not set.*docs/data\.md.*Give --data FOLDER"):
+        Source(written, tmp_path).path()
+    with pytest.raises(MissingSource, match=r"does not exist \(looked for .*flag/train\).*docs/data\.md"):
+        Source(written, tmp_path, data=tmp_path / "flag").path()
+    for name in ("flag", "environment"):
+        (tmp_path / name / "train").mkdir(parents=True)
+    monkeypatch.setenv("LMCELLS_DATA", str(tmp_path / "environment"))
+    assert Source(written, tmp_path).path() == tmp_path / "environment" / "train"
+    assert Source(written, tmp_path, data=tmp_path / "flag").path() == tmp_path / "flag" / "train"
+
+
+def test_a_package_is_found_or_said_to_be_missing(tmp_path: Path) -> None:
+    assert Source("package:lmcells/training/presets", tmp_path).path().joinpath("paper.toml").is_file()
+    missing = Source("package:no_such_package/model", tmp_path, {"package:no_such_package/model": "Run: pip"})
+    with pytest.raises(MissingSource, match=r"no_such_package is not installed. Run: pip"):
+        missing.path()
+    with pytest.raises(MissingSource, match="has no 'nothing'"):
+        Source("package:lmcells/nothing", tmp_path).path()
+
+
+def test_a_digest_follows_the_content_and_outlives_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("one")
+    notes = Source("notes.txt", tmp_path)
+    first = Digests(tmp_path / "d.json").of(notes)
+    os.utime(file, ns=(1, 1))
+    assert Digests(tmp_path / "d.json").of(notes) == first
+    file.write_text("two")
+    second = Digests(tmp_path / "d.json").of(notes)
+    assert second != first
+    file.unlink()
+    assert Digests(tmp_path / "d.json").of(notes) == second
+    with pytest.raises(MissingSource):
+        Digests(tmp_path / "other.json").of(notes)
+
+
+def test_the_digest_of_a_folder_follows_names_and_contents(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "a").write_text("x")
+    notes = Source("notes", tmp_path)
+    first = Digests(tmp_path / "d.json").of(notes)
+    (folder / "a").rename(folder / "b")
+    assert Digests(tmp_path / "e.json").of(notes) != first

@@ -1,4 +1,4 @@
-"""Results as a folder to read and to cite: one page, tables in CSV and LaTeX, figures as vectors."""
+"""Results as a folder to read and to cite: one HTML page, tables in CSV and LaTeX, figures as vectors."""
 
 from lmcells.evaluation.report.findings import Published, Selection, Setting, Study
 from lmcells.evaluation.report.write import require_matplotlib, write_report

@@ -1,4 +1,4 @@
-"""The figures, for a paper and for the page.
+"""The report's figures, for a paper and for the page.
 
 Imports matplotlib, so nothing imports this file before a report is written.
 """
@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lmcells.evaluation.report.findings import Findings
-from lmcells.evaluation.report.tables import NAMES
+from lmcells.evaluation.report.findings import METRICS, Findings
 from lmcells.figure_style import COLOURS, INK, LINES, MARKERS, PAGE_WIDTH, house_style, label
 
 
 def draw_all(findings: Findings) -> dict[str, Figure]:
-    """Every figure there is something to show in, by its name."""
+    """Draw every figure that has something to show, by its name."""
     drawings: dict[str, Callable[[Findings], Figure]] = {
         "intervals": intervals,
         "accuracy_at_k": accuracy_at_k,
@@ -31,8 +30,8 @@ def intervals(findings: Findings) -> Figure:
     """Each model's metrics with both intervals: bootstrap over notes, and the paper's samples."""
     n = len(findings.models)
     figure = Figure(figsize=(PAGE_WIDTH, 1.0 + 0.27 * n), layout="constrained")
-    panels = figure.subplots(1, len(NAMES), sharey=True, squeeze=False)[0]
-    for axes, (metric, title) in zip(panels, NAMES.items(), strict=True):
+    panels = figure.subplots(1, len(METRICS), sharey=True, squeeze=False)[0]
+    for axes, (metric, title) in zip(panels, METRICS.items(), strict=True):
         for row, model in enumerate(findings.models):
             colour = COLOURS[row % len(COLOURS)]
             value, paper = getattr(model.result.metrics, metric), model.paper[metric]
@@ -66,27 +65,24 @@ def accuracy_at_k(findings: Findings) -> Figure:
 def number_of_candidates(findings: Findings) -> Figure:
     """How F1 falls as there is more to choose from."""
     figure, panels = _two_panels(sharey=True)
-    for axes, (metric, title) in zip(
-        panels, {"macro_f1": "Macro F1", "weighted_f1": "Weighted F1"}.items(), strict=True
-    ):
+    widths = sorted({row.n_candidates for model in findings.models for row in model.by_candidates})
+    for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):
         for number, model in enumerate(findings.models):
             rows = model.by_candidates
             xs = [row.n_candidates for row in rows]
             _line(axes, number, model.name, xs, [getattr(row, metric) for row in rows])
-        axes.set(xlabel="Candidate long forms", title=title, ylim=(0, 1.02))
-        axes.set_xticks(
-            sorted({row.n_candidates for model in findings.models for row in model.by_candidates})
-        )
+        axes.set(xlabel="Candidate long forms", title=METRICS[metric], ylim=(0, 1.02))
+        axes.set_xticks(widths)
     _legend(figure, panels[0])
     return figure
 
 
 def calibration(findings: Findings) -> Figure:
-    """Reliability diagram, and accuracy when only the surest answers are given."""
+    """Reliability diagram, and accuracy when only the most confident answers are given."""
     figure, (reliability, coverage) = _two_panels()
     reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for number, model in enumerate(findings.models):
-        points, curve = model.calibration.reliability, model.calibration.curve
+        points, curve = model.reliability, model.coverage_curve
         _line(reliability, number, model.name, [p.confidence for p in points], [p.accuracy for p in points])
         step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
         shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
@@ -103,7 +99,7 @@ def calibration(findings: Findings) -> Figure:
 
 
 def training_time(findings: Findings) -> Figure:
-    """Accuracy at successive checkpoints of pre-training; by minutes where all took less than an hour."""
+    """Accuracy at successive checkpoints of pre-training; in minutes where all runs took less than an hour."""
     figure, axes = _one_panel()
     order = [model.name for model in findings.models]
     order += [name for name in findings.curves if name not in order]

@@ -1,12 +1,11 @@
 """Everything a report says, computed once: tables, figures and the page only show it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from lmcells.errors import InputError
 from lmcells.evaluation.breakdown import (
     AcronymRow,
     CandidateCountRow,
@@ -15,7 +14,6 @@ from lmcells.evaluation.breakdown import (
     acronym_table,
     by_number_of_candidates,
     confusion_matrix,
-    summarise_seeds,
 )
 from lmcells.evaluation.calibrate import (
     CoverageCurve,
@@ -29,61 +27,38 @@ from lmcells.evaluation.calibrate import (
 from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.intervals import Interval, paper_intervals
 from lmcells.evaluation.metrics import Metrics
-from lmcells.evaluation.predictions import Predictions
-from lmcells.evaluation.significance import Comparison, compare_all
-
-# Everything a report says, computed once: tables, figures and the page only show it.
-
+from lmcells.evaluation.significance import Comparison
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
 
-N_CONFUSIONS = 6
+METRICS = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
+ACRONYM_COLUMNS = {
+    "macro_precision": "mPr",
+    "macro_recall": "mR",
+    "macro_f1": "mF1",
+    "weighted_precision": "wPr",
+    "weighted_recall": "wR",
+    "weighted_f1": "wF1",
+}
 PRECISION = 0.95
-
-
-@dataclass(frozen=True, eq=False)
-class Calibration:
-    """Whether one model's probabilities mean what they say."""
-
-    error: float  # expected calibration error
-    auroc: float | None  # of confidence, for being right
-    coverage: float  # answered at a precision of at least PRECISION
-    reliability: list[ReliabilityPoint]
-    curve: CoverageCurve
-
-
-@dataclass(frozen=True, eq=False)
-class ModelFindings:
-    """One model, looked at from all sides."""
-
-    result: ModelResult
-    paper: dict[str, Interval]  # the paper's 100 samples of 80 %
-    acronyms: list[AcronymRow]
-    by_candidates: list[CandidateCountRow]
-    confusions: list[ConfusionMatrix]  # of the worst short forms, worst first
-    calibration: Calibration
-    leakage: Leakage | None
-
-    @property
-    def name(self) -> str:
-        """What the model is called."""
-        return self.result.model
+_N_CONFUSIONS = 6
+_AROUND = 160  # characters of context on each side of a mistake
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that was compared with others on one dataset, and its means over runs there and here."""
+    """A setting that was compared with others on one dataset, with its mean over runs there and here."""
 
     model: str
     is_chosen: bool
     n_seeds: int
     macro_f1_there: float
-    here: Metrics | None  # None where this is the dataset that it was chosen on
+    here: Metrics | None  # None in the report of the dataset that it was chosen on
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Settings that were compared on the dataset `chosen_on`, by macro F1."""
+    """Settings that were compared on the dataset `chosen_on` by macro F1."""
 
     chosen_on: str
     settings: tuple[Setting, ...]
@@ -91,12 +66,12 @@ class Selection:
 
 @dataclass(frozen=True)
 class Published:
-    """Figures that a paper gives for a model on its own data."""
+    """A paper's figures for a model on the paper's own data."""
 
-    model: str  # of ours
-    system: str  # as the paper calls it
+    model: str  # our name for it
+    system: str  # the paper's name for it
     dataset: str
-    nll: float | None  # None is what the paper does not say
+    nll: float | None  # None where the paper does not say
     accuracy: float | None
     weighted_f1: float | None
     macro_f1: float | None
@@ -104,11 +79,34 @@ class Published:
 
 @dataclass(frozen=True)
 class Study:
-    """What a protocol adds to one evaluation: a choice of settings, published figures, and remarks to the reader."""
+    """What a protocol adds to one evaluation: a choice of settings, published figures, remarks to the reader."""
 
     selection: Selection | None = None
     published: tuple[Published, ...] = ()
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFindings:
+    """One model on one dataset."""
+
+    name: str
+    result: ModelResult
+    paper: dict[str, Interval]  # the paper's 100 samples of 80 %
+    acronyms: list[AcronymRow]
+    by_candidates: list[CandidateCountRow]
+    confusions: list[ConfusionMatrix]  # of the worst short forms, worst first
+    calibration_error: float
+    auroc: float | None  # of confidence, for being right
+    coverage: float  # share answered at a precision of at least PRECISION
+    reliability: list[ReliabilityPoint]
+    coverage_curve: CoverageCurve
+    leakage: Leakage | None
+
+    @property
+    def n_wrong(self) -> int:
+        """How many examples were answered wrong."""
+        return int((~self.result.predictions.is_right).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,100 +123,58 @@ class Findings:
     study: Study
 
     @property
+    def leader(self) -> ModelFindings:
+        """The model with the best macro F1 (the mean over its runs); the first of equals."""
+        return max(self.models, key=lambda model: self.mean(model.name, "macro_f1"))
+
+    @property
     def leader_first(self) -> list[ModelFindings]:
         """The leader, then the others in their order."""
         return sorted(self.models, key=lambda model: model is not self.leader)
 
-    @property
-    def leader(self) -> ModelFindings:
-        """The model with the best macro F1, the mean over its runs; of equals, the first."""
-        return max(self.models, key=lambda model: self.mean(model.name, "macro_f1"))
-
     def mean(self, name: str, metric: str) -> float:
-        """A metric of a model, the mean over its runs where there are several."""
+        """Return a metric of a model, the mean over its runs where there are several."""
         if name in self.seeds:
             return self.seeds[name][metric].mean
         model = next(model for model in self.models if model.name == name)
         return float(getattr(model.result.metrics, metric))
 
 
-def find(
-    results: Sequence[ModelResult],
-    *,
-    dataset_name: str,
-    seeds: Mapping[str, Sequence[Metrics]],
-    training_curves: Mapping[str, Curve],
-    leakage: Leakage | None,
-    ablation: Mapping[str, tuple[Metrics, Metrics]],
-    study: Study,
-    n_rounds: int,
-    n_resamples: int,
-) -> Findings:
-    """Compute what the report shows; models that cannot be compared are reported one by one all the same."""
-    comparisons: list[Comparison] = []
-    why_not = "There is one model only."
-    if len(results) > 1:
-        try:
-            everyone = [result.predictions for result in results]
-            comparisons = compare_all(everyone, n_rounds=n_rounds, n_resamples=n_resamples)
-            why_not = ""
-        except InputError as error:
-            why_not = str(error)
-    is_checked = any(result.leakage is not None for result in results)
-    return Findings(
-        dataset_name=dataset_name,
-        models=tuple(look_at(result, leakage=None if is_checked else leakage) for result in results),
-        comparisons=comparisons,
-        why_not_compared=why_not,
-        seeds={model: summarise_seeds(runs) for model, runs in seeds.items() if runs},
-        curves={model: curve for model, curve in training_curves.items() if curve},
-        ablation=dict(ablation),
-        study=study,
-    )
-
-
 def look_at(result: ModelResult, *, leakage: Leakage | None) -> ModelFindings:
-    """Break one model's predictions down; `leakage` is of results that carry none."""
+    """Break one model's predictions down; `leakage` is used where the result carries none."""
     predictions = result.predictions
+    confidence, is_right = predictions.confidence, predictions.is_right
     rows = acronym_table(predictions)
     worst = sorted((row for row in rows if row.accuracy < 1), key=lambda row: (row.macro_f1, row.short_form))
     return ModelFindings(
+        name=result.model,
         result=result,
         paper=paper_intervals(predictions),
         acronyms=rows,
         by_candidates=by_number_of_candidates(predictions),
-        confusions=[confusion_matrix(predictions, row.short_form) for row in worst[:N_CONFUSIONS]],
-        calibration=calibrate(predictions),
+        confusions=[confusion_matrix(predictions, row.short_form) for row in worst[:_N_CONFUSIONS]],
+        calibration_error=expected_calibration_error(confidence, is_right),
+        auroc=auroc(confidence, is_right),
+        coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
+        reliability=reliability_points(confidence, is_right),
+        coverage_curve=coverage_curve(confidence, is_right),
         leakage=result.leakage or leakage,
     )
 
 
-def calibrate(predictions: Predictions) -> Calibration:
-    """Compare confidence with being right."""
-    confidence, is_right = predictions.confidence, predictions.is_right
-    return Calibration(
-        error=expected_calibration_error(confidence, is_right),
-        auroc=auroc(confidence, is_right),
-        coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
-        reliability=reliability_points(confidence, is_right),
-        curve=coverage_curve(confidence, is_right),
-    )
+def means_over_short_forms(rows: Sequence[AcronymRow]) -> dict[str, float]:
+    """Return the last line of the paper's acronym table."""
+    return {column: float(np.mean([getattr(row, column) for row in rows])) for column in ACRONYM_COLUMNS}
 
 
-def means_over_short_forms(rows: Sequence[AcronymRow], columns: Sequence[str]) -> dict[str, float]:
-    """The paper's last line of the acronym table."""
-    return {column: float(np.mean([getattr(row, column) for row in rows])) for column in columns}
-
-
-# The kinds of mistakes a model makes most, each with one example in its context.
-
-
-_AROUND = 160  # characters of context on each side
+def show_hours(hours: float) -> str:
+    """Two decimals, or two digits where that would show nothing."""
+    return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One long form taken for another, `n` times, and the time the model was surest of it."""
+    """One long form mistaken for another `n` times, with the example where the model was most confident."""
 
     short_form: str
     long_form: str
@@ -233,38 +189,35 @@ class Mistake:
 
 
 def commonest_mistakes(result: ModelResult, *, limit: int) -> list[Mistake]:
-    """The most frequent confusions of one long form with another, most frequent first."""
+    """Return the most frequent confusions of one long form with another, most frequent first."""
     predictions = result.predictions
-    rows_of: defaultdict[tuple[int, int, int], list[int]] = defaultdict(list)
-    for row in np.flatnonzero(~predictions.is_right):
-        kind = (predictions.short_form_index[row], predictions.truth[row], predictions.predicted[row])
-        rows_of[int(kind[0]), int(kind[1]), int(kind[2])].append(int(row))
+    kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
+    rows_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for row in np.flatnonzero(~predictions.is_right).tolist():
+        rows_of[tuple(kinds[row].tolist())].append(row)
+    found = []
     commonest = sorted(rows_of.items(), key=lambda item: (-len(item[1]), item[0]))[:limit]
-    return [_mistake(result, kind, rows) for kind, rows in commonest]
-
-
-def _mistake(result: ModelResult, kind: tuple[int, int, int], rows: list[int]) -> Mistake:
-    predictions = result.predictions
-    short_form, truth, taken = kind
-    row = max(rows, key=lambda row: float(predictions.confidence[row]))
-    id_ = predictions.ids[row]
-    example = result.contexts.get(id_)
-    return Mistake(
-        short_form=predictions.short_forms[short_form],
-        long_form=predictions.candidates[short_form][truth],
-        taken_for=predictions.candidates[short_form][taken],
-        n=len(rows),
-        example_id=id_,
-        note_id=predictions.note_ids[row],
-        p_taken=float(predictions.confidence[row]),
-        p_truth=float(np.exp(predictions.log_probability_of_truth[row])),
-        section=None if example is None else example.section,
-        window=None if example is None else window_around(example.text, example.start, example.end),
-    )
+    for (short_form, truth, taken), rows in commonest:
+        row = max(rows, key=lambda row: float(predictions.confidence[row]))
+        example = result.contexts.get(predictions.ids[row])
+        mistake = Mistake(
+            short_form=predictions.short_forms[short_form],
+            long_form=predictions.candidates[short_form][truth],
+            taken_for=predictions.candidates[short_form][taken],
+            n=len(rows),
+            example_id=predictions.ids[row],
+            note_id=predictions.note_ids[row],
+            p_taken=float(predictions.confidence[row]),
+            p_truth=float(np.exp(predictions.log_probability_of_truth[row])),
+            section=None if example is None else example.section,
+            window=None if example is None else window_around(example.text, example.start, example.end),
+        )
+        found.append(mistake)
+    return found
 
 
 def window_around(text: str, start: int, end: int) -> tuple[str, str, str]:
-    """What stands before, at and after `[start, end)`: whole words, blanks as one, "…" where text was cut off."""
+    """Return the text before, at and after `[start, end)`: whole words, single blanks, "…" where it was cut off."""
     before, after = text[max(0, start - _AROUND) : start], text[end : end + _AROUND]
     if start > _AROUND:
         before = "… " + before.partition(" ")[2]
@@ -274,7 +227,7 @@ def window_around(text: str, start: int, end: int) -> tuple[str, str, str]:
 
 
 def _one_blank(text: str) -> str:
-    """Newlines and runs of blanks become one blank; those at the ends stay."""
+    """Newlines and runs of blanks become one blank; one at either end stays."""
     inner = " ".join(text.split())
     if not inner:
         return " " if text else ""

@@ -1,8 +1,8 @@
-"""The report's tables as plain data, unrounded, and as CSV."""
+"""The report's tables as CSV, unrounded."""
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,116 +10,126 @@ import numpy as np
 
 from lmcells.evaluation.breakdown import AcronymRow, CandidateCountRow, SeedSummary
 from lmcells.evaluation.intervals import Interval
-from lmcells.evaluation.report.findings import PRECISION, Findings, ModelFindings, Published
+from lmcells.evaluation.report.findings import METRICS, PRECISION, Findings, ModelFindings, Published
 
-NAMES = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
-_OTHERS = (
-    "mean_nll",
-    "mean_accuracy",
-    "mean_weighted_f1",
-    "macro_precision",
-    "macro_recall",
-    "weighted_precision",
+_HEADLINE = (
+    *METRICS,
+    *("mean_nll", "mean_accuracy", "mean_weighted_f1"),
+    *("macro_precision", "macro_recall", "weighted_precision"),
 )
+_ENDS = ("", "_low", "_high", "_paper_low", "_paper_high")
 
 Row = Sequence[Any]
 
 
-@dataclass(frozen=True)
-class Table:
-    """A file of the folder `tables`."""
+def write_csv_tables(folder: Path, findings: Findings) -> None:
+    """Write every table as `NAME.csv`; floats in full, so that they read back as the same number."""
+    for name, columns, rows in _tables(findings):
+        with (folder / f"{name}.csv").open("w", encoding="utf-8", errors="replace", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns.split())
+            writer.writerows(rows)
 
-    name: str
-    columns: tuple[str, ...]
-    rows: list[Row]
 
-
-def all_tables(findings: Findings) -> list[Table]:
-    """Every table that is written as CSV; one with nothing to say has a header only."""
-    each = findings.models
-    return [
-        _headline(each),
-        _table("accuracy_at_k", "model k accuracy", _accuracy_at_k(each)),
-        _by_model("number_of_candidates", CandidateCountRow, ((m.name, m.by_candidates) for m in each)),
-        _by_model("acronyms", AcronymRow, ((m.name, m.acronyms) for m in each)),
-        _by_model("seeds", SeedSummary, ((name, s.values()) for name, s in findings.seeds.items())),
-        _significance(findings),
-        _table("confusion", "model short_form long_form taken_for n_examples", _confusions(each)),
-        _table("errors", "model id note_id short_form long_form taken_for p_taken p_truth", _errors(each)),
-        _table(
-            "calibration",
-            f"model calibration_error auroc coverage_at_{PRECISION:.0%}_precision".replace("%", ""),
-            ((m.name, m.calibration.error, m.calibration.auroc, m.calibration.coverage) for m in each),
+def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
+    """Name, columns and rows of each; a table with nothing to say has a header only."""
+    models, results = findings.models, [(m.name, m.result) for m in findings.models]
+    selection = findings.study.selection
+    metric_columns = " ".join(name + end for name in _HEADLINE for end in _ENDS)
+    columns = f"model n_examples n_short_forms {metric_columns} n_parameters hours_to_peak seconds"
+    yield "headline", columns, map(_headline, models)
+    yield (
+        "accuracy_at_k",
+        "model k accuracy",
+        ((name, k, accuracy) for name, r in results for k, accuracy in r.metrics.accuracy_at_k.items()),
+    )
+    by_candidates = ((m.name, *astuple(row)) for m in models for row in m.by_candidates)
+    yield "number_of_candidates", f"model {_names(CandidateCountRow)}", by_candidates
+    acronyms = ((m.name, *astuple(row)) for m in models for row in m.acronyms)
+    yield "acronyms", f"model {_names(AcronymRow)}", acronyms
+    seeds = ((name, *astuple(row)) for name, summary in findings.seeds.items() for row in summary.values())
+    yield "seeds", f"model {_names(SeedSummary)}", seeds
+    yield (
+        "significance",
+        "first second metric difference low high p_value adjusted_p_value",
+        (
+            (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
+            for c in findings.comparisons
         ),
-        _table("reliability", "model confidence accuracy n_examples", _reliability(each)),
-        _table("excluded", "model short_form long_form reason n_examples kept", _excluded(each)),
-        _table("sections", "model mapping n_examples", _sections(each)),
-        _table("leakage", "model n_leaked_notes n_notes n_leaked_examples n_incomparable", _leakage(each)),
-        _table("ablation", "model metric with_test_notes without_test_notes", _ablation(findings)),
-        _table("training_time", "model hours accuracy", _curves(findings)),
-        _table("selection", f"setting chosen n_seeds macro_f1_there {' '.join(NAMES)}", _selection(findings)),
-        _by_columns("published", Published, findings.study.published),
-    ]
+    )
+    yield "confusion", "model short_form long_form taken_for n_examples", _confusions(models)
+    yield "errors", "model id note_id short_form long_form taken_for p_taken p_truth", _errors(models)
+    yield (
+        "calibration",
+        f"model calibration_error auroc coverage_at_{100 * PRECISION:.0f}_precision",
+        ((m.name, m.calibration_error, m.auroc, m.coverage) for m in models),
+    )
+    reliability = ((m.name, p.confidence, p.accuracy, p.n) for m in models for p in m.reliability)
+    yield "reliability", "model confidence accuracy n_examples", reliability
+    yield (
+        "excluded",
+        "model short_form long_form reason n_examples kept",
+        (
+            (name, e.short_form, e.long_form, e.reason, e.n_examples, e.kept)
+            for name, r in results
+            for e in r.predictions.excluded
+        ),
+    )
+    sections = ((name, mapping, n) for name, r in results for mapping, n in r.section_mapping.items())
+    yield "sections", "model mapping n_examples", sections
+    yield (
+        "leakage",
+        "model n_leaked_notes n_notes n_leaked_examples n_incomparable",
+        (
+            (m.name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable)
+            for m in models
+            if (found := m.leakage) is not None
+        ),
+    )
+    yield (
+        "ablation",
+        "model metric with_test_notes without_test_notes",
+        (
+            (model, metric, getattr(within, metric), getattr(without, metric))
+            for model, (within, without) in findings.ablation.items()
+            for metric in METRICS
+        ),
+    )
+    curves = ((model, *point) for model, curve in findings.curves.items() for point in curve)
+    yield "training_time", "model hours accuracy", curves
+    yield (
+        "selection",  # its last columns are empty on the dataset that the settings were compared on
+        f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}",
+        (
+            (s.model, s.is_chosen, s.n_seeds, s.macro_f1_there, *(getattr(s.here, m, None) for m in METRICS))
+            for s in (selection.settings if selection is not None else ())
+        ),
+    )
+    yield "published", _names(Published), map(astuple, findings.study.published)
 
 
-def write_csv(folder: Path, table: Table) -> None:
-    """Write one table; floats in full, so that they read back as the same number."""
-    with (folder / f"{table.name}.csv").open("w", encoding="utf-8", errors="replace", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.columns)
-        writer.writerows(table.rows)
-
-
-def _table(name: str, columns: str, rows: Iterable[Row]) -> Table:
-    return Table(name, tuple(columns.split()), list(rows))
-
-
-def _by_model(name: str, kind: type[Any], rows_of: Iterable[tuple[str, Iterable[Any]]]) -> Table:
-    """Rows of one dataclass, with the model before each."""
-    columns = ("model", *(field.name for field in fields(kind)))
-    return Table(name, columns, [(model, *astuple(row)) for model, rows in rows_of for row in rows])
-
-
-def _by_columns(name: str, kind: type[Any], rows: Iterable[Any]) -> Table:
-    """Rows of one dataclass."""
-    return Table(name, tuple(field.name for field in fields(kind)), [astuple(row) for row in rows])
-
-
-def _headline(models: Sequence[ModelFindings]) -> Table:
-    names = (*NAMES, *_OTHERS)
-    ends = ("", "_low", "_high", "_paper_low", "_paper_high")
-    columns = ["model", "n_examples", "n_short_forms", *(name + end for name in names for end in ends)]
-    rows: list[Row] = []
-    for model in models:
-        result = model.result
-        row: list[Any] = [model.name, result.metrics.n, result.metrics.n_short_forms]
-        for name in names:
-            row += [
-                getattr(result.metrics, name),
-                *_ends(result.intervals.get(name)),
-                *_ends(model.paper[name]),
-            ]
-        rows.append([*row, result.n_parameters, result.hours_to_peak, result.seconds])
-    return Table("headline", (*columns, "n_parameters", "hours_to_peak", "seconds"), rows)
+def _names(kind: type[Any]) -> str:
+    return " ".join(field.name for field in fields(kind))
 
 
 def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
     return (None, None) if interval is None else (interval.low, interval.high)
 
 
-def _accuracy_at_k(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    for model in models:
-        for k, accuracy in model.result.metrics.accuracy_at_k.items():
-            yield model.name, k, accuracy
-
-
-def _significance(findings: Findings) -> Table:
-    columns = "first second metric difference low high p_value adjusted_p_value"
-    rows = (
-        (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
-        for c in findings.comparisons
+def _headline(model: ModelFindings) -> Row:
+    result, metrics = model.result, model.result.metrics
+    values = [
+        (getattr(metrics, name), *_ends(result.intervals.get(name)), *_ends(model.paper[name]))
+        for name in _HEADLINE
+    ]
+    cost = (result.n_parameters, result.hours_to_peak, result.seconds)
+    return (
+        model.name,
+        metrics.n,
+        metrics.n_short_forms,
+        *(value for each in values for value in each),
+        *cost,
     )
-    return _table("significance", columns, rows)
 
 
 def _confusions(models: Sequence[ModelFindings]) -> Iterator[Row]:
@@ -133,7 +143,7 @@ def _confusions(models: Sequence[ModelFindings]) -> Iterator[Row]:
 
 
 def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    """Every wrong answer; without the text, which is in the dataset under the same id."""
+    """Every wrong answer, without the text, which is in the dataset under the same id."""
     for model in models:
         predictions = model.result.predictions
         p_truth = np.exp(predictions.log_probability_of_truth)
@@ -141,56 +151,8 @@ def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
             short_form = predictions.short_form_index[row]
             names = predictions.candidates[short_form]
             yield (
-                model.name,
-                predictions.ids[row],
-                predictions.note_ids[row],
-                predictions.short_forms[short_form],
-                names[predictions.truth[row]],
-                names[predictions.predicted[row]],
-                float(predictions.confidence[row]),
+                *(model.name, predictions.ids[row], predictions.note_ids[row]),
+                *(predictions.short_forms[short_form], names[predictions.truth[row]]),
+                *(names[predictions.predicted[row]], float(predictions.confidence[row])),
                 float(p_truth[row]),
             )
-
-
-def _reliability(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    for model in models:
-        for point in model.calibration.reliability:
-            yield model.name, point.confidence, point.accuracy, point.n
-
-
-def _excluded(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    for model in models:
-        for e in model.result.predictions.excluded:
-            yield model.name, e.short_form, e.long_form, e.reason, e.n_examples, e.kept
-
-
-def _sections(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    for model in models:
-        for mapping, n in model.result.section_mapping.items():
-            yield model.name, mapping, n
-
-
-def _leakage(models: Sequence[ModelFindings]) -> Iterator[Row]:
-    for model in models:
-        if (found := model.leakage) is not None:
-            yield model.name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable
-
-
-def _ablation(findings: Findings) -> Iterator[Row]:
-    for model, (within, without) in findings.ablation.items():
-        for metric in NAMES:
-            yield model, metric, getattr(within, metric), getattr(without, metric)
-
-
-def _curves(findings: Findings) -> Iterator[Row]:
-    for model, curve in findings.curves.items():
-        for hours, accuracy in curve:
-            yield model, hours, accuracy
-
-
-def _selection(findings: Findings) -> Iterator[Row]:
-    """The settings that were compared; the last columns are empty on the dataset that they were chosen on."""
-    if (selection := findings.study.selection) is not None:
-        for s in selection.settings:
-            here = [None if s.here is None else getattr(s.here, metric) for metric in NAMES]
-            yield s.model, s.is_chosen, s.n_seeds, s.macro_f1_there, *here

@@ -12,12 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lmcells.errors import InputError, MissingExtra
+from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.metrics import Metrics
-from lmcells.evaluation.report import latex
-from lmcells.evaluation.report.findings import Curve, Findings, Study, find
-from lmcells.evaluation.report.page import page
-from lmcells.evaluation.report.tables import all_tables, write_csv
+from lmcells.evaluation.report.findings import Curve, Findings, Study, look_at
+from lmcells.evaluation.report.latex import latex_tables
+from lmcells.evaluation.report.page import report_page
+from lmcells.evaluation.report.tables import write_csv_tables
+from lmcells.evaluation.significance import Comparison, compare_all
 from lmcells.files import atomic_write
 
 _NOT_ALWAYS = (
@@ -27,11 +29,15 @@ _NOT_ALWAYS = (
 
 
 def require_matplotlib() -> None:
-    """Say what to install; for those who want to know before hours of evaluation."""
+    """Say what to install where the extra `report` is missing, before hours of evaluation."""
     try:
         import matplotlib.figure  # noqa: F401
     except ModuleNotFoundError:
         raise MissingExtra("matplotlib", extra="report", purpose="Writing a report") from None
+    try:
+        import jinja2  # noqa: F401
+    except ModuleNotFoundError:
+        raise MissingExtra("Jinja2", extra="report", purpose="Writing a report") from None
 
 
 def write_report(
@@ -47,28 +53,37 @@ def write_report(
     n_rounds: int = 5_000,
     n_resamples: int = 2_000,
 ) -> None:
-    """Write the report of all models on one dataset; a report that is there already is replaced.
+    """Write the report of all models on one dataset; an existing report is replaced.
 
-    `seeds` are all pre-training runs of a model, `training_curves` its (hours, accuracy), `leakage` is for results
-    none of which carries its own, and `ablation` has the metrics with and without the test notes in pre-training;
-    `study` is what a protocol adds.
-    `n_rounds` and `n_resamples` are of the paired tests, which take most of the time.
+    `seeds` are all pre-training runs of a model, `training_curves` its (hours, accuracy); `leakage` is for results that
+    carry none of their own; `ablation` has the metrics with and without the test notes in pre-training; `study` is what
+    a protocol adds. `n_rounds` and `n_resamples` are for the paired tests, which take most of the time. Models that
+    cannot be compared are reported one by one all the same.
     """
     require_matplotlib()
     names = [result.model for result in results]
     if not names or len(set(names)) < len(names):
         found = ", ".join(names) or "none"
         raise InputError(f"A report needs models, each with a name of its own; found: {found}.")
-    findings = find(
-        results,
+    comparisons: list[Comparison] = []
+    why_not = "There is only one model."
+    if len(results) > 1:
+        try:
+            everyone = [result.predictions for result in results]
+            comparisons = compare_all(everyone, n_rounds=n_rounds, n_resamples=n_resamples)
+            why_not = ""
+        except InputError as error:
+            why_not = str(error)
+    is_checked = any(result.leakage is not None for result in results)
+    findings = Findings(
         dataset_name=dataset_name,
-        seeds=seeds or {},
-        training_curves=training_curves or {},
-        leakage=leakage,
-        ablation=ablation or {},
+        models=tuple(look_at(result, leakage=None if is_checked else leakage) for result in results),
+        comparisons=comparisons,
+        why_not_compared=why_not,
+        seeds={model: summarise_seeds(runs) for model, runs in (seeds or {}).items() if runs},
+        curves={model: curve for model, curve in (training_curves or {}).items() if curve},
+        ablation=dict(ablation or {}),
         study=study,
-        n_rounds=n_rounds,
-        n_resamples=n_resamples,
     )
     try:
         _write(folder, findings)
@@ -84,24 +99,12 @@ def _write(folder: Path, findings: Findings) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
     for name in _NOT_ALWAYS:
         (folder / name).unlink(missing_ok=True)
-    for table in all_tables(findings):
-        write_csv(folder / "tables", table)
-    texts = {
-        "main": latex.main_table(findings),
-        "acronyms": latex.acronym_tables(findings),
-        "cost": latex.cost_table(findings),
-    }
-    if findings.seeds:
-        texts["seeds"] = latex.seed_table(findings)
-    if findings.ablation:
-        texts["ablation"] = latex.ablation_table(findings)
-    if findings.study.selection is not None:
-        texts["selection"] = latex.selection_table(findings, findings.study.selection)
-    for name, text in texts.items():
+    write_csv_tables(folder / "tables", findings)
+    for name, text in latex_tables(findings).items():
         (folder / "tables" / f"{name}.tex").write_text(text, encoding="utf-8")
-    drawn = {}
+    figures = {}
     for name, figure in draw_all(findings).items():
         save(figure, folder / "figures" / name)
-        drawn[name] = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        figures[name] = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
     with atomic_write(folder / "report.html") as temporary:
-        temporary.write_text(page(findings, drawn), encoding="utf-8", errors="replace")
+        temporary.write_text(report_page(findings, figures), encoding="utf-8", errors="replace")

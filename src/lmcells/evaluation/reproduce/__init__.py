@@ -5,20 +5,16 @@ steps = plan_steps(protocol, Workspace(Path("build/open")))
 execute(steps, steps.matching(["train/lmc-*"]), jobs=4)
 """
 
+from lmcells.evaluation.reproduce.execution import execute
 from lmcells.evaluation.reproduce.plan import plan_steps
-from lmcells.evaluation.reproduce.protocol import Protocol
 from lmcells.evaluation.reproduce.protocol_file import load_protocol
 from lmcells.evaluation.reproduce.run_steps import worker_command
-from lmcells.evaluation.reproduce.steps import Outcome, State, Step, Steps, Watcher, execute
+from lmcells.evaluation.reproduce.steps import Step, Steps
 from lmcells.evaluation.reproduce.workspace import Workspace
 
 __all__ = [
-    "Outcome",
-    "Protocol",
-    "State",
     "Step",
     "Steps",
-    "Watcher",
     "Workspace",
     "execute",
     "load_protocol",

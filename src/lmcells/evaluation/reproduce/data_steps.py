@@ -1,6 +1,5 @@
-"""The steps that read notes: datasets, and the corpora."""
+"""The steps that read notes: datasets and corpora."""
 
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,26 @@ from lmcells.errors import InputError
 from lmcells.evaluation.casi import build_casi_dataset, load_canonical_forms
 from lmcells.evaluation.dataset import Example, NoteSplit, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
-from lmcells.evaluation.reproduce.protocol import CorpusPlan, DatasetPlan, Protocol, Source
-from lmcells.evaluation.reproduce.steps import Step, Steps, all_exist, any_exists
+from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
+from lmcells.evaluation.reproduce.sources import Source
+from lmcells.evaluation.reproduce.steps import Step
 from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
 from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
 from lmcells.files import atomic_write
-from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
+_SETTINGS_OF = {
+    "file": (),
+    "casi": ("match_short_forms", "skip"),
+    "reverse": (
+        *("format", "sections", "max_per_sense", "window", "seed", "share"),
+        *("spelled_forms", "allow_candidates"),
+    ),
+}
 _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
-_ADDED_LATER = ("stop_words", "spelled_out")
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
@@ -36,49 +42,34 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
     if plan.kind == "casi" and plan.section_map is not None:
         sources["section_map"] = plan.section_map
-    inventory = workspace.inventory(other) if other else None
+    settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind]}
+    if "skip" in settings:
+        settings["skip"] = list(plan.skip)  # as it reads back from JSON
+    dataset, inventory = workspace.dataset(plan.name), workspace.inventory(plan.name)
 
-    def run(_: Steps) -> None:
-        examples, senses = _made(plan, workspace, inventory=inventory)
+    def run(_: Any) -> None:
+        if plan.kind == "casi":
+            examples, senses = _casi(plan, workspace)
+        else:
+            senses = load_inventory(workspace.inventory(other) if other else _path(plan.inventory))
+            if plan.kind == "reverse":
+                examples, senses = _reverse(plan, senses)
+            else:
+                examples = list(read_dataset(_path(plan.file), report=ReadReport()))
         if not examples:
             raise InputError(f"dataset {plan.name!r}: no example is left. Check its sources.")
-        workspace.dataset(plan.name).parent.mkdir(parents=True, exist_ok=True)
-        save_inventory(senses, workspace.inventory(plan.name))
-        write_dataset(workspace.dataset(plan.name), examples)
+        dataset.parent.mkdir(parents=True, exist_ok=True)
+        save_inventory(senses, inventory)
+        write_dataset(dataset, examples)
 
     return Step(
         name=f"dataset/{plan.name}",
         needs=tuple(f"dataset/{name}" for name in (other, plan.match_short_forms) if name is not None),
-        settings=_settings(plan),
+        settings={"kind": plan.kind, **settings},
         sources=sources,
-        is_there=all_exist(workspace.dataset(plan.name), workspace.inventory(plan.name)),
+        outputs=(dataset, inventory),
         run=run,
     )
-
-
-def _settings(plan: DatasetPlan) -> dict[str, Any]:
-    """What decides a dataset of this kind, apart from files."""
-    of_kind = {
-        "file": (),
-        "casi": ("match_short_forms", "skip"),
-        "reverse": (
-            *("format", "sections", "max_per_sense", "window", "seed", "share"),
-            *("spelled_forms", "allow_candidates"),
-        ),
-    }[plan.kind]
-    chosen = {key: getattr(plan, key) for key in of_kind}
-    return {"kind": plan.kind, **{k: list(v) if isinstance(v, tuple) else v for k, v in chosen.items()}}
-
-
-def _made(
-    plan: DatasetPlan, workspace: Workspace, *, inventory: Path | None
-) -> tuple[list[Example], SenseInventory]:
-    if plan.kind == "casi":
-        return _casi(plan, workspace)
-    senses = load_inventory(inventory or _path(plan.inventory))
-    if plan.kind == "reverse":
-        return _reverse(plan, senses)
-    return list(read_dataset(_path(plan.file), report=ReadReport())), senses
 
 
 def _casi(plan: DatasetPlan, workspace: Workspace) -> tuple[list[Example], SenseInventory]:
@@ -104,8 +95,13 @@ def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example
         seed=plan.seed,
         allow_candidates=plan.allow_candidates,
     )
+    notes = (
+        note
+        for source in plan.notes
+        for note in read_notes(source.path(), format=plan.format, report=ReadReport())
+    )
     parts = build_reverse_dataset(
-        _notes(plan.notes, file_format=plan.format),
+        notes,
         finder=LongFormFinder(inventory, spelled_only=plan.spelled_forms),
         find_sections=section_finder(plan.sections),
         settings=settings,
@@ -113,11 +109,6 @@ def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example
     )
     (part,) = parts.values()
     return part.examples, used_inventory(inventory, part)
-
-
-def _notes(sources: tuple[Source, ...], *, file_format: str) -> Iterator[Note]:
-    for source in sources:
-        yield from read_notes(source.path(), format=file_format, report=ReadReport())
 
 
 def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers: int) -> Step:
@@ -129,9 +120,9 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     sources = {f"inputs {number}": source for number, source in enumerate(inputs)}
     if plan.header_rules is not None:
         sources["header_rules"] = plan.header_rules
-    folder, packed = workspace.corpus(which), workspace.packed(which)
+    folder = workspace.corpus(which)
 
-    def run(_: Steps) -> None:
+    def run(_: Any) -> None:
         ids = _excluded_ids(workspace, excluded)
         build_corpus(
             [source.path() for source in inputs],
@@ -143,6 +134,7 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
             workers=workers,
             overwrite=True,
         )
+        packed = folder.with_name(f"{folder.name}.packed")
         remove(packed)
         if plan.pack:
             pack_corpus(Corpus.open(folder), packed)
@@ -150,25 +142,17 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     return Step(
         name=f"corpus/{which}",
         needs=tuple(f"dataset/{name}" for name in excluded),
-        settings=_corpus_settings(plan),
+        settings={
+            each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in _NO_SETTINGS
+        },
         sources=sources,
-        is_there=any_exists(folder, packed),
+        outputs=(folder,),
         run=run,
     )
 
 
-def _corpus_settings(plan: CorpusPlan) -> dict[str, Any]:
-    """What a corpus depends on, as in records of before the later settings: those count where they are used."""
-    return {
-        each.name: getattr(plan, each.name)
-        for each in fields(plan)
-        if each.name not in _NO_SETTINGS
-        and not (each.name in _ADDED_LATER and getattr(plan, each.name) == each.default)
-    }
-
-
 def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path | None:
-    """The notes of all excluded datasets in one file."""
+    """Write the notes of all excluded datasets into one file."""
     if not datasets:
         return None
     ids = sorted(frozenset().union(*(read_excluded_ids(workspace.dataset(name)) for name in datasets)))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 
 from lmcells.errors import ConfigError
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
@@ -9,15 +10,7 @@ from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.report_steps import overview_step, report_step
 from lmcells.evaluation.reproduce.run_steps import evaluate_step, select_step, train_step
 from lmcells.evaluation.reproduce.steps import Step, Steps
-from lmcells.evaluation.reproduce.workspace import (
-    LEAKY,
-    MAIN,
-    Run,
-    Workspace,
-    leaky_runs,
-    main_runs,
-    selection_runs,
-)
+from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Run, Workspace, leaky_runs, runs_of
 
 
 def plan_steps(protocol: Protocol, workspace: Workspace, *, device: str = "auto") -> Steps:
@@ -28,58 +21,44 @@ def plan_steps(protocol: Protocol, workspace: Workspace, *, device: str = "auto"
 def _steps(protocol: Protocol, workspace: Workspace, *, device: str) -> Iterator[Step]:
     for dataset in _in_order(protocol):
         yield dataset_step(dataset, protocol, workspace)
-    for which in (MAIN, *((LEAKY,) if protocol.leakage else ())):
+    for which in (MAIN, LEAKY) if protocol.leakage is not None else (MAIN,):
         yield corpus_step(which, protocol, workspace, workers=_cores())
-    scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.datasets if dataset.evaluated}
-    # The first seed of every model comes before the second of any, and a run is scored before the next is trained: when
-    # time is up, there is a table of everything.
-    for run in sorted([*main_runs(protocol), *selection_runs(protocol), *leaky_runs(protocol)], key=_turn):
+    scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.evaluated()}
+    for run in _runs(protocol):
         if run.is_trained:
             yield train_step(run, protocol, workspace, device=device)
-        for dataset in evaluated_on(run, protocol):
-            step = evaluate_step(run, dataset, protocol, workspace)
-            scored[dataset.name].append(step.name)
+        for name in [protocol.leakage.dataset] if run.corpus == LEAKY and protocol.leakage else scored:
+            step = evaluate_step(run, protocol.dataset(name), protocol, workspace)
+            scored[name].append(step.name)
             yield step
-    select: tuple[str, ...] = ()
     if protocol.selection is not None:
-        step = select_step(protocol, workspace)
-        select = (step.name,)
-        yield step
+        yield select_step(protocol.selection, protocol, workspace)
+    select = ("select",) if protocol.selection is not None else ()
     for name, wants in scored.items():
         yield report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
     every = tuple(name for wants in scored.values() for name in wants)
     yield overview_step(protocol, workspace, wants=(*every, *select))
 
 
-def evaluated_on(run: Run, protocol: Protocol) -> list[DatasetPlan]:
-    """All datasets; of the leakage ablation only its own."""
-    if run.corpus == LEAKY and protocol.leakage is not None:
-        return [protocol.dataset(protocol.leakage.dataset)]
-    return [dataset for dataset in protocol.datasets if dataset.evaluated]
+def _runs(protocol: Protocol) -> list[Run]:
+    """All runs: the first seed of every model before the second of any, so that an early stop leaves a full table."""
+    models = (*protocol.models, *protocol.compared()[1:])
+    runs = [*(run for model in models for run in runs_of(model)), *leaky_runs(protocol)]
+    return sorted(runs, key=lambda run: run.model.seeds.index(run.seed) if run.seed is not None else 0)
 
 
 def _in_order(protocol: Protocol) -> list[DatasetPlan]:
     """Datasets after those whose senses or short forms they use."""
-    ordered: list[DatasetPlan] = []
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        plan = protocol.dataset(name)
-        if name in path:
-            raise ConfigError(f"datasets use each other: {' -> '.join((*path, name))}.")
-        for other in (protocol.dataset_of_inventory(plan), plan.match_short_forms):
-            if other is not None:
-                visit(other, (*path, name))
-        if plan not in ordered:
-            ordered.append(plan)
-
-    for dataset in protocol.datasets:
-        visit(dataset.name, ())
-    return ordered
-
-
-def _turn(run: Run) -> int:
-    seeds = run.model.seeds
-    return seeds.index(run.seed) if run.seed is not None else 0
+    uses = {
+        each.name: {protocol.dataset_of_inventory(each), each.match_short_forms} for each in protocol.datasets
+    }
+    try:
+        names = list(
+            TopologicalSorter({name: others - {None} for name, others in uses.items()}).static_order()
+        )
+    except CycleError as error:
+        raise ConfigError(f"datasets use each other: {' -> '.join(error.args[1])}.") from None
+    return [protocol.dataset(name) for name in names if name is not None]
 
 
 def _cores() -> int:

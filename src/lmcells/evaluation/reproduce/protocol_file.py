@@ -1,197 +1,115 @@
-"""A protocol as TOML: `extends` another file, and says which key is wrong, what is allowed and what is nearest."""
+"""A protocol as TOML. A file may extend another; errors name the key, what is allowed and what is nearest."""
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce.protocol import (
-    SEEDED,
-    SETTING,
     TRAINED,
     CorpusPlan,
+    CurvePlan,
     DatasetPlan,
     LeakagePlan,
     ModelPlan,
     Protocol,
     ReportPlan,
+    Seeds,
     SelectionPlan,
-    Source,
-    require_name,
+    require_choice,
 )
+from lmcells.evaluation.reproduce.sources import Source
 
-# A model's settings in a protocol: checked by the trainer's own reader, and as flags of `lmcells train`.
-
-
-# Settings that came after runs had been recorded, with the value that those runs had in effect: while a setting has it,
-# it is left out, and the runs stay what they are.
-_ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"masked_span_dim": 0, "masked_span_reach": 2},
-    "training": {"contrastive_mask_rate": 0.0, "contrastive_null_rate": 0.0, "contrastive_reads_all": False},
+_LISTS: dict[str, type] = {"dataset": DatasetPlan, "model": ModelPlan}
+_TABLES: dict[str, type] = {
+    "corpus": CorpusPlan,
+    "selection": SelectionPlan,
+    "leakage": LeakagePlan,
+    "curve": CurvePlan,
+    "report": ReportPlan,
 }
-
-
-def flags(plan: ModelPlan) -> list[str]:
-    """`table.key=value` of all that differs from the preset; the value is TOML."""
-    return [
-        f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
-        for table, values in plan.settings.items()
-        for key, value in values.items()
-    ]
-
-
-def resolved(plan: ModelPlan) -> dict[str, Any]:
-    """Preset and overrides together, read without torch: what a trained model depends on."""
-    package = "language_model" if plan.kind == "elmo" else "training"
-    # By way of the outermost package: importing the inner one imports torch.
-    path = resources.files("lmcells").joinpath(package, "presets", f"{plan.preset}.toml")
-    tables: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    for table, values in plan.settings.items():
-        tables[table] = tables.get(table, {}) | dict(values)
-    if plan.kind != "elmo":
-        tables["model"] = tables.get("model", {}) | {"kind": plan.kind}
-    for key in (
-        "seed",
-        "checkpoint_minutes",
-        "report_steps",
-    ):  # the first is the run's own; the others change no step
-        tables.get("training", {}).pop(key, None)
-    for name, later in _ADDED_LATER.items():
-        table = tables.get(name, {})
-        for key in [key for key, value in later.items() if table.get(key) == value]:
-            del table[key]
-    return tables
-
-
-def check_settings(plan: ModelPlan) -> None:
-    """Refuse a setting that is unknown or out of range; where torch is not installed, training will."""
-    if plan.kind not in TRAINED:
-        return
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        return
-    if plan.kind == "elmo":
-        from lmcells.language_model.config import load_language_model_configuration
-
-        load_language_model_configuration(preset=plan.preset, overrides=flags(plan))
-    else:
-        from lmcells.training import load_configuration
-
-        load_configuration(preset=plan.preset, overrides=[*flags(plan), f"model.kind={plan.kind}"])
-
-
-# A protocol as TOML: `extends` another file, and says which key is wrong, what is allowed and what is nearest.
-
-
-_TOP = (
-    "extends",
-    "seeds",
-    "sources",
-    "corpus",
-    "dataset",
-    "model",
-    "selection",
-    "leakage",
-    "curve",
-    "report",
-)
-_SETTINGS = ("model", "language_model", "training")
-_MODEL_KEYS = ("name", "kind", "preset", "folder", "seeds", *_SETTINGS)
-_SELECTION_KEYS = ("model", "dataset", "seeds", "setting")
-_LEAKAGE_KEYS = ("model", "dataset", "seeds", "inputs")
-_PATHS = {
-    "corpus": ("inputs", "header_rules"),
-    "dataset": ("file", "inventory", "section_map", "raw", "canonical_forms", "notes"),
-    "model": ("folder",),
-    "leakage": ("inputs",),
-}
-_LISTS = ("inputs", "notes", "exclude", "skip")
+_TOP = ("extends", "seeds", "sources", *_LISTS, *_TABLES)
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Source: "a path"}
 
 Table = dict[str, Any]
-Plan = TypeVar("Plan", CorpusPlan, DatasetPlan, ReportPlan)
+Plan = TypeVar("Plan")
 
 
-def load_protocol(path: Path, *, checks_models: bool = True) -> Protocol:
+def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool = True) -> Protocol:
     """Read and check a protocol; an error names the file and the key.
 
-    `checks_models` has the trainer check its settings, which takes seconds of importing torch.
+    `data` is the folder that `${LMCELLS_DATA}` stands for. `checks_models` lets the trainer check its settings, which
+    takes seconds of importing torch.
     """
-    raw = _read(path, seen=())
+    raw = _read(path, data=data, seen=())
     try:
-        protocol = _protocol(raw)
+        seeds = _value(raw.get("seeds", [0]), Seeds, "seeds")
+        for table in (raw.get("selection", {}), raw.get("leakage", {}), *raw.get("model", ())):
+            table.setdefault("seeds", seeds)
+        if "corpus" not in raw:
+            raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
+        protocol = Protocol(
+            datasets=_value(raw.get("dataset", []), tuple[DatasetPlan, ...], "dataset"),
+            models=_value(raw.get("model", []), tuple[ModelPlan, ...], "model"),
+            **{key: _plan(kind, raw[key], key) for key, kind in _TABLES.items() if key in raw},
+        )
         if checks_models:
-            for model in (*protocol.models, *(protocol.selection.settings if protocol.selection else ())):
-                _require_known_settings(model)
+            for model in (*protocol.models, *protocol.compared()):
+                _check_settings(model)
         return protocol
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _read(path: Path, *, seen: tuple[Path, ...]) -> Table:
-    """The tables of a file, laid over those of the file it extends."""
+def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
+    """Return the tables of a file, laid over those of the file it extends."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ConfigError(
-            f"{path} does not exist. Give --config a TOML file, such as configs/open.toml."
-        ) from None
+        raise ConfigError(f"{path} does not exist. Give a TOML file, such as configs/open.toml.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as TOML: {error}.") from None
-    for key in raw:
+    for key, value in raw.items():
         if key not in _TOP:
-            raise ConfigError(
-                f"{path}: {key!r} is not known; allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
-            )
-    for key in ("dataset", "model"):
-        given = raw.get(key, [])
-        if not isinstance(given, list) or not all(isinstance(table, dict) for table in given):
+            allowed = f"allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
+            raise ConfigError(f"{path}: {key!r} is not known; {allowed}")
+        if key in _LISTS and not _is_tables(value):
             raise ConfigError(f"{path}: {key!r} is not a list of tables; write [[{key}]].")
-    for key in ("sources", "corpus", "selection", "leakage", "curve", "report"):
-        if not isinstance(raw.get(key, {}), dict):
+        if key in ("sources", *_TABLES) and not isinstance(value, dict):
             raise ConfigError(f"{path}: {key!r} is not a table; write [{key}].")
-    raw = _located(raw, path)
+    hints = {name: str(hint) for name, hint in raw.get("sources", {}).items()}
+
+    def located(value: Any) -> Any:
+        """Paths belong to the folder of the file that names them."""
+        if isinstance(value, list):
+            return [located(each) for each in value]
+        return Source(value, path.parent, hints, data) if isinstance(value, str) else value
+
+    for key, kind in (_LISTS | _TABLES).items():
+        paths = {name for name, hint in get_type_hints(kind).items() if "Source" in str(hint)}
+        for table in raw.get(key, ()) if key in _LISTS else [raw.get(key, {})]:
+            table |= {name: located(table[name]) for name in paths & table.keys()}
     if (base := raw.pop("extends", None)) is None:
         return raw
     base_path = path.parent / str(base)
     if base_path.resolve() in seen:
         raise ConfigError(f"{path}: extends is {base!r}, which extends this file.")
-    return _laid_over(_read(base_path, seen=(*seen, path.resolve())), raw)
-
-
-def _located(raw: Table, path: Path) -> Table:
-    """Paths belong to the folder of the file that they are written in."""
-    hints = {str(name): str(hint) for name, hint in raw.get("sources", {}).items()}
-
-    def locate(table: Table, keys: Iterable[str]) -> Table:
-        return table | {key: located(table[key]) for key in keys if key in table}
-
-    def located(value: Any) -> Any:
-        if isinstance(value, list):
-            return [located(each) for each in value]
-        return Source(value, path.parent, hints) if isinstance(value, str) else value
-
-    for key, keys in _PATHS.items():
-        if key in raw:
-            found = raw[key]
-            raw[key] = (
-                [locate(each, keys) for each in found] if isinstance(found, list) else locate(found, keys)
-            )
-    return raw
+    return _laid_over(_read(base_path, data=data, seen=(*seen, path.resolve())), raw)
 
 
 def _laid_over(below: Table, above: Table) -> Table:
-    """Tables are merged key by key, [[dataset]] and [[model]] by their names; anything else is replaced."""
+    """Merge tables key by key, [[dataset]] and [[model]] by their names; replace anything else."""
     merged = dict(below)
     for key, value in above.items():
         before = below.get(key)
         if isinstance(value, dict) and isinstance(before, dict):
             merged[key] = _laid_over(before, value)
-        elif key in ("dataset", "model") and isinstance(value, list) and isinstance(before, list):
+        elif key in _LISTS and isinstance(value, list) and isinstance(before, list):
             by_name = {table.get("name"): table for table in before}
             for table in value:
                 by_name[table.get("name")] = _laid_over(by_name.get(table.get("name"), {}), table)
@@ -201,175 +119,111 @@ def _laid_over(below: Table, above: Table) -> Table:
     return merged
 
 
-def _protocol(raw: Table) -> Protocol:
-    seeds = _seeds(raw.get("seeds", [0]), "seeds")
-    models = tuple(_model(table, seeds) for table in raw.get("model", ()))
-    if "corpus" not in raw:
-        raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
-    curve = _checked(raw.get("curve", {}), "curve", ("dataset",))
-    return Protocol(
-        corpus=_build(CorpusPlan, {"inputs": [], **raw["corpus"]}, "corpus"),
-        datasets=tuple(
-            _build(DatasetPlan, _named(table, "dataset"), f"dataset {table.get('name')!r}")
-            for table in raw.get("dataset", ())
-        ),
-        models=models,
-        selection=_selection(raw["selection"], seeds, models) if "selection" in raw else None,
-        leakage=_leakage(raw["leakage"], seeds) if "leakage" in raw else None,
-        curve=_text(curve.get("dataset"), "curve.dataset") if curve else None,
-        report=_build(ReportPlan, raw.get("report", {}), "report"),
-    )
-
-
-def _model(table: Table, seeds: tuple[int, ...]) -> ModelPlan:
-    place = f"model {table.get('name')!r}"
-    _checked(_named(table, "model"), place, _MODEL_KEYS)
-    require_name("model.name", table["name"])
-    kind = table.get("kind", "lmc")
-    chosen = _seeds(table["seeds"], f"{place}: seeds") if "seeds" in table else seeds
-    return ModelPlan(
-        name=table["name"],
-        kind=kind,
-        preset=table.get("preset", "default"),
-        settings=_settings(table, place),
-        folder=_source(table.get("folder"), f"{place}: folder"),
-        seeds=chosen if kind in SEEDED else (),
-    )
-
-
-def _selection(table: Table, seeds: tuple[int, ...], models: Iterable[ModelPlan]) -> SelectionPlan:
-    _checked(table, "selection", _SELECTION_KEYS)
-    base = {model.name: model for model in models}.get(table.get("model", ""))
-    chosen = _seeds(table["seeds"], "selection.seeds") if "seeds" in table else seeds
-    settings: list[ModelPlan] = []
-    for setting in _tables(table.get("setting", []), "selection.setting"):
-        place = f"selection.setting {setting.get('name')!r}"
-        _checked(_named(setting, "selection.setting"), place, ("name", "preset", *_SETTINGS))
-        require_name("selection.setting.name", setting["name"])
-        if setting["name"] in (each.name.partition(SETTING)[2] for each in settings):
-            raise ConfigError(f"selection.setting: the name {setting['name']!r} is given twice.")
-        if base is not None:
-            changed = _settings(setting, place)
-            tables = {**base.settings, **{k: {**base.settings.get(k, {}), **v} for k, v in changed.items()}}
-            name, preset = f"{base.name}{SETTING}{setting['name']}", setting.get("preset", base.preset)
-            settings.append(replace(base, name=name, preset=preset, settings=tables, seeds=chosen))
-    for key in ("model", "dataset"):
-        _text(table.get(key), f"selection.{key}")
-    if base is not None and not settings:
-        raise ConfigError("selection.setting: there is none. Give at least one [[selection.setting]].")
-    if base is not None and not set(chosen) <= set(base.seeds):
-        raise ConfigError(
-            f"selection.seeds is {list(chosen)}; allowed: of {base.name}'s seeds, {list(base.seeds)}."
-        )
-    return SelectionPlan(
-        model=table["model"], dataset=table["dataset"], seeds=chosen, settings=tuple(settings)
-    )
-
-
-def _leakage(table: Table, seeds: tuple[int, ...]) -> LeakagePlan:
-    _checked(table, "leakage", _LEAKAGE_KEYS)
-    return LeakagePlan(
-        model=_text(table.get("model"), "leakage.model"),
-        dataset=_text(table.get("dataset"), "leakage.dataset"),
-        seeds=_seeds(table["seeds"], "leakage.seeds") if "seeds" in table else seeds,
-        inputs=tuple(_sources(table.get("inputs", []), "leakage.inputs")),
-    )
-
-
-def _settings(table: Table, place: str) -> dict[str, Table]:
-    found = {name: table[name] for name in _SETTINGS if name in table}
-    for name, values in found.items():
-        if not isinstance(values, dict):
-            raise ConfigError(f"{place}: {name!r} is a value; write {name}.KEY = VALUE.")
-    return found
-
-
-def _require_known_settings(plan: ModelPlan) -> None:
-    """Let the trainer's own reader check preset and overrides."""
-    try:
-        check_settings(plan)
-    except ConfigError as error:
-        raise ConfigError(f"model {plan.name!r}: {error}") from None
-
-
-def _build(kind: type[Plan], table: Table, place: str) -> Plan:
-    """A dataclass from a table: known keys only, of the types that its defaults have."""
-    described = {field.name: field for field in fields(kind)}
-    values: Table = {}
-    for key, value in _checked(table, place, tuple(described)).items():
-        name = f"{place}: {key}" if " " in place else f"{place}.{key}"
-        if key in _LISTS:
-            read: Callable[[Any, str], Any] = _sources if key in ("inputs", "notes") else _texts
-            values[key] = tuple(read(value, name))
-        elif "Source" in str(described[key].type):
-            values[key] = _source(value, name)
-        else:
-            values[key] = _typed(value, described[key].default, name)
-    return kind(**values)
-
-
-def _typed(value: Any, default: Any, name: str) -> Any:
-    wanted: type = {type(None): str}.get(type(default), type(default))
-    if not isinstance(default, bool | int | float | str | None):
-        wanted = str  # a required name
-    if wanted is float and type(value) is int:
-        return float(value)
-    if type(value) is not wanted:
-        words = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: {words[wanted]}.")
-    return value
-
-
-def _named(table: Table, place: str) -> Table:
-    if "name" not in table:
-        raise ConfigError(f"{place}: one has no name. Give each [[{place}]] a name.")
-    return table
-
-
-def _checked(table: Mapping[str, Any], place: str, allowed: tuple[str, ...]) -> Table:
+def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
+    """Build a dataclass from a table: known keys only, each of the type that its field declares."""
+    hints = get_type_hints(kind)
+    separator = ": " if " " in place else "."
     for key in table:
-        if key not in allowed:
-            name = f"{place}: {key}" if " " in place else f"{place}.{key}"
-            raise ConfigError(f"{name} is not known; allowed: {', '.join(allowed)}.{nearest(key, allowed)}")
-    return dict(table)
+        if key not in hints:
+            allowed = f"allowed: {', '.join(hints)}.{nearest(key, hints)}"
+            raise ConfigError(f"{place}{separator}{key} is not known; {allowed}")
+    for each in fields(kind):  # type: ignore[arg-type]
+        if each.name not in table and each.default is MISSING and each.default_factory is MISSING:
+            raise ConfigError(f"{place}{separator}{each.name} is not given.")
+    return kind(
+        **{key: _value(value, hints[key], f"{place}{separator}{key}") for key, value in table.items()}
+    )
 
 
-def _seeds(value: Any, name: str) -> tuple[int, ...]:
-    is_seeds = isinstance(value, list) and value and all(type(seed) is int and seed >= 0 for seed in value)
-    if not is_seeds or len(set(value)) < len(value):
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: different whole numbers, such as [0, 1, 2].")
-    return tuple(value)
-
-
-def _tables(value: Any, name: str) -> list[Table]:
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ConfigError(f"{name} is not a list of tables; write [[{name}]].")
+def _value(value: Any, hint: Any, name: str) -> Any:
+    """Return a value as its type hint wants it, or say what is allowed."""
+    if get_origin(hint) is UnionType:
+        hint = next(each for each in get_args(hint) if each is not NoneType)
+    kind = get_origin(hint) or hint
+    if hint == Seeds:
+        is_list = (
+            isinstance(value, list | tuple)
+            and value
+            and all(type(seed) is int and seed >= 0 for seed in value)
+        )
+        if not is_list or len(set(value)) < len(value):
+            raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
+        return tuple(value)
+    if kind is tuple:
+        inner: type = get_args(hint)[0]
+        if is_dataclass(inner) and inner is not Source:
+            return _plans(inner, value, name)
+        if not isinstance(value, list):
+            raise ConfigError(f"{name} is {_shown(value)}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
+        return tuple(_value(each, inner, name) for each in value)
+    if kind is Literal:
+        require_choice(name, value, get_args(hint))
+    elif issubclass(kind, Mapping):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{name} is a value; write {name.rpartition(' ')[2]}.KEY = VALUE.")
+    elif kind is float and type(value) is int:
+        return float(value)
+    elif type(value) is not kind:
+        raise ConfigError(f"{name} is {_shown(value)}; allowed: {_WORDS[kind]}.")
     return value
 
 
-def _texts(value: Any, name: str) -> list[str]:
-    if not isinstance(value, list):
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: a list of texts.")
-    return [_text(each, name) for each in value]
+def _plans(kind: type[Plan], tables: Any, place: str) -> tuple[Plan, ...]:
+    if not _is_tables(tables):
+        raise ConfigError(f"{place} is not a list of tables; write [[{place}]].")
+    if any("name" not in table for table in tables):
+        raise ConfigError(f"{place}: one has no name. Give each [[{place}]] a name.")
+    return tuple(_plan(kind, table, f"{place} {table['name']!r}") for table in tables)
 
 
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: text.")
-    return value
-
-
-def _sources(value: Any, name: str) -> list[Source]:
-    if not isinstance(value, list) or not all(isinstance(each, Source) for each in value):
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: a list of paths.")
-    return value
-
-
-def _source(value: Any, name: str) -> Source | None:
-    if value is not None and not isinstance(value, Source):
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: a path.")
-    return value
+def _is_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _shown(value: Any) -> str:
     return repr(value.written) if isinstance(value, Source) else repr(value)
+
+
+def flags(plan: ModelPlan) -> list[str]:
+    """Return `table.key=value` of all that differs from the preset, as `lmcells train --set` takes it."""
+    return [
+        f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
+        for table, values in plan.settings.items()
+        for key, value in values.items()
+    ]
+
+
+def resolved(plan: ModelPlan) -> dict[str, Any]:
+    """Return preset and overrides together, read without torch: what a trained model depends on."""
+    package = "language_model" if plan.kind == "elmo" else "training"
+    # By way of the outermost package: importing the inner one imports torch.
+    path = resources.files("lmcells").joinpath(package, "presets", f"{plan.preset}.toml")
+    tables: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
+    for table, values in plan.settings.items():
+        tables[table] = {**tables.get(table, {}), **values}
+    if plan.kind != "elmo":
+        tables["model"] = {**tables.get("model", {}), "kind": plan.kind}
+    # The seed is the run's own; the others change no training step.
+    for key in ("seed", "checkpoint_minutes", "report_steps"):
+        tables.get("training", {}).pop(key, None)
+    return tables
+
+
+def _check_settings(plan: ModelPlan) -> None:
+    """Let the trainer's own reader refuse a setting; where torch is not installed, training will."""
+    if plan.kind not in TRAINED:
+        return
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return
+    from lmcells.language_model.config import load_language_model_configuration
+    from lmcells.training import load_configuration
+
+    try:
+        if plan.kind == "elmo":
+            load_language_model_configuration(preset=plan.preset, overrides=flags(plan))
+        else:
+            load_configuration(preset=plan.preset, overrides=[*flags(plan), f"model.kind={plan.kind}"])
+    except ConfigError as error:
+        raise ConfigError(f"model {plan.name!r}: {error}") from None

@@ -1,10 +1,12 @@
-"""Where everything of a reproduction stands, inside one folder.
+"""Where everything of a reproduction stands, inside one folder, and the runs it consists of.
 
 corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
 datasets/NAME.jsonl              and NAME.inventory.json
 train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
 evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
-steps/                           a record of every step that is done
+steps/                           a record of every step that is done; checksums of what the protocol reads
+logs/                            what the processes of steps printed
+selection.json                   which setting was chosen
 report/DATASET/report.html       and results.md, index.html
 """
 
@@ -17,16 +19,6 @@ from lmcells.corpus import Corpus
 from lmcells.corpus.packing import unpack_corpus
 from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
 
-# Where everything of a reproduction stands, inside one folder.
-#
-# corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
-# datasets/NAME.jsonl              and NAME.inventory.json
-# train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
-# evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
-# steps/                           a record of every step that is done
-# report/DATASET/report.html       and results.md, index.html
-
-
 MAIN, LEAKY = "main", "leaky"
 
 
@@ -37,60 +29,46 @@ class Workspace:
     folder: Path
 
     def corpus(self, which: str) -> Path:
-        """A corpus' folder."""
+        """Return a corpus folder; the same corpus as one file is NAME.packed beside it."""
         return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
 
-    def packed(self, which: str) -> Path:
-        """The same corpus as one file."""
-        return self.folder / f"{self.corpus(which).name}.packed"
-
     def open_corpus(self, which: str) -> Corpus:
-        """Open a corpus; where only its packed file has travelled, unpack that first."""
+        """Open a corpus; where only its packed file is here, unpack that first."""
         folder = self.corpus(which)
-        return Corpus.open(folder) if folder.is_dir() else unpack_corpus(self.packed(which), folder)
+        packed = folder.with_name(f"{folder.name}.packed")
+        return Corpus.open(folder) if folder.is_dir() else unpack_corpus(packed, folder)
 
     def dataset(self, name: str) -> Path:
-        """A dataset's examples."""
         return self.folder / "datasets" / f"{name}.jsonl"
 
     def inventory(self, name: str) -> Path:
-        """A dataset's senses."""
         return self.folder / "datasets" / f"{name}.inventory.json"
 
     def model(self, run: str) -> Path:
-        """A trained model's folder."""
+        """Return the folder of a trained model; NAME.training beside it keeps the state of its training."""
         return self.folder / "train" / run
 
-    def training(self, run: str) -> Path:
-        """Where a training run keeps its state, beside the model."""
-        return self.folder / "train" / f"{run}.training"
-
-    def evaluation(self, dataset: str, run: str) -> Path:
-        """The stem of an evaluation's files."""
-        return self.folder / "evaluate" / dataset / run
+    def evaluation(self, dataset: str, run: str, suffix: str = "") -> Path:
+        """Return one of an evaluation's files; without a suffix, what their names begin with."""
+        return self.folder / "evaluate" / dataset / f"{run}{suffix}"
 
     def log(self, step: str) -> Path:
-        """What a step's process said."""
         return self.folder / "logs" / f"{step}.log"
 
-    @property
-    def selection(self) -> Path:
-        """Which setting was chosen."""
-        return self.folder / "selection.json"
-
-    @property
-    def report(self) -> Path:
-        """The folder of the reports."""
-        return self.folder / "report"
-
     def record(self, step: str) -> Path:
-        """The record of a step that is done."""
         return self.folder / "steps" / f"{step}.json"
 
     @property
     def digests(self) -> Path:
-        """The checksums of what the protocol reads."""
         return self.folder / "steps" / "sources.json"
+
+    @property
+    def selection(self) -> Path:
+        return self.folder / "selection.json"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report"
 
 
 def remove(*paths: Path) -> None:
@@ -102,12 +80,9 @@ def remove(*paths: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-# The runs of a protocol: each model with each of its seeds, on the corpus it is trained on.
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One model, one seed."""
+    """One model with one random seed, on the corpus that it is trained on."""
 
     model: ModelPlan
     seed: int | None
@@ -124,26 +99,14 @@ class Run:
         return self.model.kind in TRAINED
 
 
-def main_runs(protocol: Protocol) -> Iterator[Run]:
-    """The runs that the report's tables are about."""
-    for model in protocol.models:
-        yield from runs_of(model)
-
-
-def selection_runs(protocol: Protocol) -> Iterator[Run]:
-    """The runs of settings that are compared beside the model's own."""
-    for setting in protocol.selection.settings if protocol.selection else ():
-        yield from runs_of(setting)
+def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> Iterator[Run]:
+    """Yield a run for each seed; one where nothing is random."""
+    for seed in model.seeds or (None,):
+        yield Run(model, seed, corpus)
 
 
 def leaky_runs(protocol: Protocol) -> Iterator[Run]:
-    """The runs of the leakage ablation: trained with the test notes as well."""
+    """Yield the runs of the leakage ablation: trained with the test notes as well."""
     if (plan := protocol.leakage) is not None:
         model = protocol.model(plan.model)
         yield from runs_of(replace(model, name=f"{model.name}{ADDED}{LEAKY}", seeds=plan.seeds), corpus=LEAKY)
-
-
-def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> Iterator[Run]:
-    """A run a seed; one where there is no chance in it."""
-    for seed in model.seeds or (None,):
-        yield Run(model, seed, corpus)

@@ -26,6 +26,12 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
     ]
 
 
+INPUTS = 'inputs = ["train.jsonl", "dev.jsonl"]'
+NOTES = 'notes = ["dev.jsonl"]'
+SELECTION = "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n{}\n[report]"
+SETTING = "[[selection.setting]]\nname = 'a'\n"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
@@ -36,92 +42,59 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
         ("min_count = 0", "min_cout = 0", "Nearest: 'min_count'"),
         ("min_count = 0", "min_count = -1", "corpus.min_count: found -1, allowed: 0 or more"),
         ("min_count = 0", 'min_count = "ten"', "corpus.min_count is 'ten'; allowed: a whole number"),
-        ("min_count = 0", 'sections = "mine"', "corpus.sections: found 'mine', allowed: auto, paper"),
+        ("min_count = 0", 'sections = "mine"', "corpus.sections is 'mine'; allowed: auto, paper"),
         ("min_count = 0", 'format = "doc"', "corpus.format is 'doc'; allowed: auto"),
         ("min_count = 0", 'pack = "no"', "corpus.pack is 'no'; allowed: true or false"),
+        ('["reverse"]', '["revers"]', "corpus.exclude is 'revers'; allowed: reverse. Nearest"),
+        ('["reverse"]', "[3]", "corpus.exclude is 3; allowed: text"),
+        (INPUTS, 'inputs = "train"', "corpus.inputs is 'train'; allowed: a list of paths"),
+        (INPUTS, "inputs = []", "corpus.inputs is empty"),
         (
-            'exclude = ["reverse"]',
-            'exclude = ["revers"]',
-            "corpus.exclude is 'revers'; allowed: reverse. Nearest",
+            '"reverse"\nnotes',
+            '"revers"\nnotes',
+            "dataset 'reverse': kind is 'revers'; allowed: file, casi, rev",
         ),
-        ('exclude = ["reverse"]', "exclude = [3]", "corpus.exclude is 3; allowed: text"),
-        (
-            'inputs = ["train.jsonl", "dev.jsonl"]',
-            'inputs = "train"',
-            "corpus.inputs is 'train'; allowed: a list",
-        ),
-        ('inputs = ["train.jsonl", "dev.jsonl"]', "inputs = []", "corpus.inputs is empty"),
-        (
-            'kind = "reverse"',
-            'kind = "revers"',
-            "dataset 'reverse': kind is 'revers'; allowed: file, casi, reverse",
-        ),
-        (
-            'notes = ["dev.jsonl"]',
-            "",
-            "dataset 'reverse': notes is not given; a dataset of kind 'reverse' needs",
-        ),
-        (
-            'notes = ["dev.jsonl"]',
-            'notes = ["dev.jsonl"]\nshare = 1.5',
-            "share is 1.5; allowed: above 0, at most 1",
-        ),
+        (NOTES, "", "dataset 'reverse': notes is not given; a dataset of kind 'reverse' needs"),
+        (NOTES, f"{NOTES}\nshare = 1.5", "share is 1.5; allowed: above 0, at most 1"),
         ('name = "reverse"', 'name = "a/b"', "dataset.name is 'a/b'; allowed: letters"),
         ('name = "lmc"', 'name = "lmc@x"', "model.name is 'lmc@x'; allowed: letters"),
         ('name = "lmc"', "", "model: one has no name"),
         ('kind = "lmc"', 'kind = "lmcs"', "model 'lmc': kind is 'lmcs'; allowed: lmc, bsg"),
-        (
-            'kind = "lmc"',
-            'kind = "bert"',
-            "model 'lmc': folder; the kind 'bert' needs the folder of a checkpoint",
-        ),
+        ('kind = "lmc"', 'kind = "bert"', "model 'lmc': folder; the kind 'bert' needs the folder of a check"),
         ('kind = "lmc"', 'kind = "random"', "model 'lmc': 'model' is for trained kinds"),
-        (
-            'preset = "paper"',
-            'preset = "papr"',
-            "model 'lmc': preset is 'papr'; allowed: paper, tuned, default. Nearest",
-        ),
+        ('"paper"', '"papr"', "model 'lmc': preset is 'papr'; allowed: paper, tuned, default. Nearest"),
         (
             "training.epochs = 1",
             "training.epoch = 1",
-            "model 'lmc': --set: 'training.epoch' is not known. Nearest",
+            "model 'lmc': --set: 'training.epoch' is not known. Near",
         ),
         ("training.epochs = 1", "training.epochs = 0", "model 'lmc': epochs is 0; allowed"),
-        (
-            "training.epochs = 1",
-            "language_model = 1",
-            "model 'lmc': 'language_model' is a value; write language_model.KEY",
-        ),
-        ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, kind"),
+        ("training.epochs = 1", "language_model = 1", "language_model is a value; write language_model.KEY"),
+        ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, model"),
         ("rounds = 20", "rounds = 0", "report.rounds is 0; allowed: 1 or more"),
-        (
-            "[[model]]",
-            '[[model]]\nname = "lmc"\nkind = "bsg"\n[[model]]',
-            "model: the name 'lmc' is given twice",
-        ),
+        ("[[model]]", '[[model]]\nname = "lmc"\n[[model]]', "model: the name 'lmc' is given twice"),
         ("[report]", "[curve]\ndataset = 'x'\n[report]", "curve.dataset is 'x'; allowed: reverse"),
         (
             "[report]",
             "[leakage]\nmodel = 'x'\ndataset = 'reverse'\n[report]",
             "leakage.model is 'x'; allowed: lmc",
         ),
-        ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is None; allowed: text"),
+        ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is not given"),
+        ("[report]", SELECTION.format(""), "selection.setting: there is none"),
         (
             "[report]",
-            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n[report]",
-            "selection.setting: there is none",
+            SELECTION.format(f"seeds = [7]\n{SETTING}"),
+            "selection.seeds is [7]; allowed: of lmc's seeds",
         ),
         (
             "[report]",
-            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\nseeds = [7]\n"
-            "[[selection.setting]]\nname = 'a'\n[report]",
-            "selection.seeds is [7]; allowed: of lmc's seeds, [0, 1]",
+            SELECTION.format(f"{SETTING}{SETTING}"),
+            "selection.setting: the name 'a' is given twice",
         ),
         (
             "[report]",
-            "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n"
-            "[[selection.setting]]\nname = 'a'\ntraining.epoch = 3\n[report]",
-            "model 'lmc@a': --set: 'training.epoch' is not known",
+            SELECTION.format(f"{SETTING}training.epoch = 3"),
+            "model 'lmc@a': --set: 'training.epoch' is",
         ),
     ],
 )
@@ -153,7 +126,7 @@ def test_a_protocol_extends_another_whose_paths_stay_its_own(config: Path) -> No
     assert protocol.corpus.min_count == 3
     assert protocol.corpus.inputs[0].path() == above / ".." / "train.jsonl"
     assert protocol.model("lmc").settings["training"]["epochs"] == 9
-    assert protocol.model("lmc").settings["model"]["cell_dim"] == 6
+    assert protocol.model("lmc").settings["model"]["cell_dim"] == 4
     assert protocol.model("lmc").preset == "paper"
     assert protocol.model("chance").seeds == (5,)
 
