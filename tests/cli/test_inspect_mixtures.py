@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.small_models import small_model
+from analysis.planted import small_model
 from lmcells.cli.main import BAD_INPUT, main
 from refusals import assert_refused
 

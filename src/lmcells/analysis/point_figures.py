@@ -22,7 +22,9 @@ from lmcells.errors import MissingExtra
 from lmcells.figure_style import COLOURS, DPI, INK, MARKERS, PAGE_WIDTH, house_style, label
 
 _POINT = DPI / 72  # pixels
-_N_AT_ONCE = 24  # names that are placed together; more take long, and push each other away
+_SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))  # of a mark, tried in turn
+_N_AT_ONCE = 8  # names that are placed together; more push each other away
+_N_STEPS = 25
 _FARTHEST = 26.0  # points between a mark and its name
 _NEAR = 4.0  # points at which a name needs no line to its mark
 
@@ -39,55 +41,62 @@ def write_names(
     """Write names beside marks where there is room, the first ones first, and return how many.
 
     `places` (n, 2) are in data coordinates, and the limits and position of the axes must be final; `radii` of the marks
-    are in points. A mark with an empty name is kept free. adjustText moves names apart, a few at a time; a name that
-    still covers another name or a mark, or has been moved far away, is left out. The figure must have the resolution
-    that it is saved in: letters are fitted to pixels.
+    are in points. A mark with an empty name is kept free. adjustText moves names apart; one that still covers a name or
+    a mark, has been moved far away, or whose line would cross a name is tried on another side, and left out in the end.
+    The figure must have the resolution that it is saved in: letters are fitted to pixels.
     """
     try:
         from adjustText import adjust_text
     except ModuleNotFoundError:
         raise MissingExtra("adjustText", extra="report", purpose="Drawing names") from None
+    to_data = axes.transData.inverted()
     centers = axes.transData.transform(places)  # (n, 2), in pixels
     spread = (np.asarray(radii)[:, None] + 0.5) * _POINT
     boxes = np.hstack([centers - spread, centers + spread])  # (n, 4) of marks, then of names: x0, y0, x1, y1
-    n_written = 0
-    to_name = [row for row, name in enumerate(names) if name]
-    for first in range(0, len(to_name), _N_AT_ONCE):
-        rows = to_name[first : first + _N_AT_ONCE]
-        starts = axes.transData.inverted().transform(centers[rows] + spread[rows] * [1, 0])
-        texts = [
-            axes.text(x, y, names[row], fontsize=font_size, va="center", **(styles[row] if styles else {}))
-            for row, (x, y) in zip(rows, starts.tolist(), strict=True)
-        ]
-        for text in texts:
-            text.set_in_layout(False)
-        taken = axes.transData.inverted().transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
-        adjust_text(
-            texts,
-            objects=[Bbox(box) for box in taken],
-            target_x=places[rows, 0],
-            target_y=places[rows, 1],
-            avoid_self=False,
-            prevent_crossings=False,
-            force_text=(0.3, 0.5),
-            force_static=(0.2, 0.4),
-            iter_lim=60,
-            ax=axes,
-        )
-        for row, text in zip(rows, texts, strict=True):
-            box = np.array(text.get_window_extent().extents)
-            covers = (box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)
-            end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
-            distance = float(np.linalg.norm(end - centers[row]) - spread[row, 0]) / _POINT
-            if covers.any() or distance > _FARTHEST:
-                text.remove()
-                continue
-            boxes = np.vstack([boxes, box])
-            n_written += 1
-            if distance > _NEAR:
-                line = np.vstack([places[row], axes.transData.inverted().transform(end)])
-                axes.plot(*line.T, color="#8a8a8a", linewidth=0.4, zorder=0.5)
-    return n_written
+    waiting = [row for row, name in enumerate(names) if name]
+    for x_side, y_side in _SIDES:
+        align: dict[str, Any] = {
+            "ha": {1: "left", 0: "center", -1: "right"}[x_side],
+            "va": {1: "bottom", 0: "center", -1: "top"}[y_side],
+        }
+        starts = to_data.transform(centers + np.array([x_side, y_side]) * (spread + 2 * _POINT))
+        batches = [waiting[first : first + _N_AT_ONCE] for first in range(0, len(waiting), _N_AT_ONCE)]
+        waiting = []
+        for rows in batches:
+            texts = [
+                axes.text(x, y, names[row], fontsize=font_size, **align, **(styles[row] if styles else {}))
+                for row, (x, y) in zip(rows, starts[rows].tolist(), strict=True)
+            ]
+            taken = to_data.transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
+            adjust_text(
+                texts,
+                objects=[Bbox(box) for box in taken],
+                target_x=places[rows, 0],
+                target_y=places[rows, 1],
+                avoid_self=False,
+                prevent_crossings=False,
+                force_text=(0.3, 0.5),
+                force_static=(0.2, 0.4),
+                iter_lim=_N_STEPS,
+                ax=axes,
+            )
+            for row, text in zip(rows, texts, strict=True):
+                box = np.array(text.get_window_extent().extents)
+                end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
+                distance = float(np.linalg.norm(end - centers[row]) - spread[row, 0]) / _POINT
+                covers = (box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)
+                line = np.linspace(centers[row], end, 20)[:, None]
+                written = boxes[len(places) :]
+                crosses = ((written[:, :2] < line) & (line < written[:, 2:])).all(axis=2)
+                if covers.any() or distance > _FARTHEST or crosses.any():
+                    text.remove()
+                    waiting.append(row)
+                    continue
+                boxes = np.vstack([boxes, box])
+                if distance > _NEAR:
+                    ends = np.vstack([places[row], to_data.transform(end)])
+                    axes.plot(*ends.T, color="#8a8a8a", linewidth=0.4, zorder=0.5)
+    return len(boxes) - len(places)
 
 
 _MAP_HEIGHT = 6.0  # inches
@@ -209,10 +218,11 @@ def _draw_plane(axes: Axes, comparison: Comparison, *, n_named: int, part: str) 
 
 
 def _finish_layout(axes: Axes) -> None:
-    """Compute the limits and positions of all axes; names are placed in these."""
+    """Compute the limits and positions of all axes and keep them: names are placed in these."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
+    figure.set_layout_engine("none")
 
 
 def _draw_matrix(axes: Axes, comparison: Comparison) -> None:
