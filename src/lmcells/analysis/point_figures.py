@@ -53,49 +53,49 @@ def write_names(
     centers = axes.transData.transform(places)  # (n, 2), in pixels
     spread = (np.asarray(radii)[:, None] + 0.5) * _POINT
     boxes = np.hstack([centers - spread, centers + spread])  # (n, 4) of marks, then of names: x0, y0, x1, y1
-    waiting = [row for row, name in enumerate(names) if name]
-    for x_side, y_side in _SIDES:
+    named = [row for row, name in enumerate(names) if name]
+    batches = [named[first : first + _N_AT_ONCE] for first in range(0, len(named), _N_AT_ONCE)]
+    for rows, (x_side, y_side) in ((rows, side) for rows in batches for side in _SIDES):
+        if not rows:
+            continue
         align: dict[str, Any] = {
             "ha": {1: "left", 0: "center", -1: "right"}[x_side],
             "va": {1: "bottom", 0: "center", -1: "top"}[y_side],
         }
         starts = to_data.transform(centers + np.array([x_side, y_side]) * (spread + 2 * _POINT))
-        batches = [waiting[first : first + _N_AT_ONCE] for first in range(0, len(waiting), _N_AT_ONCE)]
-        waiting = []
-        for rows in batches:
-            texts = [
-                axes.text(x, y, names[row], fontsize=font_size, **align, **(styles[row] if styles else {}))
-                for row, (x, y) in zip(rows, starts[rows].tolist(), strict=True)
-            ]
-            taken = to_data.transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
-            adjust_text(
-                texts,
-                objects=[Bbox(box) for box in taken],
-                target_x=places[rows, 0],
-                target_y=places[rows, 1],
-                avoid_self=False,
-                prevent_crossings=False,
-                force_text=(0.3, 0.5),
-                force_static=(0.2, 0.4),
-                iter_lim=_N_STEPS,
-                ax=axes,
-            )
-            for row, text in zip(rows, texts, strict=True):
-                box = np.array(text.get_window_extent().extents)
-                end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
-                distance = float(np.linalg.norm(end - centers[row]) - spread[row, 0]) / _POINT
-                covers = (box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)
-                line = np.linspace(centers[row], end, 20)[:, None]
-                written = boxes[len(places) :]
-                crosses = ((written[:, :2] < line) & (line < written[:, 2:])).all(axis=2)
-                if covers.any() or distance > _FARTHEST or crosses.any():
-                    text.remove()
-                    waiting.append(row)
-                    continue
-                boxes = np.vstack([boxes, box])
-                if distance > _NEAR:
-                    ends = np.vstack([places[row], to_data.transform(end)])
-                    axes.plot(*ends.T, color="#8a8a8a", linewidth=0.4, zorder=0.5)
+        texts = [
+            axes.text(x, y, names[row], fontsize=font_size, **align, **(styles[row] if styles else {}))
+            for row, (x, y) in zip(rows, starts[rows].tolist(), strict=True)
+        ]
+        taken = to_data.transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
+        adjust_text(
+            texts,
+            objects=[Bbox(box) for box in taken],
+            target_x=places[rows, 0],
+            target_y=places[rows, 1],
+            avoid_self=False,
+            prevent_crossings=False,
+            force_text=(0.3, 0.5),
+            force_static=(0.2, 0.4),
+            iter_lim=_N_STEPS,
+            ax=axes,
+        )
+        for row, text in zip(list(rows), texts, strict=True):
+            box = np.array(text.get_window_extent().extents)
+            end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
+            distance = float(np.linalg.norm(end - centers[row])) / _POINT - radii[row]
+            covers = (box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)
+            line = np.linspace(centers[row], end, 20)[:, None]
+            written = boxes[len(places) :]
+            crosses = ((written[:, :2] < line) & (line < written[:, 2:])).all(axis=2)
+            if covers.any() or distance > _FARTHEST or crosses.any():
+                text.remove()
+                continue
+            boxes = np.vstack([boxes, box])
+            rows.remove(row)
+            if distance > _NEAR:
+                edge = centers[row] + (end - centers[row]) * radii[row] / (distance + radii[row])
+                axes.plot(*to_data.transform([edge, end]).T, color="#8a8a8a", linewidth=0.4, zorder=1.5)
     return len(boxes) - len(places)
 
 

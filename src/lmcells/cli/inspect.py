@@ -9,33 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lmcells.analysis.gate import (
-    LEAST_EXAMPLES,
-    Check,
-    GateSummary,
-    Occurrence,
-    SectionGate,
-    WeighedExample,
-    check_gate,
-    occurrences_in,
-    occurrences_of,
-    spread,
-    summarise_gate,
-    weigh,
-    weigh_alone,
-)
+from lmcells.analysis import gate, sections
 from lmcells.analysis.interpolation import STEPS, Interpolation, calibration_of, interpolate
-from lmcells.analysis.sections import (
-    N_CLUSTERS,
-    NETWORK_NAMES,
-    NETWORKS,
-    NearestSections,
-    SectionClusters,
-    cluster_sections,
-    map_sections,
-    nearest_sections,
-    shared_neighbors,
-)
 from lmcells.cli.arguments import Command, add_reading, command_group
 from lmcells.cli.evaluation_table import print_columns
 from lmcells.cli.inspect_options import (
@@ -61,13 +36,13 @@ def _add_sections(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("section", nargs="?", metavar="NAME", help="a section that the model knows")
     add_number(parser, "--top", "list N nearest sections, or sections of each cluster", default=10)
     of_all = parser.add_argument_group("all sections")
-    otherwise = f"{N_CLUSTERS}, or fewer sections"
+    otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
     add_number(of_all, "--clusters", "how many clusters", default=None, otherwise=otherwise)
     add_number(of_all, "--sections", "how many sections, those with the most words", default=200)
     of_all.add_argument(
         "--network",
-        choices=NETWORKS,
-        default=NETWORKS[0],
+        choices=sections.NETWORKS,
+        default=sections.NETWORKS[0],
         help="variational: embeddings that gate and attention read; prior: those of the model network (variational)",
     )
     add_view_options(parser)
@@ -78,22 +53,22 @@ def _run_sections(options: argparse.Namespace) -> None:
     if options.section is None:
         _show_all_sections(options, model)
         return
-    found = nearest_sections(model, options.section, n=options.top)
+    found = sections.nearest_sections(model, options.section, n=options.top)
     show(
         options,
         model,
         found.to_dict(),
-        draw=lambda: figures().draw_nearest_sections(found),
-        print_view=lambda: _print_nearest_sections(found),
+        lambda: figures().draw_nearest_sections(found),
+        lambda: _print_nearest_sections(found),
     )
 
 
 def _show_all_sections(options: argparse.Namespace, model: PretrainedModel) -> None:
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
-    found = cluster_sections(model, **how)
-    shared = shared_neighbors(model, n_sections=options.sections)
+    found = sections.cluster_sections(model, **how)
+    shared = sections.shared_neighbors(model, n_sections=options.sections)
     data: dict[str, Any] = {"shared_neighbors": shared, **found.to_dict()}
-    mapped = map_sections(model, **how) if options.json or options.output else None
+    mapped = sections.map_sections(model, **how) if options.json or options.output else None
     if mapped is not None:
         data["map"] = mapped.to_dict()
     n_named: list[int] = []
@@ -112,22 +87,24 @@ def _show_all_sections(options: argparse.Namespace, model: PretrainedModel) -> N
                 f"trustworthiness {mapped.trustworthiness:.2f}."
             )
 
-    show(options, model, data, draw=draw, print_view=print_view)
+    show(options, model, data, draw, print_view)
 
 
-def _print_nearest_sections(found: NearestSections) -> None:
+def _print_nearest_sections(found: sections.NearestSections) -> None:
     print(f"{found.section}, {found.count:,} words")
     rows = [
         (one.section, f"{one.cosine:.2f}", other.section, f"{other.cosine:.2f}")
         for one, other in zip(found.variational, found.prior, strict=True)
     ]
-    header = (NETWORK_NAMES["variational"], "cosine", NETWORK_NAMES["prior"], "cosine")
+    header = (sections.NETWORK_NAMES["variational"], "cosine", sections.NETWORK_NAMES["prior"], "cosine")
     print_columns([header, *rows], left=(0, 2))
 
 
-def _print_clusters(found: SectionClusters, *, n_shown: int) -> None:
+def _print_clusters(found: sections.SectionClusters, *, n_shown: int) -> None:
     n_sections = sum(len(cluster.sections) for cluster in found.clusters)
-    print(f"{n_sections} sections of the {NETWORK_NAMES[found.network]} in {len(found.clusters)} clusters")
+    print(
+        f"{n_sections} sections of the {sections.NETWORK_NAMES[found.network]} in {len(found.clusters)} clusters"
+    )
     lines = textwrap.TextWrapper(110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
     for cluster in found.clusters:
         names = [each.section for each in cluster.sections]
@@ -158,7 +135,7 @@ def _run_gate(options: argparse.Namespace) -> None:
     model = open_model(options)
     ranker = open_ranker(options, model)
     report = ReadReport()
-    examples = list(weigh(ranker, _occurrences(options, ranker.inventory, report)))
+    examples = list(gate.weigh(ranker, _occurrences(options, ranker.inventory, report)))
     for reason, n in report.skipped.items():
         where = report.first_seen[reason]
         print(f"lmcells inspect: {n:,} skipped: {reason} (first at {where})", file=sys.stderr)
@@ -166,9 +143,9 @@ def _run_gate(options: argparse.Namespace) -> None:
         raise InputError(
             "no short form of the inventory was found. Give other notes, or another --inventory."
         )
-    summary, alone = summarise_gate(ranker, examples), weigh_alone(ranker)
-    checks = check_gate(examples, summary, alone)
-    shown = spread(examples, n=options.examples)
+    summary, alone = gate.summarise_gate(ranker, examples), gate.weigh_alone(ranker)
+    checks = gate.check_gate(examples, summary, alone)
+    shown = gate.spread(examples, n=options.examples)
 
     def print_view() -> None:
         _print_summary(summary, n_shown=options.top)
@@ -181,26 +158,20 @@ def _run_gate(options: argparse.Namespace) -> None:
         "examples": [example.to_dict() for example in shown],
         "sections_alone": [section.to_dict() for section in alone],
     }
-    show(
-        options,
-        model,
-        data,
-        draw=lambda: figures().draw_gate(summary, checks, alone),
-        print_view=print_view,
-    )
+    show(options, model, data, lambda: figures().draw_gate(summary, checks, alone), print_view)
 
 
 def _occurrences(
     options: argparse.Namespace, inventory: SenseInventory, report: ReadReport
-) -> Iterator[Occurrence]:
+) -> Iterator[gate.Occurrence]:
     if options.dataset is not None:
         examples = read_dataset(options.dataset, report=report)
         # Any short form has a gate; a given inventory says which of them are meant.
-        return occurrences_of(
+        return gate.occurrences_of(
             each for each in examples if options.inventory is None or each.short_form in inventory
         )
     reading = {"sections": options.sections, "header_rules": options.header_rules}
-    return occurrences_in(_notes(options, report), inventory, **reading)
+    return gate.occurrences_in(_notes(options, report), inventory, **reading)
 
 
 def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
@@ -211,25 +182,25 @@ def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
         yield from read_notes(path, format=options.format, columns=columns, report=report)
 
 
-def _print_summary(summary: GateSummary, *, n_shown: int) -> None:
+def _print_summary(summary: gate.GateSummary, *, n_shown: int) -> None:
     """Print the sections with enough examples, those with the most weight first."""
-    sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES] or summary.sections
+    shown = [each for each in summary.sections if each.n >= gate.LEAST_EXAMPLES] or summary.sections
     print(
         f"weight of the section: mean {summary.mean:.3f}, deviation {summary.deviation:.3f}; {summary.n:,} short "
         f"forms, {len(summary.sections):,} sections"
     )
-    has_lengths = any(section.n_section_tokens is not None for section in sections)
+    has_lengths = any(section.n_section_tokens is not None for section in shown)
     header = ["section", "n", "mean", "dev", "10 %", "median", "90 %", "words"]
     header += [*(["length"] if has_lengths else []), "training tokens", "topicality"]
-    print_columns([header, *(_section_row(each, has_lengths) for each in sections[:n_shown])])
-    n_left_out = len(summary.sections) - min(len(sections), n_shown)
+    print_columns([header, *(_section_row(each, has_lengths) for each in shown[:n_shown])])
+    n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
-            f"  and {n_left_out:,} more with less weight or fewer than {LEAST_EXAMPLES} examples: --json has all"
+            f"  and {n_left_out:,} more with less weight or fewer than {gate.LEAST_EXAMPLES} examples: --json has all"
         )
 
 
-def _section_row(section: SectionGate, has_lengths: bool) -> tuple[str, ...]:
+def _section_row(section: gate.SectionGate, has_lengths: bool) -> tuple[str, ...]:
     low, _, median, _, high = section.quantiles
     length = "-" if section.n_section_tokens is None else f"{section.n_section_tokens:.1f}"
     return (
@@ -243,7 +214,7 @@ def _section_row(section: SectionGate, has_lengths: bool) -> tuple[str, ...]:
     )
 
 
-def _print_checks(checks: Sequence[Check]) -> None:
+def _print_checks(checks: Sequence[gate.Check]) -> None:
     print(
         "\ndo short, topical sections get more weight? Spearman's correlation of the weight [95 %, bootstrap]"
     )
@@ -260,7 +231,7 @@ def _print_checks(checks: Sequence[Check]) -> None:
     print_columns(rows)
 
 
-def _print_examples(examples: Sequence[WeighedExample]) -> None:
+def _print_examples(examples: Sequence[gate.WeighedExample]) -> None:
     """Print the paper's table: the weight, the section, a few words, and what was meant."""
     if examples:
         print("\nexamples, from the least weight to the most")
@@ -316,7 +287,7 @@ def _run_interpolate(options: argparse.Namespace) -> None:
             _print_path(path)
 
     data = {"paths": [path.to_dict() for path in paths]}
-    show(options, model, data, draw=lambda: figures().draw_interpolation(paths), print_view=print_view)
+    show(options, model, data, lambda: figures().draw_interpolation(paths), print_view)
 
 
 def _print_path(path: Interpolation, *, n_columns: int = 6) -> None:

@@ -41,7 +41,7 @@ def add_view_options(parser: argparse.ArgumentParser) -> None:
 def add_number(
     parser: argparse._ActionsContainer,
     name: str,
-    help_text: str,
+    text: str,
     *,
     default: int | None,
     least: int = 1,
@@ -49,9 +49,7 @@ def add_number(
 ) -> None:
     """An option that is a whole number; its help ends with the default, or with what happens otherwise."""
     shown = otherwise or f"{default:,}"
-    parser.add_argument(
-        name, type=at_least(least), default=default, metavar="N", help=f"{help_text} ({shown})"
-    )
+    parser.add_argument(name, type=at_least(least), default=default, metavar="N", help=f"{text} ({shown})")
 
 
 def add_min_count(
@@ -126,7 +124,6 @@ def show(
     options: argparse.Namespace,
     model: PretrainedModel,
     data: Mapping[str, Any],
-    *,
     draw: Callable[[], Any],
     print_view: Callable[[], None],
 ) -> None:

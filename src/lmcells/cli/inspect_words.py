@@ -72,8 +72,8 @@ def _run_neighbors(options: argparse.Namespace) -> None:
         options,
         model,
         found.to_dict(),
-        draw=lambda: figures().draw_nearest_words(found),
-        print_view=lambda: _print_nearest(found),
+        lambda: figures().draw_nearest_words(found),
+        lambda: _print_nearest(found),
     )
 
 
@@ -121,8 +121,8 @@ def _run_senses(options: argparse.Namespace) -> None:
         options,
         model,
         {**senses.to_dict(), "movement": movement.to_dict()},
-        draw=lambda: figures().draw_senses(senses),
-        print_view=lambda: _print_senses(senses, movement),
+        lambda: figures().draw_senses(senses),
+        lambda: _print_senses(senses, movement),
     )
 
 
@@ -187,8 +187,8 @@ def _run_mixtures(options: argparse.Namespace) -> None:
         options,
         model,
         comparison.to_dict(),
-        draw=lambda: figures("point_figures").draw_mixtures(comparison, part=part),
-        print_view=lambda: _print_comparison(comparison, part=part, n_shown=options.top),
+        lambda: figures("point_figures").draw_mixtures(comparison, part=part),
+        lambda: _print_comparison(comparison, part=part, n_shown=options.top),
     )
 
 
@@ -303,8 +303,8 @@ def _run_uncertainty(options: argparse.Namespace) -> None:
         options,
         model,
         data,
-        draw=lambda: figures("point_figures").draw_uncertainty(variances, associations, named=named),
-        print_view=print_view,
+        lambda: figures("point_figures").draw_uncertainty(variances, associations, named=named),
+        print_view,
     )
 
 
