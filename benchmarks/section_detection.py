@@ -120,9 +120,7 @@ def megabytes_per_second(finder: SectionFinder, notes: list[MarkedNote]) -> floa
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "notes", nargs="?", type=Path, help="Parquet with id, text, headers"
-    )
+    parser.add_argument("notes", nargs="?", type=Path, help="Parquet with id, text, headers")
     parser.add_argument(
         "--disagreements", type=int, default=0, metavar="N", help="print N of `rules`, at random"
     )

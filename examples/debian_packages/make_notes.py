@@ -105,7 +105,7 @@ def without_repetitions(packages: Iterable[Package]) -> Iterator[Package]:
 
 
 def note_of(package: Package) -> dict[str, object]:
-    """A note as DESIGN.md has it; it is given as one section, for a line such as "Features:" begins no new one."""
+    """A note for `lmcells prepare`, as one section: a line such as "Features:" does not start a new one."""
     text = "\n\n".join(package.paragraphs)
     return {
         "id": package.name,
@@ -127,7 +127,7 @@ def ask_apt(*command: str | Path, lists: Path | None = None) -> str:
 
 
 def fetch_lists(lists: Path) -> None:
-    """Fetch package lists with long descriptions into a folder of one's own; no rights are needed for it."""
+    """Fetch package lists with long descriptions into a folder of your own; no special rights are needed."""
     (lists / "partial").mkdir(parents=True, exist_ok=True)
     ask_apt("apt-get", "update", "--quiet=2", lists=lists)
 
@@ -156,10 +156,10 @@ def write_notes(packages: Iterable[Package], output: Path) -> Counter[str]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Read from files or from apt, write, and say how much there was."""
+    """Read from files or from apt, write the notes, and print how many there are."""
     if options.available or options.translations:
         if not (options.available and options.translations):
-            raise InputError("--available and --translations go together: sections, and long descriptions.")
+            raise InputError("--available and --translations go together: sections and long descriptions.")
         available, translations = (
             path.read_text(encoding="utf-8") for path in (options.available, options.translations)
         )
@@ -182,7 +182,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run; what is wrong is one line, and exit code 2."""
+    """Parse the options and run; an error is one line, and exit code 2."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("--lists", type=Path, metavar="FOLDER", help="package lists (this machine's own)")
     parser.add_argument("--update", action="store_true", help="fetch them into --lists first")
     parser.add_argument(
-        "--available", type=Path, metavar="FILE", help="in place of apt: what `apt-cache dumpavail` printed"
+        "--available", type=Path, metavar="FILE", help="instead of apt: what `apt-cache dumpavail` printed"
     )
     parser.add_argument("--translations", type=Path, metavar="FILE", help="and a Translation-en list")
     try:

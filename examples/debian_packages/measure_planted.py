@@ -19,16 +19,65 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from associations import Associations
 from plant import Pair, read_pairs
-from score_table import print_scores
-from views import Candidates, View, add_view_options, open_views
+from views import Candidates, View, add_view_options, open_views, print_scores, run_script
 
 from lmcells.corpus import Corpus
-from lmcells.errors import InputError, LmcellsError
+from lmcells.errors import InputError
 
 N_NEAREST = 10
 MEASURES = ("nearer", "first 10", "neighbours", "in section")
+WINDOW = 5
+N_CONTEXTS = 3_000
+
+Floats = npt.NDArray[np.float32]
+
+
+class Associations:
+    """How similar words are in a corpus, by counting alone: a judge that is independent of our models.
+
+    Words are compared by the cosine of their positive pointwise mutual information with the most frequent words,
+    PPMI(w, c) = max(0, log p(w, c) / (p(w) p(c))), over windows of five words on each side.
+
+    associations = Associations(corpus)
+    associations.belongs("melody", to="guitar", rather_than="compiler")
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._ids = {word: id_ for id_, word in enumerate(corpus.words)}
+        vectors = positive_information(count_together(corpus))
+        self._unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+    def belongs(self, word: str, *, to: str, rather_than: str) -> bool:
+        """Whether a word is more similar to one word than to the other."""
+        unit = self._unit[self._ids[word]]
+        return bool(unit @ self._unit[self._ids[to]] > unit @ self._unit[self._ids[rather_than]])
+
+
+def count_together(corpus: Corpus) -> Floats:
+    """How often each word occurs near each of the most frequent ones: (V, C). Windows end at the end of a document."""
+    tokens = np.asarray(corpus.tokens, np.int64)
+    segments = np.asarray(corpus.token_segment)
+    n_words = len(corpus.words)
+    n_contexts = min(N_CONTEXTS, n_words)  # ids are by frequency, the most frequent first
+    counts = np.zeros(n_words * n_contexts, np.float32)
+    for distance in range(1, WINDOW + 1):
+        left, right = tokens[:-distance], tokens[distance:]
+        is_same = segments[:-distance] == segments[distance:]
+        for word, context in ((left, right), (right, left)):
+            kept = is_same & (context < n_contexts)
+            pairs = word[kept] * n_contexts + context[kept]
+            counts += np.bincount(pairs, minlength=counts.size).astype(np.float32)
+    return counts.reshape(n_words, n_contexts)
+
+
+def positive_information(counts: Floats) -> Floats:
+    """Positive pointwise mutual information of rows and columns: (V, C) -> (V, C)."""
+    of_words, of_contexts = counts.sum(axis=1, keepdims=True), counts.sum(axis=0, keepdims=True)
+    expected = of_words * (of_contexts / max(float(counts.sum()), 1.0))
+    ratio = np.divide(counts, expected, out=np.ones_like(counts), where=counts > 0)
+    information: Floats = np.log(ratio)
+    return np.maximum(information, 0)
 
 
 def score(
@@ -82,7 +131,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run; what is wrong is one line, and exit code 2."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -92,12 +141,7 @@ def main() -> int:
     parser.add_argument(
         "--half", choices=("choose", "report"), default="report", help="of the pairs (report)"
     )
-    try:
-        run(parser.parse_args())
-    except (LmcellsError, OSError) as error:
-        print(f"measure_planted.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_script(run, parser)
 
 
 if __name__ == "__main__":

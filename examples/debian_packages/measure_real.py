@@ -22,10 +22,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from score_table import print_scores
-from views import Candidates, Distances, View, add_view_options, open_views
+from views import Candidates, Distances, View, add_view_options, open_views, print_scores, run_script
 
-from lmcells.errors import FormatError, InputError, LmcellsError
+from lmcells.errors import FormatError, InputError
 
 N_NEAREST, N_NEAR = 10, 50
 MEASURES = (f"in first {N_NEAREST}", f"in first {N_NEAR}", "right order", "in section")
@@ -128,7 +127,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run; what is wrong is one line, and exit code 2."""
+    """Parse the options and run."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -143,12 +142,7 @@ def main() -> int:
     parser.add_argument(
         "--words", nargs="+", default=[], metavar="WORD", help="show the nearest words of these"
     )
-    try:
-        run(parser.parse_args())
-    except (LmcellsError, OSError) as error:
-        print(f"measure_real.py: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return run_script(run, parser)
 
 
 if __name__ == "__main__":

@@ -25,14 +25,14 @@ from lmcells.errors import InputError, LmcellsError
 from lmcells.notes.tokens import iterate_tokens
 
 CATEGORY = "category"
-MIN_SHARE = 0.25  # of a word's occurrences that stand under its section
+MIN_SHARE = 0.25  # of a word's occurrences that are under its section
 MAX_FOREIGN = 0.1  # of a planted word's occurrences under a section that may be of the other word
 MIN_LETTERS = 4
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """A word, the section in which it is at home, and how often it stands there and anywhere."""
+    """A word, the section in which it is at home, and how often it occurs there and anywhere."""
 
     word: str
     section: str
@@ -102,7 +102,7 @@ def _go_together(first: Meaning, second: Meaning, counts: dict[str, Counter[str]
 
 
 def is_changed(note_id: str) -> bool:
-    """Whether the planted words stand in this note: in half of them, and always in the same half."""
+    """Whether this note gets planted words: half of them do, always the same half."""
     return crc32(note_id.encode()) % 2 == 0
 
 
@@ -163,7 +163,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run; what is wrong is one line, and exit code 2."""
+    """Parse the options and run; an error is one line, and exit code 2."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -178,7 +178,7 @@ def main() -> int:
     parser.add_argument(
         "--max-per-section", type=int, default=12, metavar="N", help="words of a section (12)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides what is drawn (0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (0)")
     try:
         run(parser.parse_args())
     except (LmcellsError, OSError) as error:

@@ -1,12 +1,15 @@
-"""Four answers to "which words are near this word in this section", so that they can be compared.
+"""Four answers to "which words are near this word in this section", and a table that compares them.
 
-The cell p(z | word, section) is the model's own; the others lack the section or the word, or are of a model without
+The cell p(z | word, section) is the model's own; the others lack the section or the word, or come from a model without
 metadata.
 """
 
 import argparse
-from collections.abc import Callable, Collection, Mapping
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +18,18 @@ from plant import meanings_of
 from lmcells.analysis.cells import WordCells, expected_sections, kl_divergence
 from lmcells.analysis.names import section_id, word_id
 from lmcells.analysis.neighbors import AGAINST, MEASURES, cosine_similarity
-from lmcells.errors import InputError
+from lmcells.errors import InputError, LmcellsError
 from lmcells.pretrained import NumpyGaussian, PretrainedModel
 
 Distances = npt.NDArray[np.float64]
-View = Callable[[str, str], Distances]  # word, section -> how far each candidate is: (n_words,)
+Scores = npt.NDArray[np.float64]  # (words, measures)
+View = Callable[[str, str], Distances]  # word, section -> distance of each candidate: (n_words,)
 
-CELL, WORD_ALONE, SECTION_ALONE, BSG = "cell", "word alone", "section alone", "BSG"
+N_RESAMPLES = 2_000
 
 
 class Candidates:
-    """The words that may be neighbours: those seen often enough, less some."""
+    """The words that may be neighbours: those seen often enough, except some."""
 
     def __init__(self, cells: WordCells, *, min_count: int, without: frozenset[str] = frozenset()) -> None:
         model = cells.model
@@ -40,7 +44,7 @@ class Candidates:
                 self._at_home.setdefault(meaning.section, []).append(meaning.word)
 
     def at_home(self, section: str, *, without: Collection[str]) -> list[int]:
-        """Where the words are that have their home in a section, less some."""
+        """The indices of the words at home in a section, except some."""
         return [self.index[word] for word in self._at_home.get(section, ()) if word not in without]
 
     def __len__(self) -> int:
@@ -48,7 +52,7 @@ class Candidates:
 
 
 def add_view_options(parser: argparse.ArgumentParser, *, trained_on: str) -> None:
-    """Which models to look at, and what is near."""
+    """Add the options that say which models to look at, and what is near."""
     parser.add_argument("--model", type=Path, required=True, help=f"trained on {trained_on}")
     parser.add_argument("--bsg", type=Path, metavar="MODEL", help="the same with --kind bsg")
     parser.add_argument(
@@ -64,61 +68,72 @@ def add_view_options(parser: argparse.ArgumentParser, *, trained_on: str) -> Non
 def open_views(
     options: argparse.Namespace, *, without: frozenset[str] = frozenset()
 ) -> tuple[Candidates, Mapping[str, View]]:
-    """The views of a model, and of a BSG of the same corpus where there is one."""
+    """The views of a model, and of a BSG trained on the same corpus if there is one."""
     cells = WordCells(PretrainedModel.from_pretrained(options.model))
     candidates = Candidates(cells, min_count=options.min_count, without=without)
-    measure = options.by
-    views = {
-        CELL: cell_view(cells, candidates, against=options.against, measure=measure),
-        WORD_ALONE: word_view(cells, candidates, measure=measure),
-        SECTION_ALONE: section_view(cells, candidates, measure=measure),
-    }
+    of_sections = expected_sections(cells.model)
+
+    def distances(cell: NumpyGaussian, of: WordCells, section: str | None = None) -> Distances:
+        others = of.of(candidates.ids, section)
+        if options.by == "divergence":
+            return kl_divergence(cell, others)
+        return -cosine_similarity(cell, others).astype(np.float64)
+
+    def word_in_section(word: str, section: str) -> Distances:
+        cell = cells.of(np.array([word_id(cells.model, word)]), section)
+        return distances(cell, cells, section if options.against == "section" else None)
+
+    def word_alone(of: WordCells) -> View:
+        return lambda word, _section: distances(of.of(np.array([word_id(of.model, word)]), None), of)
+
+    def section_alone(_word: str, section: str) -> Distances:
+        row = np.array([section_id(cells.model, section)])
+        mean, variance = of_sections.mean[row], of_sections.within[row]
+        return distances(NumpyGaussian(mean.astype(np.float32), np.log(variance).astype(np.float32)), cells)
+
+    views = {"cell": word_in_section, "word alone": word_alone(cells), "section alone": section_alone}
     if options.bsg is not None:
         plain = WordCells(PretrainedModel.from_pretrained(options.bsg))
         if plain.model.words != cells.model.words:
             raise InputError(
                 f"{options.bsg} and {options.model} do not have the same words. Train both on one corpus."
             )
-        views[BSG] = word_view(plain, candidates, measure=measure)
+        views["BSG"] = word_alone(plain)
     return candidates, views
 
 
-def cell_view(cells: WordCells, candidates: Candidates, *, against: str, measure: str) -> View:
-    """From p(z | word, section); to the others' cells under the same section, or to their expected ones."""
-
-    def distances(word: str, section: str) -> Distances:
-        others = cells.of(candidates.ids, section if against == "section" else None)
-        return far(cells.of(np.array([word_id(cells.model, word)]), section), others, measure=measure)
-
-    return distances
-
-
-def word_view(cells: WordCells, candidates: Candidates, *, measure: str) -> View:
-    """From the word's expected cell, whatever the section."""
-
-    def distances(word: str, _section: str) -> Distances:
-        cell = cells.of(np.array([word_id(cells.model, word)]), None)
-        return far(cell, cells.of(candidates.ids, None), measure=measure)
-
-    return distances
-
-
-def section_view(cells: WordCells, candidates: Candidates, *, measure: str) -> View:
-    """From the section's expected cell, whatever the word."""
-    expected = expected_sections(cells.model)
-
-    def distances(_word: str, section: str) -> Distances:
-        row = np.array([section_id(cells.model, section)])
-        cell = NumpyGaussian(
-            expected.mean[row].astype(np.float32), np.log(expected.within[row]).astype(np.float32)
-        )
-        return far(cell, cells.of(candidates.ids, None), measure=measure)
-
-    return distances
+def print_scores(
+    scores: Mapping[str, Scores],
+    measures: Sequence[str],
+    *,
+    title: str,
+    about: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    """Print a row a view, or everything as JSON: means over words, with 95 % bootstrap intervals."""
+    summary = {}
+    for view, of_words in scores.items():
+        draws = np.random.default_rng(0).integers(len(of_words), size=(N_RESAMPLES, len(of_words)))
+        ends = np.quantile(of_words[draws].mean(axis=1), (0.025, 0.975), axis=0)  # (2, measures)
+        rows = np.vstack([of_words.mean(axis=0), ends]).T.tolist()
+        names = ("mean", "low", "high")
+        of_measures = (dict(zip(names, row, strict=True)) for row in rows)
+        summary[view] = dict(zip(measures, of_measures, strict=True))
+    if as_json:
+        print(json.dumps({**about, "views": summary}, indent=1))
+        return
+    print(f"{title}; mean and 95 % interval")
+    print(f"{'':14}" + "".join(f"{measure:>20}" for measure in measures))
+    for view, of_view in summary.items():
+        shown = (f"{each['mean']:.2f} ({each['low']:.2f} to {each['high']:.2f})" for each in of_view.values())
+        print(f"{view:14}" + "".join(f"{each:>20}" for each in shown))
 
 
-def far(cell: NumpyGaussian, others: NumpyGaussian, *, measure: str) -> Distances:
-    """How far each of some cells is from one."""
-    if measure == "divergence":
-        return kl_divergence(cell, others)
-    return -cosine_similarity(cell, others).astype(np.float64)
+def run_script(run: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser) -> int:
+    """Run a script; an error is one line, and exit code 2."""
+    try:
+        run(parser.parse_args())
+    except (LmcellsError, OSError) as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    return 0

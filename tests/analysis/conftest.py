@@ -1,12 +1,14 @@
 """Models that several tests look into, opened once."""
 
 import pytest
+import torch
 
-from analysis.planted import planted_model
-from analysis.short_note import NOTE
+from analysis.planted import NOTE, planted_model
+from expansion.clinic import clinic_corpus, random_model
 from lmcells.analysis.cells import WordCells
-from lmcells.analysis.gate import WeighedExample, places_in_notes, weigh
+from lmcells.analysis.gate import WeighedExample, occurrences_in, weigh
 from lmcells.analysis.interpolation import section_ranker
+from lmcells.analysis.sections import SectionMap, map_sections
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.notes.note import Note
@@ -30,6 +32,16 @@ def shipped_ranker(shipped: PretrainedModel) -> PosteriorRanker:
 
 
 @pytest.fixture(scope="session")
+def mapped(shipped: PretrainedModel) -> SectionMap:
+    return map_sections(shipped, n_sections=80)
+
+
+@pytest.fixture(scope="session")
+def of_note(shipped_ranker: PosteriorRanker) -> list[WeighedExample]:
+    return list(weigh(shipped_ranker, occurrences_in([Note("n/1", NOTE)], shipped_ranker.inventory)))
+
+
+@pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> PretrainedModel:
     return planted_model(tmp_path_factory.mktemp("planted"))
 
@@ -40,5 +52,14 @@ def cells(planted: PretrainedModel) -> WordCells:
 
 
 @pytest.fixture(scope="session")
-def of_note(shipped_ranker: PosteriorRanker) -> list[WeighedExample]:
-    return list(weigh(shipped_ranker, places_in_notes([Note("n/1", NOTE)], shipped_ranker.inventory)))
+def small_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PretrainedModel]:
+    """Untrained models of each kind, with two sections, PLAN and LABS, that have words of their own."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("small")
+    corpus = clinic_corpus(folder / "corpus")
+    return {kind: random_model(folder / kind, corpus, kind) for kind in ("lmc", "bsg", "mbsge")}
+
+
+@pytest.fixture(scope="session")
+def model(small_models: dict[str, PretrainedModel]) -> PretrainedModel:
+    return small_models["lmc"]

@@ -1,11 +1,16 @@
-"""A model whose cells are set by hand: a mean is the word's vector plus the section's."""
+"""Models that the tests look into."""
 
 from pathlib import Path
 
+import numpy as np
 import torch
+from hypothesis import strategies as st
 from torch import nn
 
 from corpora import corpus_of
+from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis.gaussian_mixture import GaussianMixture
+from lmcells.analysis.uncertainty import WordVariances
 from lmcells.model import ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel, save_pretrained
 
@@ -19,6 +24,8 @@ WORDS = {
     "sodium": (0.0, 0.0, 3.0, 0.0),
     "potassium": (0.0, 0.0, 2.5, 0.3),
 }
+
+
 SECTIONS = {
     "SOCIAL HISTORY": (1.0, 0.0, 0.0, 0.0),
     "SHX": (0.9, 0.1, 0.0, 0.0),
@@ -33,7 +40,11 @@ SECTIONS = {
         0.6,
     ),  # beside the laboratory in the model network, in the variational one beside SOCIAL
 }
+
+
 _PLAN_IN_VARIATIONAL = (0.8, 0.0, 0.1, 0.6)
+
+
 _COUNTS = {
     "SOCIAL HISTORY": {"history": 9, "smoking": 8, "alcohol": 7},
     "SHX": {"smoking": 2, "alcohol": 2},
@@ -43,7 +54,11 @@ _COUNTS = {
     "CHEMISTRY": {"sodium": 2, "potassium": 2},
     "PLAN": {"sodium": 1},
 }
+
+
 LOG_VARIANCE = -0.7
+
+
 _LIFT = 20.0  # added before the ReLU and taken off after it, which makes the network linear
 
 
@@ -83,3 +98,49 @@ def planted_model(folder: Path) -> PretrainedModel:
 
 def _set(table: nn.Embedding, rows: list[tuple[float, ...]]) -> None:
     table.weight.copy_(torch.tensor(rows))
+
+
+def small_model(folder: Path, kind: str = "lmc") -> PretrainedModel:
+    """Two sections, PLAN and LABS, each with words of its own."""
+    return random_model(folder / "model", clinic_corpus(folder), kind)
+
+
+def planted_variances(n: int = 400, *, seed: int = 0) -> WordVariances:
+    """Variance within grows with the number of senses alone, variance between with the sections alone."""
+    random = np.random.default_rng(seed)
+    n_senses, n_sections = random.integers(0, 6, n), random.uniform(1, 40, n)
+    return WordVariances(
+        np.arange(n),
+        tuple(f"w{row}" for row in range(n)),
+        random.integers(100, 10_000, n),
+        0.5 + 0.05 * n_senses + 0.02 * random.normal(size=n),
+        0.001 * n_sections + 0.002 * random.random(n),
+        n_sections,
+        n_senses,
+    )
+
+
+NOTE = """\
+HISTORY OF PRESENT ILLNESS: The patient is a 62-year-old man with a CVA in 2019 who was seen in the office this morning
+for follow-up after PT three times a week; he walks well, denies chest pain, and takes his tablets with food every day.
+
+ANESTHESIA: LMA.
+
+MEDICATIONS: MS 2 mg IV.
+"""
+
+
+def random_mixture(seed: int, *, n: int, dim: int, spread: float = 2.0) -> GaussianMixture:
+    random = np.random.default_rng(seed)
+    return GaussianMixture(
+        random.dirichlet(np.full(n, 2.0)), spread * random.normal(size=(n, dim)), random.uniform(0.3, 2.0, n)
+    )
+
+
+mixtures = st.builds(
+    random_mixture,
+    st.integers(0, 2**32 - 1),
+    n=st.integers(1, 6),
+    dim=st.integers(1, 5),
+    spread=st.floats(0, 9),
+)

@@ -79,7 +79,7 @@ def test_a_figure_is_written(folder: Path, tmp_path: Path) -> None:
     [
         (["PTT", "--section", "LABS"], "Nearest: 'PT'"),
         (["PT", "--section", "LABZ"], "Nearest: LABS"),
-        (["PT", "--section", "LABS", "--text", "secret words"], "the text does not hold 'PT'"),
+        (["PT", "--section", "LABS", "--text", "secret words"], "the text does not contain 'PT'"),
         (["PT", "--section", "LABS", "--steps", "9999"], "steps: found 9999, allowed: 2 to 1,001"),
         (["PT", "--section", "LABS", "--ranking", "masked-span"], "rank by divergence"),
         (["PT", "--section", "LABS", "--output", "pt"], "allowed: .svg, .pdf, .png"),

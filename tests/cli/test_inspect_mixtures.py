@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.small_models import small_model
+from analysis.planted import small_model
 from lmcells.cli.main import BAD_INPUT, main
 from refusals import assert_refused
 
@@ -64,7 +64,7 @@ def test_the_figure_is_written(folder: Path, tmp_path: Path) -> None:
         (["gaitt"], "the model does not know the word 'gaitt'. Nearest: gait"),
         (["--sections", "LABZ"], "the model does not know the section 'LABZ'. Nearest: LABS"),
         (["--sections", "<no section>"], "no counts of the words under '<no section>'"),
-        (["pt", "--output", "x.gif"], "found the ending '.gif'"),
+        (["pt", "--output", "x.gif"], "found the extension '.gif'"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.small_models import small_model
+from analysis.planted import small_model
 from expansion.clinic import INVENTORY
 from lmcells.cli.main import main
 from lmcells.expansion import save_inventory

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.small_models import small_model
+from analysis.planted import small_model
 from lmcells.cli.main import BAD_INPUT, main
 from refusals import assert_refused
 
@@ -46,7 +46,7 @@ def test_bad_input_is_refused_in_one_line(
 ) -> None:
     code = inspect(folder, tmp_path / "v.csv")
     assert_refused(
-        code, capsys, command="inspect", message="found the ending '.csv', allowed: .txt, .vec, .bin"
+        code, capsys, command="inspect", message="found the extension '.csv', allowed: .txt, .vec, .bin"
     )
     code = inspect(folder, tmp_path / "none" / "v.txt")
     assert_refused(code, capsys, command="inspect", message="cannot be written: No such file")

@@ -20,7 +20,7 @@ from lmcells.cli.main import main
 from lmcells.notes.tokens import iterate_tokens
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "debian_packages"
-SCRIPTS = ("make_notes", "plant", "associations", "views", "score_table", "measure_planted", "measure_real")
+SCRIPTS = ("make_notes", "plant", "views", "measure_planted", "measure_real")
 WORDS = {
     "sound": "guitar melody chord drum tempo mixer reverb synth octave treble bass tuner".split(),
     "games": "dragon castle dungeon wizard sword puzzle arcade racer level enemy quest maze".split(),

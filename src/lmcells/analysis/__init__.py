@@ -1,10 +1,22 @@
-"""Looking inside a trained model.
+"""Looking inside a trained model: one module a view, as in `lmcells inspect VIEW`.
 
-words/       a word's cells: nearest words, senses by section, how far sections move it, how sure the model is
-sections/    which sections are alike: nearest ones, clusters, a map; how large and topical they were in training
-gate/        the weight of the section against the words, and what a short form means as it is moved by hand
-mixtures/    words and sections as mixtures of cells, divergences between them, and as vectors
-statistics/  the mathematics they share: divergences, rank correlations, clustering, maps
-drawing/     a figure a view; the only folder that needs matplotlib
-names.py     from what a person writes to a model's words and sections
+neighbors, senses        the words near a word's cell, and how sections move it
+sections                 which sections are alike: nearest ones, clusters, a map
+gate, interpolation      how much the section weighs against the words, and what if it weighed more or less
+mixtures, vectors        words and sections as mixtures of cells, and as vectors
+uncertainty              how sure the model is of its words
+figures, point_figures   a figure for each view; the only modules that need matplotlib
+names, cells, statistics what the views share: names to ids, cells of all words, numerics
 """
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Base of what the views return: a frozen dataclass that turns into plain data."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain data, for JSON."""
+        return asdict(self)

@@ -1,9 +1,8 @@
-"""The cells of all words of a model at once: under a section, without one, or expected over a word's own sections."""
+"""The cells of all words of a model: under a section, without one, or expected over a word's own sections."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,42 +10,30 @@ import numpy.typing as npt
 from lmcells.analysis.names import metadata_id, require_sections
 from lmcells.analysis.statistics import Floats, isotropic_divergence
 from lmcells.errors import InputError
+from lmcells.expansion.windows import NULL
 from lmcells.pretrained import NumpyGaussian, NumpyModelNetwork, PretrainedModel
 from lmcells.pretrained.layers import Ids as AnyIds
 
-# Words and sections as vectors: their expected meaning (the paper's appendix, "Word and Metadata as Vectors").
-#
-#     E[z | w] = sum_m beta(m | w) mu(w, m)         E[z | m] = sum_w beta(w | m) mu(w, m)
-#
-# These are the first two moments of all the mixtures of `mixtures.marginals`, in one pass over the counts.
+Ids = npt.NDArray[np.int64]
 
-
-Counts = npt.NDArray[np.int64]
-
-_MAX_PAIRS = 1 << 14  # of a word and a section that are computed in one go
+_N_FREQUENT = 10_000  # words that are searched, unless told otherwise
+_MAX_PAIRS = 1 << 14  # of a word and a section, computed at once
 
 
 @dataclass(frozen=True, eq=False)
 class Expectation:
-    """Mean and variance of the mixture of each word, or of each section: a row each."""
+    """The first two moments of the mixtures of all words, or of all sections: one row each.
 
-    mean: Floats  # (n, d) the expected meaning
+    The expected meaning (the paper's appendix, "Word and Metadata as Vectors") is the mean:
+
+        E[z | w] = sum_m beta(m | w) mu(w, m)         E[z | m] = sum_w beta(w | m) mu(w, m)
+    """
+
+    mean: Floats  # (n, d)
     within: Floats  # (n,) expected variance of a component
     between: Floats  # (n,) variance of the components' means, averaged over the dimensions
     n_effective: Floats  # (n,) components: exp(entropy of their weights)
-    n_counted: Counts  # (n,) occurrences that the weights were counted on
-
-    @property
-    def total_variance(self) -> Floats:
-        """The variance of a draw, averaged over the dimensions."""
-        return self.within + self.between
-
-    @classmethod
-    def of_single_cells(cls, cells: NumpyGaussian, *, n_counted: Counts) -> Self:
-        """Rows with one component each."""
-        n = cells.mean.shape[0]
-        within = np.exp(cells.log_variance.astype(np.float64))
-        return cls(cells.mean.astype(np.float64), within, np.zeros(n), np.ones(n), n_counted)
+    n_counted: Ids  # (n,) occurrences that the weights were counted on
 
 
 def expected_words(model: PretrainedModel) -> Expectation:
@@ -54,10 +41,17 @@ def expected_words(model: PretrainedModel) -> Expectation:
     prior, table = model.prior, model.statistics
     every = np.arange(len(model.words))
     if not isinstance(prior, NumpyModelNetwork):
-        return Expectation.of_single_cells(prior(every), n_counted=model.word_counts)
-    with_null = Expectation.of_single_cells(prior(every, None), n_counted=np.zeros_like(every))
-    words = np.repeat(every, np.diff(table.offsets))
-    return _fill(with_null, words, table.metadata, table.counts, cells=prior)
+        cells = prior(every)
+        within, n = np.exp(cells.log_variance.astype(np.float64)), every.size
+        return Expectation(
+            cells.mean.astype(np.float64), within, np.zeros(n), np.ones(n), n_counted=model.word_counts
+        )
+    n_sections = np.diff(table.offsets)
+    uncounted = every[n_sections == 0]
+    words = np.concatenate([np.repeat(every, n_sections), uncounted])
+    sections = np.concatenate([table.metadata, np.full(uncounted.size, NULL)])
+    counts = np.concatenate([table.counts, np.zeros_like(uncounted)])
+    return _moments(words, sections, counts, cells=prior, shape=(every.size, model.sizes.cell_dim))
 
 
 def expected_sections(model: PretrainedModel) -> Expectation:
@@ -65,14 +59,11 @@ def expected_sections(model: PretrainedModel) -> Expectation:
     require_sections(model)
     prior, table = model.prior, model.statistics
     assert isinstance(prior, NumpyModelNetwork)  # no other model has sections
-    n = len(model.sections)
-    nothing = Expectation(
-        np.zeros((n, model.sizes.cell_dim)), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, np.int64)
-    )
     words = np.repeat(np.arange(len(model.words)), np.diff(table.offsets))
     order = np.argsort(table.metadata, kind="stable")
     sections, words, counts = table.metadata[order], words[order], table.counts[order]
-    return _fill(nothing, sections, words, counts, cells=lambda rows, parts: prior(parts, rows))
+    shape = (len(model.sections), model.sizes.cell_dim)
+    return _moments(sections, words, counts, cells=lambda rows, parts: prior(parts, rows), shape=shape)
 
 
 def expected_word_vectors(model: PretrainedModel) -> Floats:
@@ -80,58 +71,35 @@ def expected_word_vectors(model: PretrainedModel) -> Floats:
     return expected_words(model).mean
 
 
-def expected_section_vectors(model: PretrainedModel) -> Floats:
-    """The expected meaning of every section: (M, d)."""
-    return expected_sections(model).mean
-
-
-def _fill(
-    start: Expectation,
+def _moments(
     rows: AnyIds,
     parts: AnyIds,
-    counts: Counts,
+    counts: Ids,
     *,
     cells: Callable[[AnyIds, AnyIds], NumpyGaussian],
+    shape: tuple[int, int],
 ) -> Expectation:
-    """Compute the rows that have pairs, which come row after row; the others stay as they are in `start`."""
-    n = start.within.size
+    """Moments of n mixtures, from pairs of a row and a part with their counts; the pairs of a row are contiguous."""
+    n, dim = shape
     n_counted = np.bincount(rows, weights=counts, minlength=n)
-    weights = counts / n_counted[rows]
-    is_counted = n_counted > 0
-    mean = np.where(is_counted[:, None], 0.0, start.mean)
-    within = np.where(is_counted, 0.0, start.within)
-    length = np.zeros(n)  # expected |mu|^2
+    weights = np.where(n_counted[rows] > 0, counts / np.maximum(n_counted[rows], 1), 1.0)
+    mean, within, length = np.zeros(shape), np.zeros(n), np.zeros(n)  # length is E |mu|^2
     for first in range(0, rows.size, _MAX_PAIRS):
         pairs = slice(first, first + _MAX_PAIRS)
         weight, here = weights[pairs], cells(rows[pairs], parts[pairs])
         means = here.mean.astype(np.float64)
-        begins = np.flatnonzero(np.diff(rows[pairs], prepend=-1))  # a row may go on in the next block
+        begins = np.flatnonzero(np.diff(rows[pairs], prepend=-1))  # a row may continue in the next block
         touched = rows[pairs][begins]
         mean[touched] += np.add.reduceat(weight[:, None] * means, begins)
         within[touched] += np.add.reduceat(weight * np.exp(here.log_variance.astype(np.float64)), begins)
         length[touched] += np.add.reduceat(weight * np.einsum("nd,nd->n", means, means), begins)
-    between = np.maximum(length - np.einsum("nd,nd->n", mean, mean), 0) / mean.shape[1]
+    between = np.maximum(length - np.einsum("nd,nd->n", mean, mean), 0) / dim
     surprise = np.bincount(rows, weights=-weights * np.log(weights), minlength=n)
-    return Expectation(
-        mean,
-        within,
-        np.where(is_counted, between, start.between),
-        np.where(is_counted, np.exp(surprise), start.n_effective),
-        n_counted.astype(np.int64),
-    )
-
-
-# The cells of all words of a model at once: under a section, without one, or expected over a word's own sections.
-
-
-_N_FREQUENT = 10_000  # words that are looked at unless said otherwise
-
-
-Ids = npt.NDArray[np.int64]
+    return Expectation(mean, within, between, np.exp(surprise), n_counted.astype(np.int64))
 
 
 class WordCells:
-    """Cells of a model's words, p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE; make one and keep it.
+    """Cells of a model's words: p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE. Create one and keep it.
 
     cells = WordCells(model)
     cells.of(words, "SOCIAL HISTORY")   # one Gaussian a word, under a section
@@ -151,26 +119,23 @@ class WordCells:
 
     @cached_property
     def expected(self) -> NumpyGaussian:
-        """The expected meaning of each word: its mean, and the expected variance of its cells; computed once."""
+        """The expected mean and the expected variance of each word's cells."""
         moments = expected_words(self.model)
         return NumpyGaussian(moments.mean.astype(np.float32), np.log(moments.within).astype(np.float32))
 
     def frequent(self, min_count: int | None = None, *, besides: int | None = None) -> Ids:
-        """Words seen often enough to be looked at, without placeholders, nor the word that others are held against.
-
-        Unless said otherwise about the 10,000 commonest.
-        """
+        """Words seen `min_count` times or more (about 10,000 by default), less placeholders and the word `besides`."""
         counts = self.model.word_counts
         if min_count is None:
             min_count = int(np.sort(counts)[-min(_N_FREQUENT, counts.size)])
-        often: Ids = np.flatnonzero((counts >= min_count) & self._is_word)
-        often = often if besides is None else often[often != besides]
-        if not often.size:
+        found: Ids = np.flatnonzero((counts >= min_count) & self._is_word)
+        found = found if besides is None else found[found != besides]
+        if not found.size:
             raise InputError(
                 f"no {'' if besides is None else 'other '}word was seen at least {min_count:,} times. "
                 "Lower the minimum count (--min-count)."
             )
-        return often
+        return found
 
     @cached_property
     def _is_word(self) -> npt.NDArray[np.bool_]:

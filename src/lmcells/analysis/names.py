@@ -1,4 +1,4 @@
-"""From the words and sections that a person names to a model's ids; an unknown name gets the nearest known ones."""
+"""From the words and sections that a person names to a model's ids, and what sections were like in training."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,11 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.analysis.statistics import Floats
 from lmcells.errors import InputError
 from lmcells.expansion.windows import NULL
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
 from lmcells.pretrained import PretrainedModel
-
-# From the words and sections that a person names to a model's ids; an unknown name gets the nearest known ones.
-
 
 NULL_SECTION = "<null>"  # how a person asks for null metadata
 _N_SUGGESTED = 5
@@ -26,15 +24,15 @@ def word_id(model: PretrainedModel, word: str) -> int:
     for spelling in (word, word.lower()):
         if spelling in ids:
             return ids[spelling]
-    parts = [part for part in word.lower().split() if part in ids]
     if len(word.split()) > 1:
+        parts = [part for part in word.lower().split() if part in ids]
         such = f", such as: {', '.join(parts)}" if parts else ""
         raise InputError(f"{word!r} is not one word. Give one word{such}.")
     raise InputError(f"the model does not know the word {word!r}. {_suggest(word.lower(), model.words)}")
 
 
 def section_id(model: PretrainedModel, section: str) -> int:
-    """The id of a section, by its name, however it is capitalised, or by a name that means the same."""
+    """The id of a section by its name, however it is capitalised, or by an alias."""
     require_sections(model)
     if section in model.section_ids:
         return model.section_ids[section]
@@ -47,17 +45,17 @@ def section_id(model: PretrainedModel, section: str) -> int:
 
 
 def metadata_id(model: PretrainedModel, section: str) -> int:
-    """The same, where null metadata may be asked for as well."""
+    """The id of a section, or of null metadata."""
     return NULL if section == NULL_SECTION else section_id(model, section)
 
 
 def section_name(model: PretrainedModel, section: str) -> str:
-    """The model's own name of the section, or of null metadata, that a person means."""
+    """The model's own name of a section, or of null metadata."""
     return NULL_SECTION if section == NULL_SECTION else model.sections[section_id(model, section)]
 
 
 def require_sections(model: PretrainedModel) -> None:
-    """Only a model that reads metadata has cells of a word under a section."""
+    """Refuse a model without metadata: its words have one cell, whatever the section."""
     if model.sizes.kind != "lmc":
         raise InputError(
             f"{model.folder} is a model of kind {model.sizes.kind!r}, whose words do not move with their section. "
@@ -66,7 +64,7 @@ def require_sections(model: PretrainedModel) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """The likest names, however capitalised; where none is like it, those with the same beginning, else the first."""
+    """The most similar names in any case; else those with the same first letters, else the first ones."""
     by_spelling = {each.casefold(): each for each in known if not each.startswith("<")}  # no placeholders
     name = " ".join(name.casefold().split())
     near: Sequence[str] = difflib.get_close_matches(name, by_spelling, n=_N_SUGGESTED, cutoff=0.5)
@@ -76,44 +74,34 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"It knows: {', '.join(islice(by_spelling.values(), _N_SUGGESTED))}, and others."
 
 
-# How large and how topical the sections of a model were in training, from its counts of words under sections.
-
-
-Floats = npt.NDArray[np.float64]
-
-
 @dataclass(frozen=True, slots=True)
 class SectionStatistics:
-    """One value a section; a section without counts has no topicality and no entropy (NaN).
+    """How large and how topical each section was in training; topicality and entropy are NaN without counts.
 
-    Both are of the words that were counted: a model that leaves out small counts to save room (the shipped one) knows
-    less of its small sections. The topicality of a small sample is overrated, so compare it at equal size.
+    Computed from the counts that the model kept: one that dropped small counts to save space (the shipped one) knows
+    less of its small sections. A small sample looks more topical than it is, so compare at equal size.
     """
 
     n_tokens: npt.NDArray[np.int64]
-    topicality: (
-        Floats  # KL(p(word | section) || p(word)), in nats: 0 where a section has the words of all text
-    )
+    topicality: Floats  # KL(p(word | section) || p(word)), in nats: 0 for the words of all text
     entropy: Floats  # of p(word | section), in nats: small where a section repeats few words
 
 
 def section_statistics(model: PretrainedModel) -> SectionStatistics:
-    """Sum the counts of a model up by section."""
+    """Sum the model's counts of words by section."""
     table = model.statistics
-    words = np.repeat(np.arange(table.offsets.size - 1), np.diff(table.offsets))
+    n_words = table.offsets.size - 1
+    words = np.repeat(np.arange(n_words), np.diff(table.offsets))
     counts = table.counts.astype(np.float64)
-    n_tokens = _sums(table.metadata, counts, table.n_metadata)
-    of_words = _sums(words, counts, table.offsets.size - 1) / max(counts.sum(), 1)
+
+    def by_section(values: Floats) -> Floats:
+        return np.asarray(np.bincount(table.metadata, weights=values, minlength=table.n_metadata), np.float64)
+
+    n_tokens = by_section(counts)
+    of_words = np.bincount(words, weights=counts, minlength=n_words) / max(counts.sum(), 1)
     share = counts / n_tokens[table.metadata]
-    has_counts = n_tokens > 0
-    topicality = _sums(table.metadata, share * np.log(share / of_words[words]), table.n_metadata)
-    entropy = _sums(table.metadata, -share * np.log(share), table.n_metadata)
-    return SectionStatistics(
-        n_tokens.astype(np.int64),
-        np.where(has_counts, topicality, np.nan),
-        np.where(has_counts, entropy, np.nan),
+    topicality, entropy = (
+        np.where(n_tokens > 0, by_section(share * logs), np.nan)
+        for logs in (np.log(share / of_words[words]), -np.log(share))
     )
-
-
-def _sums(ids: npt.NDArray[np.integer], values: Floats, size: int) -> Floats:
-    return np.asarray(np.bincount(ids, weights=values, minlength=size), np.float64)
+    return SectionStatistics(n_tokens.astype(np.int64), topicality, entropy)

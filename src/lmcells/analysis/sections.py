@@ -1,25 +1,50 @@
-"""A map of a model's sections: those that are alike lie together."""
+"""Which sections are alike to a model: nearest ones, clusters, and a map."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.analysis import Result
 from lmcells.analysis.names import require_sections, section_id, section_statistics
-from lmcells.analysis.planar import cut, lay_out, trustworthiness, ward_merges
-from lmcells.analysis.statistics import Floats
+from lmcells.analysis.neighbors import require_positive
+from lmcells.analysis.statistics import Floats, principal_plane
 from lmcells.corpus.sections import NO_SECTION, OTHER
-from lmcells.errors import InputError, nearest
+from lmcells.errors import InputError, MissingExtra, nearest
 from lmcells.pretrained import PretrainedModel
-
-# The embeddings of a model's sections in its two networks.
-
 
 Ids = npt.NDArray[np.int64]
 
 NETWORK_NAMES = {"variational": "variational network", "prior": "model network"}
 NETWORKS = tuple(NETWORK_NAMES)
+N_CLUSTERS = 12  # by default
+_TINY = np.finfo(np.float64).tiny
+_N_STEPS = 500  # of t-SNE; more do not make the map of 200 sections more trustworthy
+
+
+@dataclass(frozen=True, slots=True)
+class SectionNeighbor:
+    """A section near another, or near the center of its cluster."""
+
+    section: str
+    count: int  # words under it in the training text
+    cosine: float  # of the two embeddings
+
+
+@dataclass(frozen=True, slots=True)
+class NearestSections(Result):
+    """The sections nearest to one, in both networks."""
+
+    section: str
+    count: int
+    variational: tuple[SectionNeighbor, ...]  # by the embeddings that the gate and the attention read
+    prior: tuple[SectionNeighbor, ...]  # by those of the model network
+
+
+def frequent_sections(model: PretrainedModel) -> Ids:
+    """The ids of the headers, those with the most words first; text without a header is left out."""
+    order = np.argsort(-section_statistics(model).n_tokens, kind="stable").tolist()
+    return np.array([id_ for id_ in order if model.sections[id_] not in (NO_SECTION, OTHER)], np.int64)
 
 
 def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floats:
@@ -30,59 +55,23 @@ def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floa
             f"network is {network!r}; allowed: {', '.join(NETWORKS)}.{nearest(str(network), NETWORKS)}"
         )
     vectors = model.arrays[f"{network}.metadata.weight"][sections].astype(np.float64)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    units: Floats = vectors / np.maximum(lengths, np.finfo(np.float64).tiny)
+    units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
     return units
-
-
-def frequent_sections(model: PretrainedModel) -> Ids:
-    """The ids of the headers, those with the most words first; text without a header is left out."""
-    order = np.argsort(-section_statistics(model).n_tokens, kind="stable").tolist()
-    return np.array([id_ for id_ in order if model.sections[id_] not in (NO_SECTION, OTHER)], np.int64)
-
-
-# The sections nearest to one, in both networks.
-
-
-@dataclass(frozen=True, slots=True)
-class SectionNeighbor:
-    """A section near to another."""
-
-    section: str
-    count: int  # words under it in the training text
-    cosine: float  # of the two embeddings
-
-
-@dataclass(frozen=True, slots=True)
-class NearestSections:
-    """The sections nearest to one, in both networks."""
-
-    section: str
-    count: int
-    variational: tuple[SectionNeighbor, ...]  # by the embeddings that the gate and the attention read
-    prior: tuple[SectionNeighbor, ...]  # by those of the model network
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
 
 
 def nearest_sections(model: PretrainedModel, section: str, *, n: int = 10) -> NearestSections:
     """Find the sections nearest to one by the cosine of their embeddings, as the paper does."""
-    if n < 1:
-        raise InputError(f"n is {n}; allowed: 1 or more.")
+    require_positive(n=n)
     id_ = section_id(model, section)
-    counts = section_statistics(model).n_tokens
     others = frequent_sections(model)
     others = others[others != id_]
     found = []
     for network in NETWORKS:
-        cosines = (
-            unit_embeddings(model, network, others) @ unit_embeddings(model, network, np.array([id_]))[0]
-        )
-        order = np.argsort(-cosines, kind="stable")[:n].tolist()
-        found.append(listed(model, others[order], cosines[order], counts))
-    return NearestSections(model.sections[id_], int(counts[id_]), *found)
+        own = unit_embeddings(model, network, np.array([id_]))[0]
+        cosines = unit_embeddings(model, network, others) @ own
+        order = np.argsort(-cosines, kind="stable")[:n]
+        found.append(_listed(model, others[order], cosines[order]))
+    return NearestSections(model.sections[id_], int(section_statistics(model).n_tokens[id_]), *found)
 
 
 def shared_neighbors(model: PretrainedModel, *, n: int = 10, n_sections: int = 200) -> float:
@@ -98,18 +87,12 @@ def shared_neighbors(model: PretrainedModel, *, n: int = 10, n_sections: int = 2
     return float(np.mean([np.intersect1d(one, other).size for one, other in zip(*near, strict=True)]))
 
 
-def listed(model: PretrainedModel, ids: Ids, cosines: Floats, counts: Ids) -> tuple[SectionNeighbor, ...]:
-    """Sections by their ids, each with its words and its cosine."""
+def _listed(model: PretrainedModel, ids: Ids, cosines: Floats) -> tuple[SectionNeighbor, ...]:
+    counts = section_statistics(model).n_tokens
     return tuple(
-        SectionNeighbor(model.sections[id_], int(counts[id_]), float(cosine))
+        SectionNeighbor(model.sections[id_], int(counts[id_]), cosine)
         for id_, cosine in zip(ids.tolist(), cosines.tolist(), strict=True)
     )
-
-
-# The sections of a model in groups that are alike.
-
-
-N_CLUSTERS = 12  # unless told otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +100,15 @@ class SectionCluster:
     """Sections that are alike, those with the most words first; named after the first."""
 
     name: str
-    sections: tuple[SectionNeighbor, ...]  # cosine: to the middle of the cluster
+    sections: tuple[SectionNeighbor, ...]  # cosine: to the center of the cluster
 
 
 @dataclass(frozen=True, slots=True)
-class SectionClusters:
-    """The sections of a network in groups, the largest text first."""
+class SectionClusters(Result):
+    """The sections of a network in clusters, those with the most text first."""
 
     network: str
     clusters: tuple[SectionCluster, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
 
 
 def cluster_sections(
@@ -139,7 +118,7 @@ def cluster_sections(
     n_clusters: int | None = None,
     n_sections: int = 200,
 ) -> SectionClusters:
-    """Group the sections with the most words, by Ward's method on embeddings of length one; twelve groups if it can."""
+    """Cluster the sections with the most words, by Ward's method on embeddings of length one; needs scikit-learn."""
     require_sections(model)
     ids = frequent_sections(model)[:n_sections]
     n_clusters = min(N_CLUSTERS, ids.size) if n_clusters is None else n_clusters
@@ -148,45 +127,45 @@ def cluster_sections(
             f"{n_clusters} clusters were asked for; allowed: 1 to {ids.size}, the number of sections looked at."
         )
     vectors = unit_embeddings(model, network, ids)
-    labels = cut(ward_merges(vectors), n_clusters)
-    counts = section_statistics(model).n_tokens
+    labels = np.zeros(ids.size, np.int64)
+    if n_clusters > 1:
+        try:
+            from sklearn.cluster import AgglomerativeClustering
+        except ModuleNotFoundError:
+            raise MissingExtra("scikit-learn", extra="report", purpose="Clustering sections") from None
+        labels = AgglomerativeClustering(n_clusters, linkage="ward").fit_predict(vectors)
     clusters = []
-    for label in range(n_clusters):
-        rows = np.flatnonzero(labels == label)  # ids are sorted by count, and so are the rows
-        middle = vectors[rows].mean(axis=0)
-        cosines = vectors[rows] @ middle / max(float(np.linalg.norm(middle)), np.finfo(np.float64).tiny)
-        members = listed(model, ids[rows], cosines, counts)
+    for label in dict.fromkeys(labels.tolist()):
+        rows = np.flatnonzero(labels == label)  # by count, as the ids are
+        center = vectors[rows].mean(axis=0)
+        cosines = vectors[rows] @ center / max(float(np.linalg.norm(center)), _TINY)
+        members = _listed(model, ids[rows], cosines)
         clusters.append(SectionCluster(members[0].section, members))
     clusters.sort(key=lambda cluster: -sum(member.count for member in cluster.sections))
     return SectionClusters(network, tuple(clusters))
 
 
-# A map of a model's sections: those that are alike lie together.
-
-
 @dataclass(frozen=True, slots=True)
 class MappedSection:
-    """Where a section lies; only distances to near ones mean anything."""
+    """Where a section lies on the map; only distances to near sections mean anything."""
 
     section: str
     count: int  # words under it in the training text
-    cluster: int  # its place among the clusters
+    cluster: int  # index of its cluster
     x: float
     y: float
 
 
 @dataclass(frozen=True, slots=True)
-class SectionMap:
+class SectionMap(Result):
     """Sections on a plane, those with the most words first."""
 
     network: str
-    trustworthiness: float  # whether neighbours on the map are neighbours in the network: 1 at best
+    trustworthiness: (
+        float  # whether neighbours on the map are neighbours in the network: 1 at best, NaN if not known
+    )
     clusters: tuple[str, ...]  # the name of each
     sections: tuple[MappedSection, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
 
 
 def map_sections(
@@ -196,22 +175,42 @@ def map_sections(
     n_clusters: int | None = None,
     n_sections: int = 200,
 ) -> SectionMap:
-    """Lay the sections with the most words out on a plane, and group them; takes a second, so keep the result."""
-    found = cluster_sections(model, network=network, n_clusters=n_clusters, n_sections=n_sections)
-    cluster_of = {
-        member.section: place for place, cluster in enumerate(found.clusters) for member in cluster.sections
-    }
-    count_of = {member.section: member.count for cluster in found.clusters for member in cluster.sections}
+    """Lay the sections with the most words out on a plane, in clusters; takes a second, so keep the result.
+
+    Without scikit-learn, which a service does not need otherwise, the plane is that of the two principal axes, in one
+    cluster.
+    """
+    try:
+        from sklearn import manifold
+    except ModuleNotFoundError:
+        manifold, n_clusters = None, 1
+    found = cluster_sections(model, network=network, n_clusters=n_clusters, n_sections=n_sections).clusters
     ids = frequent_sections(model)[:n_sections]
     vectors = unit_embeddings(model, network, ids)
-    plane = lay_out(vectors)
-    names = [model.sections[id_] for id_ in ids.tolist()]
+    plane, trust = principal_plane(vectors), np.nan
+    if manifold is not None and ids.size > 3:
+        layout = manifold.TSNE(
+            perplexity=min(30.0, (ids.size - 1) / 3),
+            metric="cosine",
+            method="exact",  # the same map however many threads there are; Barnes-Hut is not
+            max_iter=_N_STEPS,
+            random_state=0,
+        )
+        plane = layout.fit_transform(vectors).astype(np.float64)
+        n_neighbors = min(10, (ids.size - 1) // 2)
+        trust = float(manifold.trustworthiness(vectors, plane, n_neighbors=n_neighbors))
+    plane = (plane - plane.mean(axis=0)) / max(float(plane.std()), _TINY)
+    place = {
+        member.section: (member.section, member.count, number)
+        for number, cluster in enumerate(found)
+        for member in cluster.sections
+    }
     return SectionMap(
         network,
-        trustworthiness(vectors, plane),
-        tuple(cluster.name for cluster in found.clusters),
+        trust,
+        tuple(cluster.name for cluster in found),
         tuple(
-            MappedSection(name, count_of[name], cluster_of[name], x, y)
-            for name, (x, y) in zip(names, plane.tolist(), strict=True)
+            MappedSection(*place[model.sections[id_]], x, y)
+            for id_, (x, y) in zip(ids.tolist(), plane.tolist(), strict=True)
         ),
     )

@@ -1,11 +1,11 @@
-"""A word's cell under different sections, against other words: how its meaning moves with the section."""
+"""A word's cell under different sections, compared with other words: how its meaning moves with the section."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
+from lmcells.analysis import Result
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import require_sections, section_name, word_id
 from lmcells.analysis.neighbors import Neighbor, count_in_section, rank, require_positive
@@ -15,74 +15,7 @@ from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyGaussian
 
-# How far the section moves the cells of a model, and how much of that is the same for every word.
-
-
 _N_WORDS, _N_SECTIONS = 600, 60
-
-
-@dataclass(frozen=True, slots=True)
-class Movement:
-    """Where the means of p(z | w, m) vary, over frequent words and sections; the three shares add up to one.
-
-    A large `of_sections` beside a small `of_pairs` says that a section pulls all words the same way.
-    """
-
-    n_words: int
-    n_sections: int
-    of_words: float  # share of the variance that is the word's alone
-    of_sections: float  # the section's alone, the same for every word
-    of_pairs: float  # what a section does to this word and not to the others
-    between_sections: float  # median KL of a word's cells under two sections
-    between_words: float  # median KL of two words' cells under one section
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
-
-
-def measure_movement(cells: WordCells, *, n_words: int = _N_WORDS, n_sections: int = _N_SECTIONS) -> Movement:
-    """Split the variance of the means, word by section, as a two-way analysis of variance does."""
-    model = cells.model
-    require_sections(model)
-    common = cells.frequent()
-    words = common[np.argsort(-model.word_counts[common], kind="stable")[:n_words]]
-    sections = frequent_sections(model)[:n_sections]
-    under = [cells.of(words, model.sections[section]) for section in sections.tolist()]
-    grid = NumpyGaussian(
-        np.stack([each.mean for each in under], axis=1),
-        np.stack([each.log_variance for each in under], axis=1),
-    )  # (W, M, d), (W, M)
-    means = grid.mean.astype(np.float64)
-    center = means.mean(axis=(0, 1))
-    by_word, by_section = means.mean(axis=1) - center, means.mean(axis=0) - center  # (W, d), (M, d)
-    parts = np.array(
-        [
-            np.square(by_word).sum() * sections.size,
-            np.square(by_section).sum() * words.size,
-            np.square(means - center - by_word[:, None] - by_section).sum(),
-        ]
-    )
-    of_words, of_sections, of_pairs = (parts / max(parts.sum(), np.finfo(np.float64).tiny)).tolist()
-    return Movement(
-        words.size,
-        sections.size,
-        of_words,
-        of_sections,
-        of_pairs,
-        between_sections=_median_to_next(grid, axis=1),
-        between_words=_median_to_next(grid, axis=0),
-    )
-
-
-def _median_to_next(grid: NumpyGaussian, *, axis: int) -> float:
-    """The median KL of each cell to the one half way round an axis: pairs enough, and nothing drawn."""
-    half = grid.mean.shape[axis] // 2
-    others = NumpyGaussian(np.roll(grid.mean, half, axis=axis), np.roll(grid.log_variance, half, axis=axis))
-    return float(np.median(kl_divergence(grid, others)))
-
-
-# A word's cell under different sections, against other words: how its meaning moves with the section.
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +25,7 @@ class Likeness:
     word: str
     divergence: float  # KL(p(z | word, section) || the other word's expected cell), in nats
     probability: float  # softmax of the negative divergences over the listed words
-    ratio: float  # of that probability to the one that the word's expected cell has: above 1, the section pulls here
+    ratio: float  # to the probability that the word's expected cell gives: above 1, the section pulls here
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +36,19 @@ class SectionSense:
     count: int | None  # how often the word was counted there
     variance: float
     moved: float  # KL(p(z | word, section) || the word's expected cell)
-    likenesses: tuple[Likeness, ...]  # one a listed word, in the order of the list
+    likenesses: tuple[Likeness, ...]  # one for each listed word, in the order of the list
     neighbors: tuple[Neighbor, ...]  # among all frequent words, by their expected cells
 
 
 @dataclass(frozen=True, slots=True)
-class WordSenses:
+class WordSenses(Result):
     """What a word means under some sections, and on average."""
 
     word: str
     count: int
-    words: tuple[str, ...]  # the list it is held against
+    words: tuple[str, ...]  # the listed words, which it is compared with
     sections: tuple[SectionSense, ...]
     average: SectionSense  # the word's expected cell
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
-        return asdict(self)
 
 
 def word_senses(
@@ -133,51 +62,46 @@ def word_senses(
     n_words: int = 12,
     n_neighbors: int = 5,
 ) -> WordSenses:
-    """Hold p(z | word, section) against the expected cells of other words, for each section.
+    """Compare p(z | word, section) with the expected cells of other words, for each section.
 
     Without sections: those in which the word was seen most. Without words: for each section in turn the frequent words
-    that tell it best from the other sections. `min_count` says which words are frequent.
+    that best distinguish it from the other sections. `min_count` says which words are frequent.
     """
-    require_sections(cells.model)
-    for name, value in (("n_sections", n_sections), ("n_words", n_words), ("n_neighbors", n_neighbors)):
-        require_positive(value, name=name)
-    id_ = word_id(cells.model, word)
-    names = [section_name(cells.model, each) for each in sections] or sections_of(cells, id_)[:n_sections]
+    model = cells.model
+    require_sections(model)
+    require_positive(n_sections=n_sections, n_words=n_words, n_neighbors=n_neighbors)
+    id_ = word_id(model, word)
+    names = [section_name(model, each) for each in sections] or sections_of(cells, id_)[:n_sections]
     names = list(dict.fromkeys(names))
-    of_sections = [cells.of(np.array([id_]), name) for name in (*names, None)]
-    under = _stacked(of_sections)  # (S + 1,), the average last
+    under = [cells.of(np.array([id_]), name) for name in (*names, None)]  # the average comes last
     frequent = cells.frequent(min_count, besides=id_)
     expected = cells.of(frequent, None)
     if words:
-        listed = np.array(list(dict.fromkeys(word_id(cells.model, each) for each in words)), np.int64)
+        listed = np.array(list(dict.fromkeys(word_id(model, each) for each in words)), np.int64)
     else:
-        listed = frequent[_telling(_divergences(under, expected)[:-1], n=min(n_words, frequent.size))]
-    divergences = _divergences(under, cells.of(listed, None))  # (S + 1, W)
+        to_frequent = np.stack([kl_divergence(cell, expected) for cell in under[:-1]])  # (S, V)
+        listed = frequent[_distinguishing(to_frequent, n=min(n_words, frequent.size))]
+    listed_words, listed_cells = [model.words[other] for other in listed.tolist()], cells.of(listed, None)
+    divergences = np.stack([kl_divergence(cell, listed_cells) for cell in under])  # (S + 1, W)
     logits = log_softmax(-divergences)
-    senses = [
-        SectionSense(
-            section=name,
-            count=count_in_section(cells, id_, name),
-            variance=float(np.exp(under.log_variance[row])),
-            moved=float(kl_divergence(_row(under, row), _row(under, -1))),
-            likenesses=tuple(
-                Likeness(cells.model.words[other], *map(float, values))
-                for other, *values in zip(
-                    listed.tolist(),
-                    divergences[row],
-                    np.exp(logits[row]),
-                    np.exp(logits[row] - logits[-1]),
-                    strict=True,
-                )
-            ),
-            neighbors=rank(cells, _row(under, slice(row, row + 1)), frequent, expected, n=n_neighbors),
+    senses = []
+    for row, (name, cell) in enumerate(zip([*names, None], under, strict=True)):
+        columns = (divergences[row], np.exp(logits[row]), np.exp(logits[row] - logits[-1]))
+        rows = zip(listed_words, *(column.tolist() for column in columns), strict=True)
+        senses.append(
+            SectionSense(
+                section=name,
+                count=count_in_section(cells, id_, name),
+                variance=float(np.exp(cell.log_variance[0])),
+                moved=float(kl_divergence(cell, under[-1])[0]),
+                likenesses=tuple(Likeness(*each) for each in rows),
+                neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
+            )
         )
-        for row, name in enumerate([*names, None])
-    ]
     return WordSenses(
-        word=cells.model.words[id_],
-        count=int(cells.model.word_counts[id_]),
-        words=tuple(cells.model.words[other] for other in listed.tolist()),
+        word=model.words[id_],
+        count=int(model.word_counts[id_]),
+        words=tuple(listed_words),
         sections=tuple(senses[:-1]),
         average=senses[-1],
     )
@@ -197,40 +121,72 @@ def sections_of(cells: WordCells, word: int) -> list[str]:
     return found
 
 
-def _telling(divergence: Floats, *, n: int) -> Ids:
-    """The n words that tell the sections apart, section by section: (S, V) -> (n,).
+def _distinguishing(divergence: Floats, *, n: int) -> Ids:
+    """The n words that best distinguish the sections, section by section: (S, V) -> (n,).
 
     With p_s the softmax of -KL over all words, a word's share of the Jensen-Shannon divergence between the sections is
-    p_s log(p_s / mean p): large where it is near to the cell under s and not under the others. Words are given to the
-    section where their share is greatest, and the sections take turns.
+    p_s log(p_s / mean p): large where it is near the cell under s and not under the others. A word goes to the
+    section where its share is largest, and the sections take turns.
     """
     logs = log_softmax(-divergence)  # (S, V)
     if len(logs) == 1:
         return np.argsort(-logs[0], kind="stable")[:n]
     share = np.exp(logs) * (logs - np.log(np.exp(logs).mean(axis=0)))
     best = share.argmax(axis=0)  # (V,)
-    queues = []
+    turns: list[tuple[int, int, int]] = []  # turn, section, word
     for row in range(len(logs)):
         own = np.flatnonzero(best == row)
-        queues.append(own[np.argsort(-share[row, own], kind="stable")].tolist())
-    chosen: list[list[int]] = [[] for _ in queues]
-    while sum(map(len, chosen)) < n:
-        for queue, taken in zip(queues, chosen, strict=True):
-            if queue and sum(map(len, chosen)) < n:
-                taken.append(queue.pop(0))
-    return np.array([id_ for taken in chosen for id_ in taken], np.int64)
+        own = own[np.argsort(-share[row, own], kind="stable")]
+        turns += [(turn, row, id_) for turn, id_ in enumerate(own.tolist())]
+    chosen = sorted(sorted(turns)[:n], key=lambda each: each[1])
+    return np.array([id_ for _, _, id_ in chosen], np.int64)
 
 
-def _divergences(each: NumpyGaussian, others: NumpyGaussian) -> Floats:
-    """KL of each cell to each other: (S,), (W,) -> (S, W)."""
-    return np.stack([kl_divergence(_row(each, row), others) for row in range(len(each.mean))])
+@dataclass(frozen=True, slots=True)
+class Movement(Result):
+    """What makes the means of p(z | w, m) vary, over frequent words and sections; the three shares sum to one.
+
+    A large `of_sections` with a small `of_pairs` says that a section moves all words the same way.
+    """
+
+    n_words: int
+    n_sections: int
+    of_words: float  # share of the variance that is the word's alone
+    of_sections: float  # the section's alone, the same for every word
+    of_pairs: float  # what a section does to this word and not to the others
+    between_sections: float  # median KL of a word's cells under two sections
+    between_words: float  # median KL of two words' cells under one section
 
 
-def _row(cells: NumpyGaussian, row: int | slice) -> NumpyGaussian:
-    return NumpyGaussian(cells.mean[row], cells.log_variance[row])
-
-
-def _stacked(each: Sequence[NumpyGaussian]) -> NumpyGaussian:
-    return NumpyGaussian(
-        np.concatenate([cell.mean for cell in each]), np.concatenate([cell.log_variance for cell in each])
+def measure_movement(cells: WordCells, *, n_words: int = _N_WORDS, n_sections: int = _N_SECTIONS) -> Movement:
+    """Split the variance of the means into words and sections, by a two-way analysis of variance."""
+    model = cells.model
+    require_sections(model)
+    frequent = cells.frequent()
+    words = frequent[np.argsort(-model.word_counts[frequent], kind="stable")[:n_words]]
+    sections = frequent_sections(model)[:n_sections]
+    under = [cells.of(words, model.sections[section]) for section in sections.tolist()]
+    grid = NumpyGaussian(
+        np.stack([each.mean for each in under], axis=1),
+        np.stack([each.log_variance for each in under], axis=1),
+    )  # (W, M, d), (W, M)
+    means = grid.mean.astype(np.float64)
+    center = means.mean(axis=(0, 1))
+    by_word, by_section = means.mean(axis=1) - center, means.mean(axis=0) - center  # (W, d), (M, d)
+    parts = np.array(
+        [
+            np.square(by_word).sum() * sections.size,
+            np.square(by_section).sum() * words.size,
+            np.square(means - center - by_word[:, None] - by_section).sum(),
+        ]
     )
+    of_words, of_sections, of_pairs = (parts / max(parts.sum(), np.finfo(np.float64).tiny)).tolist()
+    medians = _median_to_next(grid, axis=1), _median_to_next(grid, axis=0)
+    return Movement(words.size, sections.size, of_words, of_sections, of_pairs, *medians)
+
+
+def _median_to_next(grid: NumpyGaussian, *, axis: int) -> float:
+    """The median KL of each cell to the one half way round an axis: enough pairs, and no random draws."""
+    half = grid.mean.shape[axis] // 2
+    others = NumpyGaussian(np.roll(grid.mean, half, axis=axis), np.roll(grid.log_variance, half, axis=axis))
+    return float(np.median(kl_divergence(grid, others)))

@@ -1,19 +1,20 @@
 """How sure a model is of its words: their variance before any context is read, and what it goes with.
 
 A word's variance has two parts, each an average over the dimensions: `within` is the prior variance that the model
-gives its cells, averaged over the word's sections; `between` is how far its sections move the mean. They are set
-against the word's frequency and its number of senses, which nobody labelled: the long forms that an inventory knows for
-it (of short forms), and the effective number of sections it stands in, exp(entropy of beta(m | w)) (of all words).
+gives its cells, averaged over the word's sections; `between` is how far its sections move the mean. They are compared
+with the word's frequency and two proxies of its number of senses: the long forms that an inventory has for it (short
+forms), and the effective number of sections it occurs in, exp(entropy of beta(m | w)) (all words).
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.analysis import Result
 from lmcells.analysis.cells import expected_words
 from lmcells.analysis.names import word_id
 from lmcells.analysis.statistics import N_RESAMPLES, Floats, Numbers, RankCorrelations
@@ -24,20 +25,21 @@ from lmcells.pretrained import PretrainedModel
 
 Variance = Literal["within", "between", "total"]
 VARIANCES: tuple[Variance, ...] = ("within", "between", "total")
-MIN_COUNT = 100  # the sections of rarer words are hardly counted
+MIN_COUNT = 100  # rarer words have too few of their sections counted
+_FEWEST = 5
+# What a variance is compared with, and what is held fixed.
 _QUESTIONS = (
     ("frequency", None),
     ("sections", None),
     ("sections", "frequency"),
     ("senses", None),
     ("senses", "frequency"),
-)  # what a variance is set against, and what is held fixed
-_FEWEST = 5
+)
 
 
 @dataclass(frozen=True, slots=True)
-class WordUncertainty:
-    """One word."""
+class WordUncertainty(Result):
+    """The variances of one word."""
 
     word: str
     count: int
@@ -45,17 +47,13 @@ class WordUncertainty:
     between: float
     total: float
     n_sections: float  # effective number
-    n_senses: int  # in the inventory; 0 where it is not a short form of it
+    n_senses: int  # in the inventory; 0 if it is not one of its short forms
     share_below: float  # of the words looked at, those with a smaller `within`
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Association:
-    """Spearman's correlation of a variance with a property of words; `given`: at equal values of that one."""
+class Association(Result):
+    """Spearman's correlation of a variance with a property of words; with `given`, at equal values of that."""
 
     variance: Variance
     against: str
@@ -63,14 +61,10 @@ class Association:
     n_words: int
     rho: Interval
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, eq=False)
 class WordVariances:
-    """The variances of all words that were looked at, a row each."""
+    """The variances of all words that were looked at, one row each."""
 
     ids: npt.NDArray[np.int64]
     words: tuple[str, ...]
@@ -82,15 +76,8 @@ class WordVariances:
 
     @property
     def total(self) -> Floats:
-        """Within sections and between them."""
+        """Within sections plus between them."""
         return self.within + self.between
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, a list a column."""
-        arrays = {
-            name: getattr(self, name).tolist() for name in ("count", *VARIANCES, "n_sections", "n_senses")
-        }
-        return {"words": list(self.words), **arrays}
 
     def of(self, row: int) -> WordUncertainty:
         """One word, by its row."""
@@ -116,32 +103,24 @@ class WordVariances:
     def named(self, model: PretrainedModel, words: Sequence[str]) -> list[WordUncertainty]:
         """Some words, as a person names them."""
         rows = {id_: row for row, id_ in enumerate(self.ids.tolist())}
-        found = []
-        for word in words:
-            id_ = word_id(model, word)
+        ids = [word_id(model, word) for word in words]
+        for id_ in ids:
             if id_ not in rows:
                 raise InputError(
-                    f"{model.words[id_]!r} was seen {model.word_counts[id_]:,} times, fewer than are looked at, or "
-                    "its sections were not counted. Choose a commoner word, or lower the minimum count (--min-count)."
+                    f"{model.words[id_]!r} was seen {model.word_counts[id_]:,} times, below the minimum count, or "
+                    "its sections were not counted. Choose a more frequent word, or lower --min-count."
                 )
-            found.append(self.of(rows[id_]))
-        return found
+        return [self.of(rows[id_]) for id_ in ids]
 
     def associations(
         self, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
     ) -> list[Association]:
-        """What each variance goes with; intervals by drawing words. What does not vary is left out."""
+        """What each variance goes with; intervals by resampling words. Undefined correlations are left out."""
         random = np.random.default_rng(seed)
-        columns: dict[str, Numbers] = {
-            "within": self.within,
-            "between": self.between,
-            "total": self.total,
-            "frequency": self.count,
-            "sections": self.n_sections,
-            "senses": self.n_senses,
-        }
+        columns: dict[str, Numbers] = {name: getattr(self, name) for name in VARIANCES}
+        columns |= {"frequency": self.count, "sections": self.n_sections, "senses": self.n_senses}
         of_all = RankCorrelations.of(columns, n_resamples=n_resamples, random=random)
-        # Of other words the inventory says nothing.
+        # The inventory says nothing about other words.
         short_forms = {name: column[self.n_senses > 0] for name, column in columns.items()}
         of_short_forms = RankCorrelations.of(short_forms, n_resamples=n_resamples, random=random)
         found = []
@@ -157,16 +136,10 @@ class WordVariances:
 def word_variances(
     model: PretrainedModel, *, inventory: SenseInventory | None = None, min_count: int = MIN_COUNT
 ) -> WordVariances:
-    """Measure every word seen `min_count` times or more, and in counted sections; placeholders are left out."""
+    """Measure every word seen `min_count` times or more and in counted sections; placeholders are left out."""
     expected = expected_words(model)
-    ids = np.array(
-        [
-            id_
-            for id_ in np.flatnonzero((model.word_counts >= min_count) & (expected.n_counted > 0)).tolist()
-            if not model.words[id_].startswith("<")
-        ],
-        np.int64,
-    )
+    frequent = np.flatnonzero((model.word_counts >= min_count) & (expected.n_counted > 0)).tolist()
+    ids = np.array([id_ for id_ in frequent if not model.words[id_].startswith("<")], np.int64)
     if ids.size < _FEWEST:
         raise InputError(
             f"{ids.size} words of the model were seen {min_count:,} times or more; at least {_FEWEST} are needed. "
@@ -187,7 +160,5 @@ def word_variances(
 
 def count_senses(inventory: SenseInventory) -> Counter[str]:
     """How many long forms each short form has, as a word of the text: "PT" and "Pt" are both "pt"."""
-    long_forms: dict[str, set[str]] = {}
-    for sense in inventory:
-        long_forms.setdefault(sense.short_form.lower(), set()).add(sense.long_form.casefold())
-    return Counter({short_form: len(forms) for short_form, forms in long_forms.items()})
+    long_forms = {(sense.short_form.lower(), sense.long_form.casefold()) for sense in inventory}
+    return Counter(short_form for short_form, _ in long_forms)

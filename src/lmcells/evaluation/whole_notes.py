@@ -7,8 +7,8 @@ A marked note lists its short forms, each with its accepted wordings, and what o
 An expansion that overlaps a `short_form` is *right* when it means one of its senses and *wrong* when it does not; on a
 `none`, or where nothing is marked, it is *false*. Other kinds (code, compound, everyday, unit_or_title, unclear)
 count neither way and are reported as *neutral*. A short form without an answer is *unsure* when the expander abstained
-on it, else *missed*. Precision is right / (right + wrong + false), recall is right / all short forms. Each expansion matches at
-most one mention, and each short form at most one expansion.
+on it, else *missed*. Precision is right / (right + wrong + false), recall is right / all short forms. Each expansion
+matches at most one mention, and each short form at most one expansion.
 
 Two wordings mean the same when they agree up to case, hyphens, word order, function words and inflection, when the
 inventory lists them as forms of one sense, or when the mark lists both. A count may include its value: "times six" is

@@ -1,7 +1,6 @@
-"""Moving the gate by hand: it ends where it should, meets the plain ranking on the way, and is drawn with its names."""
+"""Moving the gate by hand: it ends where it should, and meets the plain ranking on the way."""
 
 import json
-import time
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from lmcells.analysis.interpolation import (
     Interpolation,
     calibration_of,
     cells,
+    empty_window,
     interpolate,
     read_window,
     section_ranker,
@@ -63,16 +63,16 @@ def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     assert {each.long_form: each.learnt for each in path.long_forms} == pytest.approx(said, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     words=st.lists(st.sampled_from("gait stairs warfarin plasma filler unheard-of".split()), max_size=5),
     section=st.sampled_from(["PLAN", "LABS"]),
     steps=st.integers(2, 9),
 )
 def test_probabilities_sum_to_one_and_the_section_alone_does_not_depend_on_words(
-    small: PretrainedModel, words: list[str], section: str, steps: int
+    model: PretrainedModel, words: list[str], section: str, steps: int
 ) -> None:
-    ranker = section_ranker(small, INVENTORY)
+    ranker = section_ranker(model, INVENTORY)
     path = interpolate(ranker, "PT", section=section, text=" ".join([*words, "PT", *words]), steps=steps)
     assert path.weights == pytest.approx(np.linspace(0, 1, steps))
     for step in range(steps):
@@ -101,15 +101,6 @@ def test_no_section_is_null_metadata(shipped_ranker: PosteriorRanker) -> None:
     )
 
 
-def test_it_takes_less_than_fifty_milliseconds(shipped_ranker: PosteriorRanker) -> None:
-    def seconds() -> float:
-        begin = time.process_time()
-        interpolate(shipped_ranker, "MG", section="MEDICATIONS", text=TEXT)
-        return time.process_time() - begin
-
-    assert min(seconds() for _ in range(5)) < 0.05
-
-
 def test_paths_are_plain_data(shipped_ranker: PosteriorRanker) -> None:
     path = interpolate(shipped_ranker, "mg", section="Medications", steps=3)
     saved = json.loads(json.dumps(path.to_dict()))
@@ -119,8 +110,8 @@ def test_paths_are_plain_data(shipped_ranker: PosteriorRanker) -> None:
     assert among.n_words == 3  # "of" is read too
 
 
-def test_the_papers_ranking_meets_the_plain_one_as_well(small: PretrainedModel) -> None:
-    ranker = section_ranker(small, INVENTORY)
+def test_the_papers_ranking_meets_the_plain_one_as_well(model: PretrainedModel) -> None:
+    ranker = section_ranker(model, INVENTORY)
     text = "clotting PT with warfarin"
     path = interpolate(ranker, "PT", section="LABS", text=text)
     learnt = {each.long_form: each.learnt for each in path.long_forms}
@@ -128,11 +119,10 @@ def test_the_papers_ranking_meets_the_plain_one_as_well(small: PretrainedModel) 
 
 
 def test_what_cannot_be_interpolated_is_refused_in_one_line(
-    shipped_ranker: PosteriorRanker, small: PretrainedModel
+    shipped_ranker: PosteriorRanker, small_models: dict[str, PretrainedModel]
 ) -> None:
-    bsg = PretrainedModel.from_pretrained(small.folder.parent / "bsg")
     with pytest.raises(InputError, match=r"kind 'bsg'.*Allowed: a model of kind 'lmc'"):
-        section_ranker(bsg, INVENTORY)
+        section_ranker(small_models["bsg"], INVENTORY)
     with pytest.raises(InputError, match="--ranking divergence"):
         section_ranker(shipped_ranker.model, INVENTORY, null_metadata=True)
     with pytest.raises(UnknownShortForm, match="Nearest: 'MG'"):
@@ -144,3 +134,40 @@ def test_what_cannot_be_interpolated_is_refused_in_one_line(
     with pytest.raises(InputError) as refused:
         interpolate(shipped_ranker, "MG", section="MEDICATIONS", text="a secret about OMG")
     assert "secret" not in str(refused.value)
+
+
+def test_long_forms_under_null_metadata_are_single_cells(model: PretrainedModel) -> None:
+    ranker = section_ranker(model, INVENTORY, null_metadata=True)
+    window = read_window(ranker, "PT", text="clotting PT with warfarin")
+    posterior = cells(model, window, np.array([model.section_ids["LABS"]]))
+    path = interpolate(ranker, "PT", section="LABS", text="clotting PT with warfarin")
+    divergences = []
+    for sense in INVENTORY.senses("PT"):
+        words = [
+            model.word_ids[word] for form in sense.forms for word in form.split() if word in model.word_ids
+        ]
+        prior = model.prior.of_vectors(model.prior.phrase(np.array(words)), None)  # type: ignore[union-attr]
+        log_ratio = float(posterior.log_variance[0] - prior.log_variance)
+        gap = float(((posterior.mean[0] - prior.mean) ** 2).sum() / np.exp(prior.log_variance))
+        dim = model.sizes.cell_dim
+        divergences.append(0.5 * (dim * np.exp(log_ratio) + gap - dim - dim * log_ratio))
+    expected = Calibration().probabilities(-np.array(divergences))
+    learnt = {each.long_form: each.learnt for each in path.long_forms}
+    names = [sense.long_form for sense in INVENTORY.senses("PT")]
+    assert [learnt[name] for name in names] == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_the_learnt_weight_by_hand_is_the_learnt_weight(shipped_ranker: PosteriorRanker) -> None:
+    window = read_window(shipped_ranker, "MG", text=TEXT)
+    section = np.array([shipped_ranker.model.section_ids["MEDICATIONS"]])
+    learnt = cells(shipped_ranker.model, window, section)
+    by_hand = cells(shipped_ranker.model, window, section, gate=learnt.gate)
+    np.testing.assert_allclose(by_hand.mean, learnt.mean, atol=1e-6)
+
+
+def test_without_words_the_paper_ranking_reads_the_short_form_itself(model: PretrainedModel) -> None:
+    ranker = section_ranker(model, INVENTORY)
+    null = np.array([NULL])
+    of_word = cells(model, read_window(ranker, "PT"), null)
+    of_nothing = cells(model, empty_window(ranker), null)
+    assert np.abs(of_word.mean - of_nothing.mean).max() > 1e-4

@@ -1,4 +1,4 @@
-"""Rank correlations: the numbers of scipy, intervals that hold, and silence where there is nothing to say."""
+"""Rank correlations: the numbers of scipy, and intervals that hold."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
+from sklearn.decomposition import PCA
 
-from lmcells.analysis.statistics import RankCorrelations, rank_correlations
+from lmcells.analysis.statistics import RankCorrelations, principal_plane, rank_correlations
 from lmcells.evaluation.intervals import Interval
 
 Floats = npt.NDArray[np.float64]
+
+
 tables = arrays(np.float64, st.tuples(st.integers(5, 30), st.just(3)), elements=st.integers(0, 6).map(float))
 
 
@@ -79,10 +82,10 @@ def test_what_a_third_column_explains_can_be_taken_out() -> None:
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     truth = stats.spearmanr(*related(200_000, seed=1)[:, :2].T).statistic
     covered = 0
-    for seed in range(100):
+    for seed in range(60):
         interval = said(correlations(related(80, seed=seed), n_resamples=200, seed=seed).interval("a", "b"))
         covered += interval.low <= truth <= interval.high
-    assert 86 <= covered <= 100
+    assert 51 <= covered <= 60
 
 
 def test_rows_of_a_cluster_are_drawn_together() -> None:
@@ -110,3 +113,13 @@ def test_what_does_not_vary_or_is_too_little_says_nothing() -> None:
     assert (rho.estimate, rho.low, rho.high) == pytest.approx((1, 1, 1))
     for n in range(5):
         assert correlations(constant[:n]).interval("a", "c") is None
+
+
+@pytest.mark.parametrize(("n", "dim"), [(1, 3), (2, 1), (40, 5)])
+def test_the_principal_plane_is_that_of_scikit_learn(n: int, dim: int) -> None:
+    points = np.random.default_rng(0).normal(size=(n, dim)) * np.arange(1, dim + 1)
+    plane = principal_plane(points)
+    assert plane.shape == (n, 2)
+    assert (plane.max(axis=0) >= -plane.min(axis=0)).all()
+    if n > dim > 1:
+        np.testing.assert_allclose(np.abs(plane), np.abs(PCA(2).fit_transform(points)), atol=1e-9)

@@ -1,16 +1,35 @@
-"""The gate: what is weighed, how it is summed up, what is checked, and what is shown."""
+"""The gate: weights of examples and sections, their summary and the checks."""
+
+import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.short_note import NOTE
-from lmcells.analysis.gate import WeighedExample, places_of_examples, spread, weigh, weigh_alone
-from lmcells.evaluation.dataset import Example
+from analysis.planted import NOTE
+from lmcells.analysis.gate import (
+    ALONE,
+    EXAMPLES,
+    SECTIONS,
+    TOKENS,
+    TOPICALITY,
+    WORDS,
+    WeighedExample,
+    check_gate,
+    occurrences_of,
+    spread,
+    summarise_gate,
+    weigh,
+    weigh_alone,
+)
+from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion.explain import explain
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import NoteReader
+from lmcells.notes.readers import ReadReport
 
 
 def example(text: str, short_form: str, section: str | None, number: int = 0) -> Example:
@@ -55,7 +74,7 @@ def test_examples_of_a_dataset_keep_their_label_and_the_words_around_them(
     shipped_ranker: PosteriorRanker,
 ) -> None:
     text = "one two three four five six seven eight MS nine ten\neleven twelve thirteen fourteen fifteen"
-    (found,) = weigh(shipped_ranker, places_of_examples([example(text, "MS", "past medical history")]))
+    (found,) = weigh(shipped_ranker, occurrences_of([example(text, "MS", "past medical history")]))
     assert found.long_form == "multiple sclerosis"
     assert (found.section, found.read_as) == ("past medical history", "PAST MEDICAL HISTORY")
     assert found.before == "three four five six seven eight"
@@ -66,14 +85,14 @@ def test_examples_of_a_dataset_keep_their_label_and_the_words_around_them(
 
 def test_words_cut_by_the_reach_are_left_out(shipped_ranker: PosteriorRanker) -> None:
     text = "abcdefghij" * 9 + " before MS after " + "klmnopqrst" * 9
-    (found,) = weigh(shipped_ranker, places_of_examples([example(text, "MS", None)]))
+    (found,) = weigh(shipped_ranker, occurrences_of([example(text, "MS", None)]))
     assert (found.before, found.after) == ("before", "after")
     assert found.read_as == "<no section>"
 
 
 def test_sections_alone_weigh_what_the_gate_says_of_an_empty_text(shipped_ranker: PosteriorRanker) -> None:
     alone = {each.section: each.weight for each in weigh_alone(shipped_ranker)}
-    (found,) = weigh(shipped_ranker, places_of_examples([example("MS", "MS", "MEDICATIONS")]))
+    (found,) = weigh(shipped_ranker, occurrences_of([example("MS", "MS", "MEDICATIONS")]))
     assert alone["MEDICATIONS"] == pytest.approx(found.weight, abs=1e-6)
     assert len(alone) > 100
 
@@ -94,3 +113,41 @@ def test_shown_examples_go_from_the_least_weight_to_the_most(rows: list[tuple[fl
 def test_shown_examples_are_of_different_sections() -> None:
     examples = [weighed(weight, "A") for weight in np.linspace(0.2, 0.8, 61)] + [weighed(0.51, "B")]
     assert {each.section for each in spread(examples, n=3)} == {"A", "B"}
+
+
+def test_sections_are_summed_up_with_the_most_weight_first(shipped_ranker: PosteriorRanker) -> None:
+    texts = {"ANESTHESIA": "General MS.", "PLAN": "the patient will see her doctor for MS in a week or two"}
+    examples = [example(text, "MS", section) for section, text in texts.items() for _ in range(3)]
+    summary = summarise_gate(shipped_ranker, list(weigh(shipped_ranker, occurrences_of(examples))))
+    first, second = summary.sections
+    assert (first.section, second.section) == ("ANESTHESIA", "PLAN")
+    assert (first.n, second.n, summary.n) == (3, 3, 6)
+    assert first.deviation == pytest.approx(0, abs=1e-6)
+    assert first.quantiles == pytest.approx([first.mean] * 5)
+    assert summary.mean == pytest.approx((first.mean + second.mean) / 2)
+    assert first.n_training_tokens < second.n_training_tokens
+    assert json.loads(json.dumps(summary.to_dict()))["sections"][0]["section"] == "ANESTHESIA"
+
+
+REVERSE_DEV = Path(os.environ.get("LMCELLS_DATA", "none")) / "benchmarks" / "reverse_dev.jsonl"
+
+
+def test_checks_leave_out_what_says_nothing(
+    shipped_ranker: PosteriorRanker, of_note: list[WeighedExample]
+) -> None:
+    checks = check_gate(of_note[:2], summarise_gate(shipped_ranker, of_note[:2]), weigh_alone(shipped_ranker))
+    assert {check.among for check in checks} == {ALONE}
+    assert {check.n for check in checks} == {len(weigh_alone(shipped_ranker))}
+    for check in checks:
+        assert check.rho.low <= check.rho.estimate <= check.rho.high
+    assert [check.against for check in checks if check.given == TOKENS] == [TOPICALITY]
+
+
+@pytest.mark.skipif(not REVERSE_DEV.is_file(), reason="LMCELLS_DATA does not hold the benchmark")
+def test_in_real_notes_short_and_topical_sections_get_more_weight(shipped_ranker: PosteriorRanker) -> None:
+    dataset = read_dataset(REVERSE_DEV, report=ReadReport())
+    examples = list(weigh(shipped_ranker, occurrences_of(dataset)))
+    checks = check_gate(examples, summarise_gate(shipped_ranker, examples), weigh_alone(shipped_ranker))
+    found = {(check.among, check.against, check.given): check.rho for check in checks}
+    assert found[EXAMPLES, WORDS, None].high < 0
+    assert found[SECTIONS, TOPICALITY, None].estimate > 0

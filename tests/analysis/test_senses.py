@@ -1,17 +1,16 @@
-"""Senses: a planted word moves with its section, and what is shown adds up."""
+"""Senses: a planted word moves with its section, and the probabilities add up."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.planted import LOG_VARIANCE, SECTIONS, WORDS
-from expansion.clinic import clinic_corpus, random_model
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.senses import word_senses
+from lmcells.analysis.senses import measure_movement, word_senses
 from lmcells.errors import InputError
+from lmcells.pretrained import PretrainedModel
 
 
 def test_each_section_pulls_the_word_to_its_own_words(cells: WordCells) -> None:
@@ -110,10 +109,9 @@ def test_unknown_words_and_sections_are_refused_with_what_is_near(cells: WordCel
         word_senses(cells, "history", min_count=16)
 
 
-def test_a_model_without_sections_has_no_senses(tmp_path: Path) -> None:
-    model = random_model(tmp_path / "model", clinic_corpus(tmp_path), "bsg")
+def test_a_model_without_sections_has_no_senses(small_models: dict[str, PretrainedModel]) -> None:
     with pytest.raises(InputError, match="Allowed: a model of kind 'lmc'"):
-        word_senses(WordCells(model), "gait")
+        word_senses(WordCells(small_models["bsg"]), "gait")
 
 
 @pytest.mark.parametrize(
@@ -132,3 +130,18 @@ def test_history_moves_with_its_section_in_the_shipped_model(
     ratio_of = {each.word: each.ratio for each in sense.likenesses}
     assert ratio_of[risen] > 1.1
     assert ratio_of[fallen] < ratio_of[risen] - 0.3
+
+
+def test_where_words_and_sections_only_add_up_nothing_is_of_pairs(cells: WordCells) -> None:
+    movement = measure_movement(cells)
+    assert movement.of_pairs == pytest.approx(0, abs=1e-9)
+    assert movement.of_sections > 0.01
+    assert movement.of_words + movement.of_sections + movement.of_pairs == pytest.approx(1)
+    assert (movement.n_words, movement.n_sections) == (len(WORDS), len(SECTIONS))
+
+
+def test_shares_of_the_movement_add_up_to_one(model: PretrainedModel) -> None:
+    movement = measure_movement(WordCells(model))
+    shares = (movement.of_words, movement.of_sections, movement.of_pairs)
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0  # the ReLU makes a section matter more to some words than to others
