@@ -13,9 +13,9 @@ from lmcells.notes.spelled_out import spell_out
 
 # Long forms are capitals where they are defined, so that in lower case they can only come from a short form.
 LONG_FORMS = {"FM": "Fat Measure", "FFM": "Fat Free Mass", "IL-6": "Interleukin-6", "BP": "Blood Pressure"}
-WORDS = [
+WORDS = [  # no lone ")": "FFM ( FM FM )" would define FFM
     *(f"{long_form} ({short_form})" for short_form, long_form in LONG_FORMS.items()),
-    *"FM FMs FFM IL-6 BP BPs FM/FFM non-FM FM-like FM+ FM2 x.FM fm (FM) FM. é 😀 weight ( ) ;".split(),
+    *"FM FMs FFM IL-6 BP BPs FM/FFM non-FM FM-like FM+ FM2 x.FM fm (FM) FM. é 😀 weight ( ;".split(),
     "\n",
 ]
 sections_of_words = st.lists(
