@@ -17,12 +17,8 @@ from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard,
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
-pytestmark = [
-    pytest.mark.xdist_group("cluster"),
-    pytest.mark.filterwarnings(
-        "ignore"
-    ),  # what these libraries warn of in their own code is not ours to mend
-]
+# What these libraries warn of in their own code is not ours to mend.
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")
