@@ -136,7 +136,7 @@ def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     plain = corpus_of(tmp_path / "plain", ["slow gait and pain in the knee"] * 40)
-    assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1", "--preset", "paper") == 0
+    assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1") == 0
     error = capsys.readouterr().err
     assert ("lmcells train: " in error and "has one value of 'section' only" in error) == (kind == "lmc")
     assert error.count("\n") == (kind == "lmc")

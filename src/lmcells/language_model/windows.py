@@ -121,42 +121,24 @@ class WindowReader:
     ) -> Iterator[TextBatch]:
         """Batches of about `batch_size` words from number `first` on; all windows are sent to the device at once."""
         batches = windows.batches(batch_size, order=order)[first:]
-        starts, lengths = self._sent(windows, batches, batch_size)
-        begin = 0
-        for rows, width in batches:
-            end = begin + self._n_rows(rows.size, width, batch_size)
-            n_words = int(windows.lengths[rows].sum())
-            yield self._read(starts[begin:end], lengths[begin:end], width=width, n_words=n_words)
-            begin = end
-
-    def _sent(
-        self, windows: TextWindows, batches: list[WindowBatch], batch_size: int
-    ) -> tuple[Tensor, Tensor]:
-        """Starts and lengths of all batches one after another, on the device, filled up with empty windows."""
         sizes = [self._n_rows(rows.size, width, batch_size) for rows, width in batches]
-        starts, lengths = np.zeros((2, sum(sizes)), np.int64)
+        starts, lengths = np.zeros((2, sum(sizes)), np.int64)  # filled up with empty windows
         for begin, (rows, _) in zip(np.cumsum([0, *sizes]), batches, strict=False):
             starts[begin : begin + rows.size] = windows.starts[rows]
             lengths[begin : begin + rows.size] = windows.lengths[rows]
-        return to_device(starts, self._device), to_device(lengths, self._device)
+        parts = (torch.split(to_device(each, self._device), sizes) for each in (starts, lengths))
+        for (rows, width), start, length in zip(batches, *parts, strict=True):
+            offsets = torch.arange(width, device=self._device, dtype=torch.int32)  # (T,)
+            # After the end of a window its last word is repeated: no new word is spelt out for padding.
+            inside = torch.minimum(offsets, length.unsqueeze(1) - 1).clamp(min=0)  # (B, T)
+            words = take(self._tokens, start.unsqueeze(1) + inside).long()
+            characters, index = self._characters, words
+            # On a GPU shapes must not depend on the batch; on the CPU fewer words to spell are less work.
+            if self._device.type == "cpu":
+                distinct, index = torch.unique(words, return_inverse=True)
+                characters = self._characters[distinct]
+            yield TextBatch(Texts(characters, index, length), words, int(windows.lengths[rows].sum()))
 
     def _n_rows(self, n_windows: int, width: int, batch_size: int) -> int:
         """Rows of a batch: one a window on the CPU; always as many on a GPU, whose memory is reused by shape."""
         return n_windows if self._device.type == "cpu" else max(n_windows, batch_size // width)
-
-    def _read(self, starts: Tensor, lengths: Tensor, *, width: int, n_words: int) -> TextBatch:
-        offsets = torch.arange(width, device=self._device, dtype=torch.int32)  # (T,)
-        # After the end of a window its last word is repeated: no new word is spelt out for padding.
-        inside = torch.minimum(offsets, lengths.unsqueeze(1) - 1).clamp(min=0)  # (B, T)
-        words = take(self._tokens, starts.unsqueeze(1) + inside).long()
-        return TextBatch(Texts(*self._spelt(words), lengths), words, n_words)
-
-    def _spelt(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Characters, and which of them each word has: of the words of the batch on the CPU, of all on a GPU.
-
-        On a GPU shapes must not depend on the batch; on the CPU fewer words are less work.
-        """
-        if self._device.type != "cpu":
-            return self._characters, words
-        distinct, index = torch.unique(words, return_inverse=True)
-        return self._characters[distinct], index
