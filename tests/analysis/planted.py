@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from corpora import corpus_of
-from expansion.clinic import clinic_corpus, random_model
 from lmcells.analysis.gaussian_mixture import GaussianMixture
 from lmcells.analysis.uncertainty import WordVariances
 from lmcells.model import ModelConfig, create_model
@@ -98,11 +97,6 @@ def planted_model(folder: Path) -> PretrainedModel:
 
 def _set(table: nn.Embedding, rows: list[tuple[float, ...]]) -> None:
     table.weight.copy_(torch.tensor(rows))
-
-
-def small_model(folder: Path, kind: str = "lmc") -> PretrainedModel:
-    """Two sections, PLAN and LABS, each with words of its own."""
-    return random_model(folder / "model", clinic_corpus(folder), kind)
 
 
 def planted_variances(n: int = 400, *, seed: int = 0) -> WordVariances:
