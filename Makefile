@@ -10,7 +10,7 @@ demo: $(VENV)/.base  ## expand a sample note with the shipped model
 	$(BIN)/lmcells expand --pretty examples/notes/cardiology_admission.txt
 
 test: $(VENV)/.dev  ## run all tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(VENV)/.dev  ## lint, formatting, types and the layers of the architecture
 	$(BIN)/ruff check .
