@@ -16,22 +16,34 @@ PATH = Path(lmcells.expansion.__file__).with_name("clinical_inventory.csv")
 
 # Spelt alike, and yet different things to a clinician.
 DIFFERENT = {
+    ("adv", "advised", "advanced"),  # what was said; how far a disease is
+    ("amb", "ambulatory", "ambulance"),  # on foot; on wheels
     ("BPM", "beats per minute", "breaths per minute"),  # the pulse; the respiration
     ("C. diff", "C diff", "C. diff"),  # of several words, so a dot in it is looked for
     ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
+    ("cond", "condition", "conduction"),  # an illness; of nerves, of the heart
+    ("cont", "continued", "continuous"),  # what goes on; what does not pause
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
+    ("exp", "expired", "exposure"),  # a death or a date; to an agent
     ("fL", "FL", "fL"),  # a unit of volume; what else has these letters
+    ("freq", "frequent", "frequency"),  # often; of the bladder
     ("GR", "grain", "gram"),  # a fifteenth of the other
     ("GTT", "drops", "drip"),  # into the eye; into the vein
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy
     ("LL", "lower limb", "lower lid"),  # leg; eyelid
     ("MPJ", "metacarpophalangeal joint", "metatarsophalangeal joint"),  # of the hand; of the foot
+    ("palp", "palpation", "palpitations"),  # what the hand does; what the heart does
+    ("phys", "physician", "physical"),  # a person; of the body
+    ("pred", "prednisone", "prednisolone"),  # two drugs
     ("Pt", "PT", "Pt"),  # a patient; what is done to the patient
     ("PI", "protease inhibitor", "proteasome inhibitor"),  # for HIV; for myeloma
     ("RLL", "right lower leg", "right lower lid"),
+    ("RPT", "repeat", "report"),  # once more; what is written
     ("RS", "Reye syndrome", "Rett syndrome"),  # two eponyms
+    ("sev", "severe", "several"),  # how bad; how many
+    ("tox", "toxic", "toxoid"),  # a poison; a vaccine
     ("UL", "upper limb", "upper lid"),
     ("uL", "UL", "uL"),  # a unit of volume; what else has these letters
     ("UL", "upper limb", "upper limit"),  # the arm; of a reference range
