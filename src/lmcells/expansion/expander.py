@@ -13,11 +13,12 @@ import numpy as np
 
 from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
+from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import Ranker, best_ranker, share_within_notes
+from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
@@ -52,11 +53,12 @@ def shipped_inventory() -> SenseInventory:
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
-    """An inventory, with what reads notes for it and what ranks its senses."""
+    """An inventory, with what reads notes for it and what ranks its senses and those found by letters."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
+    letters: tuple[LetterSenses, Ranker] | None = None
 
 
 class Expander:
@@ -82,6 +84,8 @@ class Expander:
         *,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        letters: bool = True,
+        codes: bool = False,
         make_ranker: MakeRanker = best_ranker,
     ) -> None:
         """Combine a model and an inventory; `from_pretrained` opens both from files.
@@ -91,12 +95,19 @@ class Expander:
             inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
             calibration: turns scores into probabilities, and decides when to abstain.
             sections: how sections are found: "rules", "paper" or "none".
+            letters: also expand short forms that are in no inventory, by their letters.
+            codes: also read out codes such as pT3a, L5 and CD20.
             make_ranker: what ranks the senses of an inventory with the model.
         """
         self.model = model
         self.inventory = as_inventory(inventory)
         self.calibration = calibration or Calibration()
         self._style = sections
+        self._codes = codes
+        self._letters: tuple[LetterSenses, Ranker] | None = None
+        if letters and model.phrase_store is not None:
+            senses = LetterSenses(model)
+            self._letters = senses, MaskedSpanRanker(model, senses)
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
@@ -109,6 +120,8 @@ class Expander:
         inventory: InventoryLike | None = None,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        letters: bool = True,
+        codes: bool = False,
         verify: bool = False,
     ) -> Self:
         """Open a model folder and an inventory.
@@ -118,6 +131,8 @@ class Expander:
             inventory: a `SenseInventory`, a file, or a list of senses; None is the shipped inventory.
             calibration: None takes the model's own.
             sections: how sections are found: "rules", "paper" or "none".
+            letters: also expand short forms that are in no inventory, by their letters.
+            codes: also read out codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
         """
         path = model_folder(folder)
@@ -127,6 +142,8 @@ class Expander:
             shipped_inventory() if inventory is None else inventory,
             calibration=calibration or Calibration.load(path),
             sections=sections,
+            letters=letters,
+            codes=codes,
         )
 
     def __call__(
@@ -221,16 +238,31 @@ class Expander:
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
         scores = iter(_scores(notes, lexicon))
+        by_letters = self._by_letters(notes, lexicon)
         senses = lexicon.inventory.by_short_form
-        return [
-            [
-                self._ranked(each, senses[each.short_form], *next(scores))
-                if each.defined is None
-                else _expansion(each, (each.defined,), "definition")
-                for each in note
-            ]
-            for note in notes
+        expanded: list[list[Expansion]] = []
+        for note in notes:
+            expanded.append([])
+            for each in note:
+                if each.defined is not None:
+                    expanded[-1].append(_expansion(each, (each.defined,), each.source))
+                elif each.source != "letters":
+                    expanded[-1].append(self._ranked(each, senses[each.short_form], *next(scores)))
+                elif candidates := next(by_letters):
+                    expanded[-1].append(_expansion(each, candidates, "letters"))
+        return expanded
+
+    def _by_letters(
+        self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
+    ) -> Iterator[tuple[Candidate, ...]]:
+        """Yield the candidates of each occurrence that was found by its letters; none where none convinces."""
+        mentions = [
+            each.mention for note in notes for each in note if each.source == "letters" and each.mention
         ]
+        if lexicon.letters is not None and mentions:
+            senses, ranker = lexicon.letters
+            for mention, fits in zip(mentions, ranker.scores(mentions), strict=True):
+                yield senses.decide(mention.short_form, fits, temperature=self.calibration.temperature)
 
     def _ranked(
         self, occurrence: Occurrence, senses: Sequence[Sense], own: Floats, shared: Floats
@@ -251,8 +283,9 @@ class Expander:
         return self._lexicons.of(self.inventory if inventory is None else inventory)
 
     def _build(self, inventory: SenseInventory) -> Lexicon:
-        read = NoteReader(inventory, sections=self._style)
-        return Lexicon(inventory, read, self._make_ranker(self.model, inventory))
+        letters = self._letters[0] if self._letters is not None else None
+        read = NoteReader(inventory, sections=self._style, letters=letters, codes=self._codes)
+        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -265,7 +298,7 @@ class Expander:
 def _expansion(
     occurrence: Occurrence,
     candidates: tuple[Candidate, ...],
-    source: Literal["model", "definition"],
+    source: Source,
     abstained: str | None = None,
 ) -> Expansion:
     return Expansion(
@@ -299,7 +332,12 @@ def _text_and_sections(note: object) -> tuple[str, Sequence[Any] | None]:
 
 def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[tuple[Floats, Floats]]:
     """Score the mentions of notes, each by its own window and together with the others of its note."""
-    mentions = [each.mention for note in notes for each in note if each.mention is not None]
+    mentions = [
+        each.mention
+        for note in notes
+        for each in note
+        if each.mention is not None and each.source != "letters"
+    ]
     own = lexicon.ranker.scores(mentions) if mentions else []
     return list(zip(own, share_within_notes(notes, own), strict=True))
 

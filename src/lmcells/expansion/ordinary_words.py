@@ -113,6 +113,9 @@ NAMES = frozenset(
     "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames, which count only when capitalised."""
-ENGLISH = _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
+_SHORTHAND = frozenset("imp lymphs monos temp temps".split())  # in notes nearly always short forms
+ENGLISH = (
+    _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
+) - _SHORTHAND
 NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
 """What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from lmcells.errors import ModelError
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import (
     Floats,
     Ids,
@@ -37,6 +37,7 @@ Ranking = Literal["auto", "masked-span", "divergence"]
 Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
 
 _BATCH = 1024  # mentions that are read and ranked together
+_MOST_KNOWN = 20_000  # short forms whose candidates are remembered
 
 
 class Ranker(Protocol):
@@ -50,10 +51,18 @@ class Ranker(Protocol):
         ...
 
 
+class Senses(Protocol):
+    """Has the candidates of short forms: a `SenseInventory`, or what their letters say."""
+
+    def senses(self, short_form: str) -> Sequence[Sense]:
+        """Return the candidates of a short form."""
+        ...
+
+
 class PosteriorRanker(ABC):
     """Scores the candidates of a mention by the posterior of its window."""
 
-    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, reader: WindowReader) -> None:
+    def __init__(self, model: PretrainedModel, inventory: Senses, *, reader: WindowReader) -> None:
         self.model = model
         self.inventory = inventory
         self.reader = reader
@@ -163,7 +172,7 @@ class MaskedSpanRanker(PosteriorRanker):
     """
 
     def __init__(
-        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights | None = None
+        self, model: PretrainedModel, inventory: Senses, *, weights: ScoreWeights | None = None
     ) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
@@ -189,6 +198,9 @@ class MaskedSpanRanker(PosteriorRanker):
         new = [short_form for short_form in short_forms if short_form not in self._senses]
         if not new:
             return
+        if len(self._senses) > _MOST_KNOWN:
+            self._senses.clear()
+            new = list(short_forms)
         candidates = [self.inventory.senses(short_form) for short_form in new]
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
         for short_form, senses in zip(new, candidates, strict=True):
@@ -241,7 +253,7 @@ def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[F
     for note in notes:
         rows_of: dict[str, list[int]] = {}
         for occurrence in note:
-            if occurrence.mention is not None:
+            if occurrence.mention is not None and occurrence.source != "letters":
                 rows_of.setdefault(occurrence.short_form, []).append(at)
                 at += 1
         for rows in rows_of.values():

@@ -1,0 +1,212 @@
+"""Counted forms: short forms that carry a value, expanded by a small grammar rather than by entries of an inventory.
+
+    q6h -> every 6 hours    x3 -> times three    x10 days -> for 10 (days)    A&Ox3 -> alert and oriented times three
+    G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
+
+So are joined forms: w/ fever, p/vax, R shoulder.
+
+Codes that nobody reads out (pT3a, L5, CD20) are recognised too, and expanded only when asked for.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+_NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+_PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
+_DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
+_PERIOD = r"(?:hours?|hrs?|h|days?|d|weeks?|wks?|wk|w|months?|mos?|minutes?|mins?|min)"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A form with a value at `text[start:end]`, and how it is read."""
+
+    start: int
+    end: int
+    long_form: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    read: Callable[[re.Match[str]], str | None]  # None where it is something else after all
+    group: int | str = 0  # the part of the match that is expanded
+
+
+def find_counted(text: str) -> list[Counted]:
+    """Return the counted forms of a text, in order, none overlapping another."""
+    return _without_overlaps(_matches(text, _RULES))
+
+
+def find_codes(text: str) -> list[Counted]:
+    """Return the codes of a text: stages, vertebrae, cell-surface markers."""
+    return _without_overlaps(_matches(text, _CODES))
+
+
+def _matches(text: str, rules: tuple[_Rule, ...]) -> Iterator[Counted]:
+    for rule in rules:
+        for match in rule.pattern.finditer(text):
+            long_form = rule.read(match)
+            if long_form is not None:
+                yield Counted(match.start(rule.group), match.end(rule.group), long_form)
+
+
+def _without_overlaps(found: Iterator[Counted]) -> list[Counted]:
+    """Keep the longest of those that overlap."""
+    kept: list[Counted] = []
+    for each in sorted(found, key=lambda each: (each.start, -each.end)):
+        if not kept or each.start >= kept[-1].end:
+            kept.append(each)
+    return kept
+
+
+def _rule(
+    pattern: str,
+    read: Callable[[re.Match[str]], str | None] | str,
+    *,
+    group: int | str = 0,
+    flags: int = re.I,
+) -> _Rule:
+    if isinstance(read, str):
+        fixed = read
+        return _Rule(re.compile(pattern, flags), lambda match: match.expand(fixed), group)
+    return _Rule(re.compile(pattern, flags), read, group)
+
+
+def _plural(count: str, noun: str) -> str:
+    return f"{count} {noun}" if count == "1" else f"{count} {noun}s"
+
+
+def _every(match: re.Match[str]) -> str:
+    unit = match["unit"].lower()
+    period = next(
+        name for key, name in sorted(_PERIODS.items(), key=lambda pair: -len(pair[0])) if unit.startswith(key)
+    )
+    count = re.sub(r"\s", "", match["n"])
+    return f"every {_plural(count, period)}"
+
+
+def _in_words(count: str) -> str:
+    return _NUMBER_WORDS[int(count)] if int(count) < len(_NUMBER_WORDS) else count
+
+
+def _times(match: re.Match[str]) -> str:
+    return f"times {_in_words(match['n'])}"
+
+
+def _gravida(match: re.Match[str]) -> str:
+    read = f"gravida {match['g']} para {match['p']}"
+    return read + (f" abortus {match['a']}" if match["a"] else "")
+
+
+def _dextrose(match: re.Match[str]) -> str:
+    in_what = {"w": "water", "ns": "normal saline", "lr": "lactated Ringer's", "rl": "Ringer's lactate"}
+    base = match["base"].lower().replace(" ", "")
+    half = "half " if match["half"] else ""
+    return f"{match['n']}% dextrose in {half}{in_what[base]}"
+
+
+def _fever_or_not(match: re.Match[str]) -> str | None:
+    degrees = float(match["n"])
+    return "temperature" if 34 <= degrees <= 43 or 93 <= degrees <= 109 else None
+
+
+def _aged(match: re.Match[str]) -> str:
+    unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
+    return unit if match["old"] else f"{unit} old"
+
+
+_SIDES = {"R": "right", "L": "left", "r": "right", "l": "left"}
+_SIDED = (
+    "arms?|legs?|shoulders?|knees?|hips?|thighs?|ankles?|foot|feet|hands?|wrists?|elbows?|eyes?|ears?|breasts?|lungs?|kidneys?|"
+    "side|sided|deltoid|delt|buttocks?|calf|forearms?|fingers?|toes?|neck|flank|groin|lower|upper|lateral|medial|anterior|posterior|"
+    "leg|axilla|axillary|chest|hemithorax|temporal|frontal|parietal|occipital|carotid|femoral|renal|inguinal|ovary|testicle|"
+    "hemisphere|lobe|thumb|heel|index|middle|ventricle|atrium|atrial|ventricular|lobectomy|mastectomy|nephrectomy|tube|face|facial|"
+    "cheek|jaw|jugular|subclavian|clavicle|scapula|rib|ribs|vocal|tonsil|parotid|thyroid|adrenal|ureter|ureteral|hand|arm"
+)
+_NUMBER = r"(?P<n>\d{1,2}(?:\s?-\s?\d{1,2})?)"
+_RULES = (
+    # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
+    _rule(rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?", _every),
+    _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every),
+    # x3, x 10 days; not 4 x 3 cm, nor x3.5
+    _rule(rf"(?<![\w])x\s?(?P<n>\d{{1,3}})(?=\s?{_DURATION}\b)", r"for \g<n>"),
+    _rule(
+        r"(?<!\w)(?<!\d )(?<!\dx)(?:x|X\s)\s?(?P<n>\d{1,3})(?![\w%/]|\.\d|\s?(?:x|cm|mm|mg|ml|by)\b)",
+        _times,
+        flags=0,
+    ),
+    _rule(
+        r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
+        lambda m: f"alert and oriented {_times(m)}",
+    ),
+    _rule(
+        r"\bG(?P<g>\d{1,2})\s?,?\s?P(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?!\w)",
+        _gravida,
+        flags=0,
+    ),
+    _rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", flags=0),
+    _rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", flags=0),
+    _rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", flags=0),
+    _rule(
+        r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
+        _dextrose,
+        flags=0,
+    ),
+    # 27yo, 45 y/o M, 9 mo old
+    _rule(
+        r"(?<![\w./-])\d{1,3}\s?-?(?P<age>(?P<unit>[ymwd])[./]?o\.?)(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
+        _aged,
+        group="age",
+    ),
+    _rule(
+        r"(?<![\w./-])\d{1,3}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
+        lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        group="sex",
+        flags=0,
+    ),
+    # w/ fever, w/fever, p/vax; R shoulder, (L) arm
+    _rule(r"(?<![\w/])w/(?=\s|[a-z]{3})(?!in\b|out\b)", "with"),
+    _rule(
+        r"(?<![\w/])p/(?=\s?(?:vax|vacc|inj|shot|immun|dose|recv|the\b|being\b|last\b|that\b|each\b|onset|event|flu\b|mmr|dtp))",
+        "after",
+    ),
+    _rule(rf"(?<![\w.'])(?P<side>[RL])(?=[ .-]\s?(?:{_SIDED})\b)", lambda m: _SIDES[m["side"]], flags=re.I),
+    _rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], group="side", flags=0),
+    # T98.6, BP120/80, HR72, RR16
+    _rule(r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, group="t", flags=0),
+    _rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", group="s", flags=0),
+    _rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", group="s", flags=0),
+    _rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", group="s", flags=0),
+    # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
+    _rule(
+        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/7)(?![/\d])",
+        lambda m: _plural(m["n"], "day"),
+        group="s",
+    ),
+    _rule(
+        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/52)(?![/\d])",
+        lambda m: _plural(m["n"], "week"),
+        group="s",
+    ),
+    _rule(
+        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/12)(?![/\d])",
+        lambda m: _plural(m["n"], "month"),
+        group="s",
+    ),
+)
+_REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
+_STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
+_BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}
+_CODES = (
+    _rule(
+        r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
+        lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
+        flags=0,
+    ),
+    _rule(
+        r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])", lambda m: f"{_REGIONS[m['region']]} {m['n']}", flags=0
+    ),
+    _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", flags=0),
+)

@@ -1,0 +1,182 @@
+"""Expanding short forms that are in no inventory, by their letters: devel -> developed, mfr -> manufacturer.
+
+A noisy channel: p(long form | short form, context) is proportional to p(short form | long form) p(long form | context).
+The candidates are words of the model's vocabulary that a writer may have shortened so, and phrases of its store with
+these initials; the second factor is how well each fits the masked span (`lmcells.expansion.ranking`), the first a log-linear
+model of how clinicians shorten words, fitted to the pairs of our inventory by `benchmarks/shortening_model.py`.
+
+What counts as a short form: a token of three to eight letters that edited prose does not have (`prose_words.txt`: words
+that occur at least three times in the papers, textbooks and leaflets of the training text), and that is a word cut off
+(abdo, devel), or down to its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
+from importlib import resources
+
+import numpy as np
+import numpy.typing as npt
+
+from lmcells.expansion.expansion import Candidate
+from lmcells.expansion.inventory import Sense
+from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
+from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
+from lmcells.notes.tokens import STOP_WORDS
+from lmcells.pretrained import PretrainedModel
+
+_SHAPE = re.compile(r"[A-Za-z]{3,8}")
+_JOINED_BEFORE = re.compile(r"[^\s(\[,;:>/]$")
+_JOINED_AFTER = re.compile(r"[^\s.,;:)\]?/]|\.\w")
+_NOISE = re.compile(r"[~^|{}•\\]")  # what scanned text has, and typed text has not
+_VOWELS = frozenset("aeiouy")
+_INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
+_MOST_CANDIDATES = 64
+_MOST_KNOWN = 20_000  # short forms whose candidates are remembered
+# log p(short form | long form): the word is cut off; its length against the short form's; the last letter stays.
+_CUT, _LENGTH_RATIO, _SAME_ENDING = 1.5, -0.35, 0.5
+# Below these the expander stays silent: fit of the best candidate to the context, and its probability.
+LEAST_FIT = {"cut": 6.0, "skeleton": 8.0, "initials": 12.0}
+LEAST_PROBABILITY = 0.9
+
+
+@cache
+def prose_words() -> frozenset[str]:
+    """Return the words of edited prose in the training text, in lower case."""
+    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
+
+
+class LetterSenses:
+    """The candidates of short forms by their letters, as senses that a ranker can score."""
+
+    def __init__(self, model: PretrainedModel) -> None:
+        self._model = model
+        self._known: dict[str, list[tuple[Sense, str, float]]] = {}
+
+    def find(
+        self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, end, short form) for the tokens of a text that may be short forms and are not taken."""
+        if len(_NOISE.findall(text, 0, 4000)) > 3:
+            return
+        unknown = np.flatnonzero(~_is_among(tokens.hashes, self._prose_hashes) & ~tokens.is_stop_word)
+        in_capitals = None
+        for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
+            written = text[start:end]
+            if not _SHAPE.fullmatch(written) or any(first < end and start < last for first, last in taken):
+                continue
+            if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
+                continue  # part of a longer expression, or of what a scanner misread
+            if written.isupper():
+                if in_capitals is None:
+                    in_capitals = sum(map(str.isupper, text)) > 0.6 * sum(map(str.isalpha, text))
+                short_form = written.lower() if in_capitals else written
+            elif written[1:].islower():
+                short_form = written.lower()
+            else:
+                continue
+            lower = short_form.lower()
+            if lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()):
+                continue
+            if self._candidates(short_form):
+                yield start, end, short_form
+
+    def senses(self, short_form: str) -> list[Sense]:
+        """Return the candidates of a short form."""
+        return [sense for sense, _, _ in self._candidates(short_form)]
+
+    def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
+        """Return the candidates, best first, or nothing where none is convincing; `fits` are a ranker's scores."""
+        known = self._candidates(short_form)
+        scores = fits / temperature + np.array([score for _, _, score in known])
+        weights = np.exp(scores - scores.max())
+        probabilities = weights / weights.sum()
+        best = int(probabilities.argmax())
+        stem = known[best][0].long_form[: max(5, len(short_form) + 1)]
+        # Inflections of one word are one answer: "hospital", "hospitalized" are not, "neutrophil", "neutrophils" are.
+        alike = sum(
+            p
+            for p, (sense, _, _) in zip(probabilities, known, strict=True)
+            if sense.long_form.startswith(stem)
+        )
+        if fits[best] < LEAST_FIT[known[best][1]] or alike < LEAST_PROBABILITY:
+            return ()
+        order = np.argsort(-probabilities, kind="stable")[:5].tolist()
+        return tuple(
+            Candidate(known[i][0].long_form, float(alike if i == best else probabilities[i])) for i in order
+        )
+
+    def _candidates(self, short_form: str) -> list[tuple[Sense, str, float]]:
+        """Return (sense, how it was shortened, log p(short form | long form)) of each candidate."""
+        if short_form not in self._known:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            found = self._phrases(short_form) if short_form.isupper() else self._words_shortened(short_form)
+            found.sort(key=lambda candidate: -candidate[2])
+            self._known[short_form] = found[:_MOST_CANDIDATES]
+        return self._known[short_form]
+
+    def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
+        found = []
+        for word in self._words[short_form[0]]:
+            how = shortened(word, short_form)
+            if how is not None:
+                score = _CUT * (how == "cut") + _LENGTH_RATIO * len(word) / len(short_form)
+                score += _SAME_ENDING * (word[-1] == short_form[-1])
+                found.append((Sense(short_form, word, (word,)), how, score))
+        return found
+
+    def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
+        return [
+            (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
+            for phrase in self._initials[short_form.lower()]
+        ]
+
+    @cached_property
+    def _prose_hashes(self) -> Hashes:
+        return np.sort(hash_words(prose_words()))
+
+    @cached_property
+    def _words(self) -> dict[str, list[str]]:
+        """Words that may be long forms, by their first letter."""
+        words = defaultdict(list)
+        for word in self._model.words:
+            if len(word) > 4 and word in prose_words():
+                words[word[0]].append(word)
+        return words
+
+    @cached_property
+    def _initials(self) -> dict[str, list[str]]:
+        """Phrases of the store, by their initials with and without function words."""
+        phrases: dict[str, list[str]] = defaultdict(list)
+        store = self._model.phrase_store
+        for phrase in store.phrases if store is not None else ():
+            words = [word for word in re.split(r"[ -]", phrase) if word]
+            if len(words) > 2 and all(word[0].isalpha() for word in words):
+                content = [word for word in words if word not in STOP_WORDS]
+                for initials in {"".join(word[0] for word in each) for each in (words, content)}:
+                    phrases[initials].append(phrase)
+        return phrases
+
+
+def shortened(word: str, short_form: str) -> str | None:
+    """Return how a word may have been shortened to a form: "cut", "skeleton" or not at all (None)."""
+    if len(word) < len(short_form) + 2:
+        return None
+    n_kept = 0
+    while n_kept < len(short_form) and word[n_kept] == short_form[n_kept]:
+        n_kept += 1
+    if n_kept == len(short_form):
+        return None if word[n_kept:] in _INFLECTIONS else "cut"
+    rest = short_form[n_kept:]
+    if n_kept == 0 or not _VOWELS.isdisjoint(rest):
+        return None
+    letters = iter(word[n_kept:])
+    return "skeleton" if all(letter in letters for letter in rest) else None
+
+
+def _is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), known.size - 1)] == hashes
+    return found
