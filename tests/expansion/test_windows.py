@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from corpora import corpus_of
 from expansion.clinic import mention as mention_in
-from lmcells.corpus.corpus import windows_around
+from corpora import windows_around
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.reader import NoteReader
 from lmcells.expansion.windows import Mention, ReadWindows, WindowReader, tokens_around, window_text

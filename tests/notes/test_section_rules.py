@@ -392,10 +392,11 @@ def test_time_is_linear_on_hostile_text(kind: str) -> None:
     assert RULES(text)[-1].end == len(text)
 
 
-def test_rules_agree_with_headers_marked_up_by_people() -> None:
+def test_rules_agree_with_headers_marked_up_by_people(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path(os.environ.get("LMCELLS_DATA", "")) / "dev/mtsamples_raw.parquet"
     if not path.exists():
         pytest.skip("needs LMCELLS_DATA, the folder that holds dev/")
     pytest.importorskip("pyarrow")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     benchmark = runpy.run_path(str(ROOT / "benchmarks/section_detection.py"))
     assert benchmark["score"](RULES, benchmark["read_marked_notes"](path)).f1 >= 0.95
