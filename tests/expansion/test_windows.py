@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from corpora import corpus_of
+from corpora import corpus_of, windows_around
 from expansion.clinic import mention as mention_in
-from corpora import windows_around
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.reader import NoteReader
 from lmcells.expansion.windows import Mention, ReadWindows, WindowReader, tokens_around, window_text

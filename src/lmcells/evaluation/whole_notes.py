@@ -39,7 +39,7 @@ Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
 
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
 _SUFFIXES = (
-    *("izations", "isations", "ization", "isation", "ations", "ation", "ically", "ings", "ing", "ional"),
+    *("izations", "isations", "ized", "ised", "ization", "isation", "ations", "ation", "ically", "ings", "ing", "ional"),
     *(
         "ies",
         "ied",

@@ -1,5 +1,6 @@
 """Turning scores into calibrated probabilities, and deciding when to abstain."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,10 @@ from lmcells.expansion.long_forms import Floats
 from lmcells.files import read_json, write_json
 
 CALIBRATION = "calibration.json"
-"""The file in a model folder."""
+PRIORS = "sense_priors.json"
+"""Files in a model folder."""
+
+PRIOR_WEIGHT = 0.8  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class Calibration:
     temperature: float = 1.0
     least_probability: float = 0.0  # of the best candidate; below it: low_confidence
     least_score: float | None = None  # of the best candidate; below it: no_sense_fits
+    none_score: float | None = None  # of "no sense fits", which competes with the candidates
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.temperature) and self.temperature > 0):
@@ -41,12 +46,24 @@ class Calibration:
         probabilities: Floats = weights / weights.sum()
         return probabilities
 
+    def fit(self, scores: Floats, *, none_prior: float = 0.0) -> float:
+        """Return the probability that any of a mention's candidates is meant, by its own scores."""
+        if self.none_score is None:
+            return 1.0
+        scores = scores - none_prior * self.temperature
+        weights = np.exp(
+            (np.append(scores, self.none_score) - max(scores.max(), self.none_score)) / self.temperature
+        )
+        return 1.0 - float(weights[-1] / weights.sum())
+
     def reason_to_abstain(self, scores: Floats, probabilities: Floats) -> str | None:
-        """Return why to abstain, None where the best candidate is the answer."""
+        """Return why to abstain, None where the best candidate is the answer; `probabilities` add to those of a fit."""
         best = float(np.asarray(scores, np.float64).max(initial=-np.inf))
         if best == -np.inf:
             return NO_KNOWN_LONG_FORM
         if self.least_score is not None and best < self.least_score:
+            return NO_SENSE_FITS
+        if self.none_score is not None and float(probabilities.sum()) < 0.5:
             return NO_SENSE_FITS
         return LOW_CONFIDENCE if float(probabilities.max()) < self.least_probability else None
 
@@ -73,3 +90,35 @@ class Calibration:
             return cls(**saved)
         except (ConfigError, TypeError) as error:
             raise ModelError(f"{path} is damaged: {error} Calibrate the model again.") from None
+
+
+@dataclass(frozen=True)
+class SensePriors:
+    """How often each sense of a short form is meant in notes, and how often none ("") is, learnt without labels.
+
+    They belong to one inventory, the shipped one; others are ranked without.
+    """
+
+    shares: dict[str, dict[str, float]]
+
+    def of(self, short_form: str, long_forms: Sequence[str]) -> tuple[Floats, float]:
+        """Return what to add to the score of each sense, and to that of "no sense fits", relative to no prior."""
+        shares = self.shares.get(short_form)
+        if shares is None:
+            return np.zeros(len(long_forms)), 0.0
+        uniform = 1.0 / len(shares)
+        logs = np.array([np.log(shares.get(each, uniform) / uniform) for each in (*long_forms, "")])
+        return PRIOR_WEIGHT * logs[:-1], float(PRIOR_WEIGHT * logs[-1])
+
+    def save(self, folder: Path) -> None:
+        """Write the priors into a model folder."""
+        write_json(folder / PRIORS, self.shares)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read the priors of a model folder; one without has none."""
+        path = folder / PRIORS
+        try:
+            return cls(read_json(path) if path.is_file() else {})
+        except (OSError, ValueError, RecursionError):
+            raise ModelError(f"{path} is damaged: it is not JSON. Download the model again.") from None

@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from threading import Lock
@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.calibration import Calibration, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
@@ -29,6 +29,8 @@ Context = TypeVar("Context")
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
 
 _KEPT_INVENTORIES = 8
+_SINGLE_SENSE = 0.9
+_OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in another case
 _MOST_MENTIONS = 8192  # in one batch, however long the notes are
 
 
@@ -51,7 +53,7 @@ def shipped_inventory() -> SenseInventory:
         return load_inventory(path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lexicon:
     """An inventory, with what reads notes for it and what ranks its senses and those found by letters."""
 
@@ -59,6 +61,23 @@ class Lexicon:
     read: NoteReader
     ranker: Ranker
     letters: tuple[LetterSenses, Ranker] | None = None
+    priors: SensePriors = field(default_factory=lambda: SensePriors({}))
+
+    @cached_property
+    def other_case(self) -> dict[str, list[int]]:
+        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
+        entries: dict[str, list[str]] = {}
+        for name in self.inventory.short_forms:
+            entries.setdefault(name.upper(), []).append(name)
+        found = {}
+        for name, names in entries.items():
+            if len(names) > 1 and name in names:
+                senses = self.inventory.by_short_form
+                others = {sense.long_form for each in names if each != name for sense in senses[each]}
+                at = [index for index, sense in enumerate(senses[name]) if sense.long_form in others]
+                if 0 < len(at) < len(senses[name]):
+                    found[name] = at
+        return found
 
 
 class Expander:
@@ -247,7 +266,7 @@ class Expander:
                 if each.defined is not None:
                     expanded[-1].append(_expansion(each, (each.defined,), each.source))
                 elif each.source != "letters":
-                    expanded[-1].append(self._ranked(each, senses[each.short_form], *next(scores)))
+                    expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
                 elif candidates := next(by_letters):
                     expanded[-1].append(_expansion(each, candidates, "letters"))
         return expanded
@@ -265,10 +284,28 @@ class Expander:
                 yield senses.decide(mention.short_form, fits, temperature=self.calibration.temperature)
 
     def _ranked(
-        self, occurrence: Occurrence, senses: Sequence[Sense], own: Floats, shared: Floats
+        self,
+        occurrence: Occurrence,
+        senses: Sequence[Sense],
+        lexicon: Lexicon,
+        own: Floats,
+        shared: Floats,
     ) -> Expansion:
         """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
-        probabilities = self.calibration.probabilities(shared)
+        of_senses, of_none = lexicon.priors.of(occurrence.short_form, [sense.long_form for sense in senses])
+        other_case = lexicon.other_case.get(occurrence.short_form)
+        if other_case and not _is_in_capitals(occurrence):
+            of_senses[other_case] -= _OTHER_CASE
+        fit = self.calibration.fit(own + of_senses * self.calibration.temperature, none_prior=of_none)
+        probabilities = fit * self.calibration.probabilities(
+            shared + of_senses * self.calibration.temperature
+        )
+        if len(senses) == 1 and _is_plain_acronym(occurrence):
+            # Rarely anything but its single sense, even where the model knows little of it.
+            probability = max(_SINGLE_SENSE, float(probabilities[0]))
+            return _expansion(
+                occurrence, (Candidate(senses[0].long_form, probability, senses[0].concept_id),), "model"
+            )
         values = probabilities.tolist()
         candidates = tuple(
             Candidate(senses[index].long_form, values[index], senses[index].concept_id)
@@ -285,7 +322,8 @@ class Expander:
     def _build(self, inventory: SenseInventory) -> Lexicon:
         letters = self._letters[0] if self._letters is not None else None
         read = NoteReader(inventory, sections=self._style, letters=letters, codes=self._codes)
-        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters)
+        priors = SensePriors.load(self.model.folder) if inventory is shipped_inventory() else SensePriors({})
+        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -293,6 +331,19 @@ class Expander:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lexicons = _Lexicons(self._build)
+
+
+def _is_in_capitals(occurrence: Occurrence) -> bool:
+    """Whether the text around a short form is in capitals, so that case tells nothing."""
+    text = occurrence.mention.text if occurrence.mention is not None else ""
+    return sum(map(str.islower, text)) < 0.3 * sum(map(str.isalpha, text))
+
+
+def _is_plain_acronym(occurrence: Occurrence) -> bool:
+    """Whether three letters or more are written in capitals, just as the inventory has them."""
+    mention = occurrence.mention
+    written = mention.text[mention.start : mention.end] if mention is not None else ""
+    return len(written) >= 3 and written == occurrence.short_form and written.isupper()
 
 
 def _expansion(

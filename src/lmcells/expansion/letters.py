@@ -2,8 +2,8 @@
 
 A noisy channel: p(long form | short form, context) is proportional to p(short form | long form) p(long form | context).
 The candidates are words of the model's vocabulary that a writer may have shortened so, and phrases of its store with
-these initials; the second factor is how well each fits the masked span (`lmcells.expansion.ranking`), the first a log-linear
-model of how clinicians shorten words, fitted to the pairs of our inventory by `benchmarks/shortening_model.py`.
+these initials; the second factor is how well each fits the masked span (`lmcells.expansion.ranking`), the first a
+log-linear model of how clinicians shorten words.
 
 What counts as a short form: a token of three to eight letters that edited prose does not have (`prose_words.txt`: words
 that occur at least three times in the papers, textbooks and leaflets of the training text), and that is a word cut off

@@ -1,0 +1,135 @@
+"""Whole notes with marked short forms, scored end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lmcells.evaluation.whole_notes import Mark, MarkedNote, Meanings, judge, read_marked_notes, summarize
+from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.notes.readers import ReadReport
+
+TEXT = "Pt s/p CVA, exam ok, PT x3, OR none."
+INVENTORY = SenseInventory.from_senses(
+    [
+        Sense("CVA", "cerebrovascular accident", ("cerebrovascular accident", "stroke")),
+        Sense("PT", "physical therapy"),
+    ]
+)
+
+
+def mark(written: str, kind: str, *senses: str) -> Mark:
+    start = TEXT.index(written)
+    return Mark(start, start + len(written), kind, senses)
+
+
+def answer(written: str, long_form: str | None, probability: float = 0.9) -> Expansion:
+    start = TEXT.index(written)
+    candidates = (Candidate(long_form or "?", probability),)
+    reason = None if long_form else "low_confidence"
+    return Expansion(
+        start,
+        start + len(written),
+        written,
+        None,
+        long_form,
+        probability if long_form else None,
+        "model",
+        candidates,
+        reason,
+    )
+
+
+NOTE = MarkedNote(
+    "n1",
+    TEXT,
+    (
+        mark("Pt", "short_form", "patient"),
+        mark("s/p", "short_form", "status post"),
+        mark("CVA", "short_form", "stroke"),
+        mark("exam", "everyday"),
+        mark("PT", "short_form", "physical therapy"),
+        mark("x3", "short_form", "times"),
+        mark("OR", "none"),
+    ),
+)
+
+
+def test_each_answer_is_judged_by_the_rule() -> None:
+    given = [
+        answer("Pt", "patients"),
+        answer("CVA", "cerebrovascular accident"),
+        answer("exam", "examination"),
+        answer("PT", None),
+        answer("x3", "times three"),
+        answer("OR", "operating room"),
+        answer("none", "nothing", 0.4),
+    ]
+    outcomes = judge(NOTE, given, Meanings(INVENTORY))
+    assert [(TEXT[o.start : o.end], o.verdict) for o in outcomes] == [
+        ("Pt", "right"),
+        ("s/p", "missed"),
+        ("CVA", "right"),
+        ("exam", "neutral"),
+        ("PT", "unsure"),
+        ("x3", "right"),
+        ("OR", "false"),
+        ("none", "false"),
+    ]
+    scores = summarize("m", [outcomes, outcomes])
+    assert scores.counts == {
+        "right": 6,
+        "wrong": 0,
+        "false": 4,
+        "unsure": 2,
+        "missed": 2,
+        "neutral": 2,
+        "short_forms": 10,
+    }
+    assert scores.rates["precision"] == {"value": 0.6, "low": 0.6, "high": 0.6}
+    assert scores.rates["recall"]["value"] == 0.6
+    at_half = next(row for row in scores.thresholds if row["probability"] == 0.5)
+    assert at_half == {"probability": 0.5, "answered": 8, "precision": 0.75, "recall": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("said", "meant", "same"),
+    [
+        ("hospitalized", "hospitalised", True),
+        ("follow up", "follow-up", True),
+        ("medications", "medication", True),
+        ("stroke", "cerebrovascular accident", True),  # by the inventory
+        ("times three", "times", True),
+        ("drug history", "dermatitis herpetiformis", False),
+        ("hypertension", "hypotension", False),
+    ],
+)
+def test_wordings_of_one_meaning_count_as_one(said: str, meant: str, same: bool) -> None:
+    assert Meanings(INVENTORY).same(said, [meant]) is same
+
+
+def test_three_formats_are_read_and_bad_rows_are_named_and_skipped(tmp_path: Path) -> None:
+    row = {
+        "id": "a",
+        "text": "Pt ok",
+        "mentions": [{"start": 0, "end": 2, "kind": "short_form", "senses": ["patient"]}],
+    }
+    lines = tmp_path / "notes.jsonl"
+    lines.write_text(json.dumps(row) + "\n{broken\n" + json.dumps({**row, "mentions": [{"start": 9}]}) + "\n")
+    report = ReadReport()
+    expected = (Mark(0, 2, "short_form", ("patient",)),)
+    assert [note.marks for note in read_marked_notes(lines, report=report)] == [expected]
+    assert (report.n_read, report.n_skipped) == (1, 2)
+
+    (tmp_path / "brat").mkdir()
+    (tmp_path / "brat/a.txt").write_text("Pt ok")
+    (tmp_path / "brat/a.ann").write_text("T1\tAcronym 0 2\tPt\n#1\tAnnotatorNotes T1\tpatient\n")
+    assert [note.marks for note in read_marked_notes(tmp_path / "brat", report=ReadReport())] == [expected]
+
+    label = {"id": "r", "type": "labels", "value": {"start": 0, "end": 2, "labels": ["Acronym"]}}
+    text = {"id": "r", "type": "textarea", "value": {"start": 0, "end": 2, "text": ["patient"]}}
+    task = {"id": 1, "data": {"text": "Pt ok", "note_id": "a"}, "annotations": [{"result": [label, text]}]}
+    export = tmp_path / "tasks.json"
+    export.write_text(json.dumps([task]))
+    assert [note.marks for note in read_marked_notes(export, report=ReadReport())] == [expected]
