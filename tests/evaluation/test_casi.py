@@ -8,12 +8,11 @@ import pytest
 
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.evaluation.casi import (
-    ANNOTATION_FILTERS,
-    SENSE_FILTERS,
-    CanonicalForms,
+    FILTERS,
     CasiDataset,
     CasiRow,
     build_casi_dataset,
+    canonical_forms,
     load_canonical_forms,
     read_casi_rows,
 )
@@ -50,8 +49,7 @@ def row(
 
 def left(name: str, *rows: CasiRow) -> list[int]:
     """Positions of the rows that a filter leaves."""
-    _, keep = (ANNOTATION_FILTERS | SENSE_FILTERS)[name]
-    kept = keep(list(rows))
+    kept = FILTERS[name][1](list(rows))
     return [position for position, row in enumerate(rows) if any(row is each for each in kept)]
 
 
@@ -216,19 +214,10 @@ def build(path: Path, **options: object) -> CasiDataset:
 def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> None:
     path = write(tmp_path / "casi.txt", a_row_for_every_filter())
     built = build(path, match_short_forms={"PT", "XX"})
-    assert [(step.name, step.n_removed) for step in built.steps] == [
-        ("nulls", 1),
-        ("codes", 1),
-        ("repeated-short-forms", 1),
-        ("unclear-senses", 1),
-        ("listed-long-forms", 1),
-        ("offsets", 1),
-        ("tokens", 1),
-        ("duplicates", 1),
-        ("single-sense", 1),
-        ("match-short-forms", 2),
-    ]
-    assert built.n_rows - sum(step.n_removed for step in built.steps) == built.steps[-1].n_left == 4
+    steps = built.account["steps"]
+    assert [step["name"] for step in steps] == [*FILTERS, "match-short-forms"]
+    assert [step["removed"] for step in steps] == [1] * len(FILTERS) + [2]
+    assert built.account["n_rows"] - sum(step["removed"] for step in steps) == steps[-1]["left"] == 4
     assert [example.id for example in built.examples] == ["casi/1", "casi/2", "casi/3", "casi/4"]
     assert all(example.text[example.start : example.end] == "PT" for example in built.examples)
     assert [example.section for example in built.examples] == ["PLAN", "1. PLAN", None, "PLAN"]
@@ -274,25 +263,17 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
         ("pro time", ("pro time", "prothrombin time")),
     ]
     assert [example.section for example in built.examples] == [None, "ASSESSMENT AND PLAN", None, None]
-    assert built.sections == {"mapped to none": 2, "mapped": 1, "no section": 1}
-    assert built.n_without_canonical_form == 0
-
-
-def test_a_correction_is_named_after_the_short_form_it_belongs_to() -> None:
-    canonical = CanonicalForms()
-    canonical.add("CVP", spellings=["central venous pressure"], forms=["central pressure"])
-    assert canonical.find("CVA", "central venous pressure") is None
-    assert canonical.find("CVP", "Central  Venous pressure") is not None
+    assert built.account["sections"] == {"mapped to none": 2, "mapped": 1, "no section": 1}
+    assert built.account["n_without_canonical_form"] == 0
 
 
 def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
-    canonical = CanonicalForms()
-    canonical.add("MP", spellings=["a"], forms=["meta", "carpal"])
-    canonical.add("MP", spellings=["b"], forms=["meta"])
-    canonical.add("MP", spellings=["carpal"], forms=["carpal"])
-    first, second = canonical.find("MP", "a"), canonical.find("MP", "carpal")
-    assert first == canonical.find("MP", "b")
-    assert (first and first.long_form, second and second.long_form) == ("meta", "carpal")
+    canonical = canonical_forms(
+        [("MP", ["A  b"], ["meta", "carpal"]), ("MP", ["b"], ["meta"]), ("MP", ["carpal"], ["carpal"])]
+    )
+    assert canonical["MP", "a b"] is canonical["MP", "b"]
+    assert [canonical["MP", key].long_form for key in ("a b", "carpal")] == ["meta", "carpal"]
+    assert ("XX", "b") not in canonical
 
 
 def test_malformed_canonical_forms_are_refused(tmp_path: Path) -> None:
@@ -313,11 +294,11 @@ def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
     built = build_casi_dataset(
         CASI / "rare_data.csv", skip=["single-sense", "listed-long-forms"], report=report
     )
-    assert (report.n_read, report.n_skipped, built.n_rows) == (190, 0, 190)
-    removed = {step.name: step.n_removed for step in built.steps}
+    assert (report.n_read, report.n_skipped, built.account["n_rows"]) == (190, 0, 190)
+    removed = {step["name"]: step["removed"] for step in built.account["steps"]}
     assert removed.pop("offsets") == 2  # both stand at the very end of their text
     assert set(removed.values()) == {0}
-    assert built.end_offsets == {"inclusive": 154, "exclusive": 34}
+    assert built.account["end_offsets"] == {"inclusive": 154, "exclusive": 34}
     assert all(example.text[example.start : example.end] == "FSH" for example in built.examples)
     assert built.examples[0].id == "casi/16004"
 
@@ -325,11 +306,12 @@ def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
 @real_rows
 def test_the_authors_list_takes_out_the_only_sense_of_the_real_rows() -> None:
     built = build(CASI / "rare_data.csv", skip=["single-sense"])
-    assert {step.name: step.n_removed for step in built.steps if step.n_removed} == {"listed-long-forms": 190}
+    removed = {step["name"]: step["removed"] for step in built.account["steps"] if step["removed"]}
+    assert removed == {"listed-long-forms": 190}
 
 
 @real_rows
 def test_the_authors_canonical_forms_have_259_senses_of_62_short_forms() -> None:
     canonical = load_canonical_forms(CASI / "labeled_sf_lf_map.csv")
-    assert len(canonical.senses) == 259
-    assert len({sense.short_form for sense in canonical.senses}) == 62
+    assert len(set(canonical.values())) == 259
+    assert len({sense.short_form for sense in canonical.values()}) == 62

@@ -125,7 +125,7 @@ def test_forms_of_two_senses_are_dropped_and_reported() -> None:
         ]
     )
     finder = LongFormFinder(inventory)
-    assert [tuple(dropped) for dropped in finder.dropped] == [
+    assert [tuple(dropped.values()) for dropped in finder.dropped] == [
         ("GT", "gamma transferase", "shared by two senses of the short form"),
         ("GT", "gt", "the short form itself"),
         ("GT", "--", "holds no word"),
@@ -141,9 +141,9 @@ def test_forms_can_be_held_to_spell_their_short_form() -> None:
     assert not spells_in_order("acute cva", "CVA")
     assert not spells_in_order("x", "&")
     finder = LongFormFinder(INVENTORY, spelled_only=True)
-    assert {dropped.form for dropped in finder.dropped} == set()
+    assert {dropped["form"] for dropped in finder.dropped} == set()
     finder = LongFormFinder(INVENTORY.add(Sense("PA", "heart")), spelled_only=True)
-    assert [dropped.form for dropped in finder.dropped] == ["heart"]
+    assert [dropped["form"] for dropped in finder.dropped] == ["heart"]
 
 
 # ---- windows

@@ -54,8 +54,8 @@ def test_a_manual_map_overrides_everything() -> None:
     mapper = SectionMapper(KNOWN, manual=manual)
     assert mapper("PAST MEDICAL HISTORY:") == ("FEN", "manual")
     assert mapper("PMH") == (None, "manual")
-    assert mapper("1. GI").section == "DISCHARGE MEDICATIONS"
-    assert mapper("2. GI").section == "FEN"
+    assert mapper("1. GI") == ("DISCHARGE MEDICATIONS", "manual")
+    assert mapper("2. GI") == ("FEN", "manual")
     assert mapper("X") == ("HISTORY OF PRESENT ILLNESS", "alias")  # from what the map says
 
 

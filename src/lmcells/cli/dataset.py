@@ -16,7 +16,7 @@ from lmcells.cli.arguments import (
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
-from lmcells.evaluation.casi import OPTIONAL, CasiDataset, build_casi_dataset, load_canonical_forms
+from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset, load_canonical_forms
 from lmcells.evaluation.dataset import NoteSplit, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
@@ -59,27 +59,13 @@ def _casi(options: argparse.Namespace) -> None:
         write_dataset(options.output, built.examples)
         if options.inventory_output:
             save_inventory(built.inventory, options.inventory_output)
-    summary = {
-        "dataset": str(options.output),
-        "n_rows": built.n_rows,
-        "n_examples": len(built.examples),
-        "n_short_forms": len(built.inventory),
-        "n_senses": built.inventory.n_senses,
-        "steps": [
-            {"name": step.name, "removed": step.n_removed, "left": step.n_left, "title": step.title}
-            for step in built.steps
-        ],
-        "end_offsets": dict(built.end_offsets),
-        "sections": dict(built.sections),
-        "n_without_canonical_form": built.n_without_canonical_form,
-        "report": report.to_dict(),
-    }
+    summary = {"dataset": str(options.output), **built.account, "report": report.to_dict()}
     if options.json:
         print_json(summary)
     else:
         _print_casi(summary)
     if not built.examples:
-        raise InputError(_why_empty(options.raw, built))
+        raise InputError(_why_empty(options.raw, summary["steps"]))
 
 
 def _short_forms(dataset: Path) -> set[str]:
@@ -108,13 +94,13 @@ def _print_casi(summary: dict[str, Any]) -> None:
     print_table(rows, title=summary["dataset"])
 
 
-def _why_empty(raw: Path, built: CasiDataset) -> str:
-    emptied = next((step for step in built.steps if step.n_removed and not step.n_left), None)
+def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
+    emptied = next((step for step in steps if step["removed"] and not step["left"]), None)
     if emptied is None:
         return f"{raw} holds no row of CASI. Check the file."
-    can_skip = emptied.name in OPTIONAL
-    advice = f"Leave that filter out with --skip {emptied.name}." if can_skip else "Check the file."
-    return f"no row of {raw} is left: '{emptied.title}' removes the last {emptied.n_removed:,}. {advice}"
+    can_skip = emptied["name"] in OPTIONAL
+    advice = f"Leave that filter out with --skip {emptied['name']}." if can_skip else "Check the file."
+    return f"no row of {raw} is left: '{emptied['title']}' removes the last {emptied['removed']:,}. {advice}"
 
 
 def _add_reverse(parser: argparse.ArgumentParser) -> None:
@@ -183,7 +169,7 @@ def _reverse(options: argparse.Namespace) -> None:
         "notes": report.to_dict(),
         "n_notes_in_no_part": report.n_read - sum(part.n_notes for part in parts.values()),
         "n_forms": finder.n_forms,
-        "dropped_forms": [form._asdict() for form in finder.dropped],
+        "dropped_forms": finder.dropped,
         "datasets": datasets,
     }
     if options.json:

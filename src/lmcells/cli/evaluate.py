@@ -180,7 +180,7 @@ def _calibrate(options: argparse.Namespace) -> None:
     else:
         calibration = fit_calibration(mentions, precision=options.precision)
         calibration.save(folder)
-    result = {**asdict(calibration), **asdict(report_calibration(mentions, calibration))}
+    result = {**asdict(calibration), **report_calibration(mentions, calibration)}
     if options.json:
         print_json(result)
     else:

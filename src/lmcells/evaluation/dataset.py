@@ -164,9 +164,6 @@ class Sample(Generic[Item]):
         return (item for _, _, item in self._heap)
 
 
-_SPLIT_EXAMPLE = "Write it as dev=0.1,test=0.2."
-
-
 @dataclass(frozen=True, slots=True)
 class NoteSplit:
     """Named parts of the notes and their shares. The part of a note depends on its id alone."""
@@ -174,34 +171,31 @@ class NoteSplit:
     shares: Mapping[str, float]  # notes beyond their sum are in no part
 
     def __post_init__(self) -> None:
+        example = "Write it as dev=0.1,test=0.2."
         for name, share in self.shares.items():
             if not re.fullmatch(r"[\w-]+", name):
                 raise ConfigError(
-                    f"split: found the name {name!r}, allowed: letters, digits, '_' and '-'. {_SPLIT_EXAMPLE}"
+                    f"split: found the name {name!r}, allowed: letters, digits, '_' and '-'. {example}"
                 )
             if not 0.0 < share <= 1.0:
-                raise ConfigError(
-                    f"split: found {name}={share}, allowed: above 0, at most 1. {_SPLIT_EXAMPLE}"
-                )
+                raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {example}")
         if sum(self.shares.values()) > 1.0 + 1e-9:
             raise ConfigError(f"split: the shares add to {sum(self.shares.values()):g}, allowed: at most 1.")
 
     @classmethod
     def parse(cls, written: str) -> "NoteSplit":
         """Read "dev=0.1,test=0.2"."""
-        shares: dict[str, float] = {}
-        for part in map(str.strip, written.split(",")):
-            name, _, share = part.partition("=")
-            try:
-                number = float(share)
-            except ValueError:
-                number = 0.0
-            if name in shares or not number > 0.0:
-                raise ConfigError(
-                    f"split: found {part!r}, allowed: each name once, with its share. {_SPLIT_EXAMPLE}"
-                )
-            shares[name] = number
-        return cls(shares)
+        try:
+            pairs = [
+                (name.strip(), float(share)) for name, share in (p.split("=") for p in written.split(","))
+            ]
+        except ValueError:
+            pairs = []
+        if not pairs or len(dict(pairs)) < len(pairs):
+            raise ConfigError(
+                f"split: found {written!r}, allowed: each name once, with its share. Write it as dev=0.1,test=0.2."
+            )
+        return cls(dict(pairs))
 
     def part_of(self, note_id: str) -> str | None:
         """Return the part of a note, None where it is in no part."""
