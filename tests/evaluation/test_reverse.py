@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import ConfigError
-from lmcells.evaluation.dataset import Example, NoteSplit, Sample
+from lmcells.evaluation.dataset import Example, NoteSplit
 from lmcells.evaluation.long_form_finder import LongFormFinder, lower_text, spells_in_order
 from lmcells.evaluation.reverse import (
     GIVEN_AWAY,
@@ -289,15 +289,13 @@ def test_another_seed_draws_other_examples() -> None:
 
 
 def test_every_occurrence_is_drawn_equally_often() -> None:
-    drawn: Counter[int] = Counter()
+    texts = ["physical therapy"] * 20 + ["prothrombin time"]
+    drawn: Counter[str] = Counter()
     for seed in range(400):
-        sample: Sample[int] = Sample(5, seed)
-        for item in range(20):
-            sample.offer(f"note/{item}", item)
-        assert len(sample) == 5
-        drawn.update(sample)
+        drawn.update(example.note_id for example in draw(*texts, max_per_sense=5, seed=seed).examples)
+    assert drawn.pop("n/20") == 400
     assert drawn.total() == 2000
-    assert all(60 < drawn[item] < 145 for item in range(20))  # 100 expected, standard deviation 8.7
+    assert all(60 < drawn[f"n/{note}"] < 145 for note in range(20))  # 100 expected, standard deviation 8.7
 
 
 @pytest.mark.parametrize("settings", [{"max_per_sense": 0}, {"window": 0}])

@@ -192,18 +192,13 @@ def split_correction(long_form: str) -> tuple[str, str | None]:
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
 
-def _hits_short_form(row: CasiRow) -> bool:
+def _hits_short_form(row: CasiRow) -> object:
     """Whether the row's start is that of the short form as a word, with a space within two characters after it.
 
     The end follows from the start, so that the file's two conventions for it do not matter.
     """
-    end = row.start + len(row.short_form)
-    return (
-        row.text.startswith(row.short_form, row.start)
-        and not _WORD.match(row.text[row.start - 1 : row.start] if row.start else "")
-        and not _WORD.match(row.text, end)
-        and " " in row.text[end : end + 2]
-    )
+    word = re.compile(rf"(?<!\w){re.escape(row.short_form)}(?!\w)(?=.? )", re.DOTALL)
+    return word.match(row.text, row.start)
 
 
 def _is_token(row: CasiRow) -> bool:

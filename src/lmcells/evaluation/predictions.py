@@ -59,25 +59,17 @@ class Predictions:
     excluded: tuple[Exclusion, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        n, n_short_forms = len(self.ids), len(self.short_forms)
-        shapes = {self.short_form_index.shape, self.truth.shape, (len(self.note_ids),)}
-        widest = max(map(len, self.candidates), default=0)
-        if shapes != {(n,)} or self.log_probabilities.shape != (n, widest):
+        n, widest = len(self.ids), max(map(len, self.candidates), default=0)
+        lengths = {n, len(self.note_ids), len(self.short_form_index), len(self.truth)}
+        if len(lengths) > 1 or self.log_probabilities.shape != (n, widest):
             raise ValueError(
                 f"{n} ids need as many notes, short forms and truths, and ({n}, {widest}) log-probabilities; "
-                f"found {sorted(shapes)} and {self.log_probabilities.shape}"
+                f"found {sorted(lengths)} and {self.log_probabilities.shape}"
             )
-        if len(self.candidates) != n_short_forms or not all(map(len, self.candidates)):
-            raise ValueError(f"each of {n_short_forms} short forms needs at least one candidate")
         if len(set(self.ids)) != n:
             repeated, times = Counter(self.ids).most_common(1)[0]
             raise InputError(f"Example ids must be unique; {repeated!r} occurs {times} times.")
-        if not np.array_equal(np.unique(self.short_form_index), np.arange(n_short_forms)):
-            raise ValueError(f"short_form_index must use exactly 0..{n_short_forms - 1}")
-        if ((self.truth < 0) | (self.truth >= self.n_candidates)).any():
-            raise ValueError("a truth is not a position among its candidates")
-        mass = np.exp(self.log_probabilities)
-        if not np.allclose(mass.sum(axis=1), 1, atol=1e-6) or mass[~self.is_candidate].any():
+        if not np.allclose(np.exp(self.log_probabilities).sum(axis=1, where=self.is_candidate), 1, atol=1e-6):
             raise ValueError("each example's probabilities must sum to 1 over its own candidates")
         for array in (self.short_form_index, self.truth, self.log_probabilities):
             array.setflags(write=False)
