@@ -47,6 +47,10 @@ def row(
     return CasiRow(1, short_form, long_form, start, start + 1, None, text)
 
 
+def meaning(*long_forms: str) -> list[CasiRow]:
+    return [row(long_form=each) for each in long_forms]
+
+
 def left(name: str, *rows: CasiRow) -> list[int]:
     """Positions of the rows that a filter leaves."""
     kept = FILTERS[name][1](list(rows))
@@ -79,18 +83,15 @@ def test_quotes_pipes_and_foreign_bytes_in_the_text_stay_in_the_text(tmp_path: P
 
 def test_a_line_that_is_no_row_is_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
     lines = [published("PT a"), "PT|x|PT|0", "", "PT|x|PT|zero|1||PT b", published("PT c")]
+    header = "sf|target_lf|sf_rep|start_idx|end_idx|section|context"
+    rows, report = read(write(tmp_path / "casi.txt", [header, *lines]))
+    assert [each.number for each in rows] == [1, 5]
+    assert report.n_seen == 4
     rows, report = read(write(tmp_path / "casi.txt", lines))
     assert [each.number for each in rows] == [1, 5]
     assert report.skipped == {"fewer than 7 columns": 1, "an offset is not a whole number": 1}
     assert report.first_seen["fewer than 7 columns"] == "casi.txt:2"
     assert report.n_seen == 4
-
-
-def test_a_header_line_is_no_row(tmp_path: Path) -> None:
-    lines = ["sf|target_lf|sf_rep|start_idx|end_idx|section|context", published("PT a")]
-    rows, report = read(write(tmp_path / "casi.txt", lines))
-    assert [each.number for each in rows] == [1]
-    assert report.n_seen == 1
 
 
 def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) -> None:
@@ -126,27 +127,15 @@ def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
     [
         ("nulls", [row(short_form=""), row(long_form=""), row(" "), row("")]),
         ("codes", [row(short_form=code) for code in ("C3", "C4", "T1", "T2", "T3", "T4")]),
-        ("repeated-short-forms", [row(long_form="PT"), row(long_form="a pt test")]),
-        (
-            "unclear-senses",
-            [row(long_form=sense) for sense in ("UNSURED SENSE", "MISTAKE:pain", "GENERAL ENGLISH", "NAME")],
-        ),
-        (
-            "listed-long-forms",
-            [
-                row(long_form=each)
-                for each in ("Iowa", "right", "Fairview Southdale Hospital", "California:CA")
-            ],
-        ),
+        ("repeated-short-forms", meaning("PT", "a pt test")),
+        ("unclear-senses", meaning("UNSURED SENSE", "MISTAKE:pain", "GENERAL ENGLISH", "NAME")),
+        ("listed-long-forms", meaning("Iowa", "right", "Fairview Southdale Hospital", "California:CA")),
         ("tokens", [row("ratio of PT-1 x", start=9, short_form="PT-1")]),
     ],
 )
 def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[CasiRow]) -> None:
     kept = [
-        row(),
-        row(long_form="symptom"),
-        row(long_form="a name"),
-        row(long_form="right atrium"),
+        *meaning("x", "symptom", "a name", "right atrium"),
         row("sent C&S now", start=5, short_form="C&S"),
         row("to OR today", start=3, short_form="OR"),
     ]
@@ -225,10 +214,8 @@ def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> No
 
 def test_labels_that_differ_in_case_or_in_a_correction_are_one_sense(tmp_path: Path) -> None:
     built = build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"PT"})
-    assert [sense.long_form for sense in built.inventory.senses("PT")] == [
-        "physical therapy",
-        "prothrombin time",
-    ]
+    names = [sense.long_form for sense in built.inventory.senses("PT")]
+    assert names == ["physical therapy", "prothrombin time"]
 
 
 def test_filters_can_be_left_out_except_those_that_make_an_example(tmp_path: Path) -> None:

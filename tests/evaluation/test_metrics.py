@@ -13,6 +13,7 @@ from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.metrics import Tally, measure, tally, within_short_forms
 from lmcells.evaluation.predictions import Predictions, load_predictions, save_predictions
 
+SCORES = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
 seeds = st.integers(0, 2**32 - 1)
 skills = st.floats(0, 4)
 
@@ -27,11 +28,7 @@ def test_metrics_within_each_short_form_are_those_of_scikit_learn(seed: int, ski
         truth, predicted = predictions.truth[here], predictions.predicted[here]
         assert ours["accuracy"][index] == pytest.approx(accuracy_score(truth, predicted))
         for average in ("macro", "weighted"):
-            for name, function in {
-                "precision": precision_score,
-                "recall": recall_score,
-                "f1": f1_score,
-            }.items():
+            for name, function in SCORES.items():
                 expected = function(truth, predicted, average=average, zero_division=0)
                 assert ours[f"{average}_{name}"][index] == pytest.approx(expected)
         width = len(predictions.candidates[index])
@@ -100,9 +97,8 @@ def test_a_tiny_case_by_hand() -> None:
     assert metrics.weighted_f1 == pytest.approx((3 * 4 / 5 + 1 * 2 / 3 + 0) / 5)
     assert metrics.accuracy == 3 / 5
     assert metrics.mean_accuracy == pytest.approx((3 / 4 + 0) / 2)
-    assert metrics.nll == pytest.approx(
-        (3 * np.log(2) + 2 * np.log(4)) / 5
-    )  # p = 1/2 where right, 1/4 where not
+    # p = 1/2 where right, 1/4 where not
+    assert metrics.nll == pytest.approx((3 * np.log(2) + 2 * np.log(4)) / 5)
     assert metrics.accuracy_at_k[2] == pytest.approx(4 / 5 + 1 / 5)
     assert metrics.to_json()["accuracy_at_k"].keys() == {"1", "2", "3", "4", "5"}
 
@@ -165,11 +161,10 @@ def test_nothing_to_evaluate_is_an_error() -> None:
 
 
 def test_two_examples_of_one_id_are_an_error() -> None:
-    examples = [example("a", "AB", "x"), example("a", "AB", "y")]
+    twice = [example("a", "AB", "x"), example("a", "AB", "y")]
+    candidates_of = {"AB": ["x", "y"]}
     with pytest.raises(InputError, match="'a' occurs 2 times"):
-        Predictions.from_scores(
-            "m", examples=examples, scores=np.zeros((2, 2)), candidates_of={"AB": ["x", "y"]}
-        )
+        Predictions.from_scores("m", examples=twice, scores=np.zeros((2, 2)), candidates_of=candidates_of)
 
 
 def test_predictions_cannot_be_changed() -> None:

@@ -102,11 +102,8 @@ def test_holm_by_hand() -> None:
 def test_all_pairs_are_compared_and_corrected_within_a_metric() -> None:
     models = [random_predictions(s, skill=s, model=f"m{s}", test_set=0) for s in (0, 1, 2)]
     found = compare_all(models, n_rounds=100, n_resamples=50)
-    assert [(c.first, c.second) for c in found if c.metric == "macro_f1"] == [
-        ("m0", "m1"),
-        ("m0", "m2"),
-        ("m1", "m2"),
-    ]
+    pairs = [(c.first, c.second) for c in found if c.metric == "macro_f1"]
+    assert pairs == [("m0", "m1"), ("m0", "m2"), ("m1", "m2")]
     for metric in ("accuracy", "macro_f1"):
         of_metric = [c for c in found if c.metric == metric]
         assert [c.adjusted_p_value for c in of_metric] == holm([c.p_value for c in of_metric])

@@ -66,10 +66,7 @@ def test_a_sentence_encoder_is_the_mean_over_all_positions(folder: Path) -> None
         (["cls_token"], lambda states: states[0]),
         (["max_tokens"], lambda states: states.max(dim=0).values),
         (["mean_sqrt_len_tokens"], lambda states: states.sum(dim=0) / len(states) ** 0.5),
-        (
-            ["cls_token", "mean_tokens"],
-            lambda states: torch.cat([states[0], states.mean(dim=0)]),
-        ),
+        (["cls_token", "mean_tokens"], lambda states: torch.cat([states[0], states.mean(dim=0)])),
     ],
 )
 def test_a_sentence_encoder_is_pooled_as_its_folder_says(tmp_path: Path, modes: list[str], pool: Any) -> None:
