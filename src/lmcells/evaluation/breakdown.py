@@ -96,7 +96,7 @@ def by_number_of_candidates(predictions: Predictions) -> list[CandidateCountRow]
     widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
     rows = []
     for width in np.unique(widths):
-        here = predictions.n_candidates == width
+        here = widths[predictions.short_form_index] == width
         values = headline(tally(predictions, here.astype(np.float64)))
         metrics = {name: float(values[name]) for name in ("accuracy", "weighted_f1", "macro_f1", "nll")}
         rows.append(CandidateCountRow(int(width), int((widths == width).sum()), int(here.sum()), **metrics))

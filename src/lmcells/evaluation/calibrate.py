@@ -100,8 +100,6 @@ def auroc(score: npt.ArrayLike, is_positive: npt.ArrayLike) -> float | None:
 
 def _pair(values: npt.ArrayLike, flags: npt.ArrayLike) -> tuple[Floats, Booleans]:
     numbers, truths = np.asarray(values, dtype=np.float64), np.asarray(flags, dtype=bool)
-    if numbers.ndim != 1 or numbers.shape != truths.shape:
-        raise ValueError(f"expected two rows of one length, found shapes {numbers.shape} and {truths.shape}")
     if not numbers.size:
         raise InputError("Calibration needs at least one example; found none.")
     if np.isnan(numbers).any():

@@ -134,11 +134,6 @@ class Predictions:
         return len(self.ids)
 
     @cached_property
-    def n_candidates(self) -> Integers:
-        """The number of candidates of each example."""
-        return np.asarray(self.is_candidate.sum(axis=1), dtype=np.int64)
-
-    @cached_property
     def is_candidate(self) -> Booleans:
         """Which columns of `log_probabilities` belong to a candidate of the example."""
         return _is_candidate(self.candidates, self.short_form_index)
@@ -146,9 +141,8 @@ class Predictions:
     @cached_property
     def predicted(self) -> Integers:
         """The position of the most probable candidate; of equals, the first in the inventory."""
-        if not len(self):
-            return np.zeros(0, dtype=np.int64)
-        return np.asarray(self.log_probabilities.argmax(axis=1), dtype=np.int64)
+        rows = self.log_probabilities
+        return np.asarray(rows.argmax(axis=1) if len(rows) else [], dtype=np.int64)
 
     @cached_property
     def first_label(self) -> Integers:
@@ -181,9 +175,8 @@ class Predictions:
         """How many candidates come before the true one; of equals, the first in the inventory comes first."""
         of_truth = self.log_probability_of_truth[:, None]
         is_earlier = np.arange(self.log_probabilities.shape[1]) < self.truth[:, None]
-        comes_before = (self.log_probabilities > of_truth) | (
-            (self.log_probabilities == of_truth) & is_earlier
-        )
+        is_equal = self.log_probabilities == of_truth
+        comes_before = (self.log_probabilities > of_truth) | (is_equal & is_earlier)
         return np.asarray(comes_before.sum(axis=1), dtype=np.int64)
 
     @cached_property
