@@ -122,12 +122,7 @@ def evaluate(
         raise InputError(f"--seed: found {seed}, allowed: 0 or more.")
     warn = on_warning or (lambda _: None)
     senses = as_inventory(inventory)
-    report = ReadReport()
-    examples = list(
-        read_dataset(Path(dataset), report=report) if isinstance(dataset, str | Path) else dataset
-    )
-    for reason, n in report.skipped.items():
-        warn(f"{n:,} rows skipped: {reason} (first at {report.first_seen[reason]})")
+    examples = _read(Path(dataset), warn) if isinstance(dataset, str | Path) else list(dataset)
     corpus = Corpus.open(Path(corpus)) if isinstance(corpus, str | Path) else corpus
     headers = (
         load_section_map(Path(section_map)) if isinstance(section_map, str | Path) else section_map or {}
@@ -195,6 +190,14 @@ def _require_different(models: Sequence[str]) -> None:
             same = "" if seen[meant] == model else f", also as {seen[meant]!r}"
             raise InputError(f"MODEL: {model!r} is given twice{same}. Give each model once.")
         seen[meant] = model
+
+
+def _read(path: Path, warn: Callable[[str], None]) -> list[Example]:
+    report = ReadReport()
+    examples = list(read_dataset(path, report=report))
+    for reason, n in report.skipped.items():
+        warn(f"{n:,} rows skipped: {reason} (first at {report.first_seen[reason]})")
+    return examples
 
 
 def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAIVER) -> Leakage:
