@@ -86,7 +86,7 @@ def bert_mentions_per_second(texts: list[str]) -> float:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizer
 
-    from lmcells.evaluation.encoder_baselines import PretrainedEncoder, TransformerRanker
+    from lmcells.evaluation.encoder_baselines import PretrainedEncoder, transformer_ranker
 
     torch.set_num_threads(1)
     expander = Expander.from_pretrained()
@@ -100,7 +100,7 @@ def bert_mentions_per_second(texts: list[str]) -> float:
         (folder / "vocab.txt").write_text("\n".join(distinct), encoding="utf-8")
         BertModel(BertConfig(vocab_size=len(distinct))).save_pretrained(folder)
         BertTokenizer(str(folder / "vocab.txt"), do_lower_case=True).save_pretrained(folder)
-        ranker = TransformerRanker(PretrainedEncoder.bert(folder), expander.inventory)
+        ranker = transformer_ranker(PretrainedEncoder.bert(folder), expander.inventory)
         ranker.scores(mentions)  # the vectors of the long forms are kept
         begin = time.perf_counter()
         ranker.scores(mentions)

@@ -39,11 +39,9 @@ def test_the_mean_of_the_acronym_table_is_the_headline(seed: int) -> None:
     table, metrics = acronym_table(predictions), measure(predictions)
     counts = [row.count for row in table]
     assert np.mean([row.macro_f1 for row in table]) == pytest.approx(metrics.macro_f1)
-    assert np.average([row.accuracy for row in table], weights=counts) == pytest.approx(metrics.accuracy)
-    assert np.average([row.weighted_f1 for row in table], weights=counts) == pytest.approx(
-        metrics.weighted_f1
-    )
-    assert np.average([row.nll for row in table], weights=counts) == pytest.approx(metrics.nll)
+    for name in ("accuracy", "weighted_f1", "nll"):
+        mean = np.average([getattr(row, name) for row in table], weights=counts)
+        assert mean == pytest.approx(getattr(metrics, name))
 
 
 @given(seed=st.integers(0, 2**32 - 1))

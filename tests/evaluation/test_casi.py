@@ -8,12 +8,11 @@ import pytest
 
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.evaluation.casi import (
-    ANNOTATION_FILTERS,
-    SENSE_FILTERS,
-    CanonicalForms,
+    FILTERS,
     CasiDataset,
     CasiRow,
     build_casi_dataset,
+    canonical_forms,
     load_canonical_forms,
     read_casi_rows,
 )
@@ -48,10 +47,13 @@ def row(
     return CasiRow(1, short_form, long_form, start, start + 1, None, text)
 
 
+def meaning(*long_forms: str) -> list[CasiRow]:
+    return [row(long_form=each) for each in long_forms]
+
+
 def left(name: str, *rows: CasiRow) -> list[int]:
     """Positions of the rows that a filter leaves."""
-    _, keep = (ANNOTATION_FILTERS | SENSE_FILTERS)[name]
-    kept = keep(list(rows))
+    kept = FILTERS[name][1](list(rows))
     return [position for position, row in enumerate(rows) if any(row is each for each in kept)]
 
 
@@ -81,18 +83,15 @@ def test_quotes_pipes_and_foreign_bytes_in_the_text_stay_in_the_text(tmp_path: P
 
 def test_a_line_that_is_no_row_is_counted_and_the_rest_goes_on(tmp_path: Path) -> None:
     lines = [published("PT a"), "PT|x|PT|0", "", "PT|x|PT|zero|1||PT b", published("PT c")]
+    header = "sf|target_lf|sf_rep|start_idx|end_idx|section|context"
+    rows, report = read(write(tmp_path / "casi.txt", [header, *lines]))
+    assert [each.number for each in rows] == [1, 5]
+    assert report.n_seen == 4
     rows, report = read(write(tmp_path / "casi.txt", lines))
     assert [each.number for each in rows] == [1, 5]
     assert report.skipped == {"fewer than 7 columns": 1, "an offset is not a whole number": 1}
     assert report.first_seen["fewer than 7 columns"] == "casi.txt:2"
     assert report.n_seen == 4
-
-
-def test_a_header_line_is_no_row(tmp_path: Path) -> None:
-    lines = ["sf|target_lf|sf_rep|start_idx|end_idx|section|context", published("PT a")]
-    rows, report = read(write(tmp_path / "casi.txt", lines))
-    assert [each.number for each in rows] == [1]
-    assert report.n_seen == 1
 
 
 def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) -> None:
@@ -128,27 +127,15 @@ def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
     [
         ("nulls", [row(short_form=""), row(long_form=""), row(" "), row("")]),
         ("codes", [row(short_form=code) for code in ("C3", "C4", "T1", "T2", "T3", "T4")]),
-        ("repeated-short-forms", [row(long_form="PT"), row(long_form="a pt test")]),
-        (
-            "unclear-senses",
-            [row(long_form=sense) for sense in ("UNSURED SENSE", "MISTAKE:pain", "GENERAL ENGLISH", "NAME")],
-        ),
-        (
-            "listed-long-forms",
-            [
-                row(long_form=each)
-                for each in ("Iowa", "right", "Fairview Southdale Hospital", "California:CA")
-            ],
-        ),
+        ("repeated-short-forms", meaning("PT", "a pt test")),
+        ("unclear-senses", meaning("UNSURED SENSE", "MISTAKE:pain", "GENERAL ENGLISH", "NAME")),
+        ("listed-long-forms", meaning("Iowa", "right", "Fairview Southdale Hospital", "California:CA")),
         ("tokens", [row("ratio of PT-1 x", start=9, short_form="PT-1")]),
     ],
 )
 def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[CasiRow]) -> None:
     kept = [
-        row(),
-        row(long_form="symptom"),
-        row(long_form="a name"),
-        row(long_form="right atrium"),
+        *meaning("x", "symptom", "a name", "right atrium"),
         row("sent C&S now", start=5, short_form="C&S"),
         row("to OR today", start=3, short_form="OR"),
     ]
@@ -216,19 +203,10 @@ def build(path: Path, **options: object) -> CasiDataset:
 def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> None:
     path = write(tmp_path / "casi.txt", a_row_for_every_filter())
     built = build(path, match_short_forms={"PT", "XX"})
-    assert [(step.name, step.n_removed) for step in built.steps] == [
-        ("nulls", 1),
-        ("codes", 1),
-        ("repeated-short-forms", 1),
-        ("unclear-senses", 1),
-        ("listed-long-forms", 1),
-        ("offsets", 1),
-        ("tokens", 1),
-        ("duplicates", 1),
-        ("single-sense", 1),
-        ("match-short-forms", 2),
-    ]
-    assert built.n_rows - sum(step.n_removed for step in built.steps) == built.steps[-1].n_left == 4
+    steps = built.account["steps"]
+    assert [step["name"] for step in steps] == [*FILTERS, "match-short-forms"]
+    assert [step["removed"] for step in steps] == [1] * len(FILTERS) + [2]
+    assert built.account["n_rows"] - sum(step["removed"] for step in steps) == steps[-1]["left"] == 4
     assert [example.id for example in built.examples] == ["casi/1", "casi/2", "casi/3", "casi/4"]
     assert all(example.text[example.start : example.end] == "PT" for example in built.examples)
     assert [example.section for example in built.examples] == ["PLAN", "1. PLAN", None, "PLAN"]
@@ -236,10 +214,8 @@ def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> No
 
 def test_labels_that_differ_in_case_or_in_a_correction_are_one_sense(tmp_path: Path) -> None:
     built = build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"PT"})
-    assert [sense.long_form for sense in built.inventory.senses("PT")] == [
-        "physical therapy",
-        "prothrombin time",
-    ]
+    names = [sense.long_form for sense in built.inventory.senses("PT")]
+    assert names == ["physical therapy", "prothrombin time"]
 
 
 def test_filters_can_be_left_out_except_those_that_make_an_example(tmp_path: Path) -> None:
@@ -274,25 +250,17 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
         ("pro time", ("pro time", "prothrombin time")),
     ]
     assert [example.section for example in built.examples] == [None, "ASSESSMENT AND PLAN", None, None]
-    assert built.sections == {"mapped to none": 2, "mapped": 1, "no section": 1}
-    assert built.n_without_canonical_form == 0
-
-
-def test_a_correction_is_named_after_the_short_form_it_belongs_to() -> None:
-    canonical = CanonicalForms()
-    canonical.add("CVP", spellings=["central venous pressure"], forms=["central pressure"])
-    assert canonical.find("CVA", "central venous pressure") is None
-    assert canonical.find("CVP", "Central  Venous pressure") is not None
+    assert built.account["sections"] == {"mapped to none": 2, "mapped": 1, "no section": 1}
+    assert built.account["n_without_canonical_form"] == 0
 
 
 def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
-    canonical = CanonicalForms()
-    canonical.add("MP", spellings=["a"], forms=["meta", "carpal"])
-    canonical.add("MP", spellings=["b"], forms=["meta"])
-    canonical.add("MP", spellings=["carpal"], forms=["carpal"])
-    first, second = canonical.find("MP", "a"), canonical.find("MP", "carpal")
-    assert first == canonical.find("MP", "b")
-    assert (first and first.long_form, second and second.long_form) == ("meta", "carpal")
+    canonical = canonical_forms(
+        [("MP", ["A  b"], ["meta", "carpal"]), ("MP", ["b"], ["meta"]), ("MP", ["carpal"], ["carpal"])]
+    )
+    assert canonical["MP", "a b"] is canonical["MP", "b"]
+    assert [canonical["MP", key].long_form for key in ("a b", "carpal")] == ["meta", "carpal"]
+    assert ("XX", "b") not in canonical
 
 
 def test_malformed_canonical_forms_are_refused(tmp_path: Path) -> None:
@@ -313,11 +281,11 @@ def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
     built = build_casi_dataset(
         CASI / "rare_data.csv", skip=["single-sense", "listed-long-forms"], report=report
     )
-    assert (report.n_read, report.n_skipped, built.n_rows) == (190, 0, 190)
-    removed = {step.name: step.n_removed for step in built.steps}
+    assert (report.n_read, report.n_skipped, built.account["n_rows"]) == (190, 0, 190)
+    removed = {step["name"]: step["removed"] for step in built.account["steps"]}
     assert removed.pop("offsets") == 2  # both stand at the very end of their text
     assert set(removed.values()) == {0}
-    assert built.end_offsets == {"inclusive": 154, "exclusive": 34}
+    assert built.account["end_offsets"] == {"inclusive": 154, "exclusive": 34}
     assert all(example.text[example.start : example.end] == "FSH" for example in built.examples)
     assert built.examples[0].id == "casi/16004"
 
@@ -325,11 +293,12 @@ def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
 @real_rows
 def test_the_authors_list_takes_out_the_only_sense_of_the_real_rows() -> None:
     built = build(CASI / "rare_data.csv", skip=["single-sense"])
-    assert {step.name: step.n_removed for step in built.steps if step.n_removed} == {"listed-long-forms": 190}
+    removed = {step["name"]: step["removed"] for step in built.account["steps"] if step["removed"]}
+    assert removed == {"listed-long-forms": 190}
 
 
 @real_rows
 def test_the_authors_canonical_forms_have_259_senses_of_62_short_forms() -> None:
     canonical = load_canonical_forms(CASI / "labeled_sf_lf_map.csv")
-    assert len(canonical.senses) == 259
-    assert len({sense.short_form for sense in canonical.senses}) == 62
+    assert len(set(canonical.values())) == 259
+    assert len({sense.short_form for sense in canonical.values()}) == 62

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from language_model.small_models import small_model, texts_of
-from lmcells.evaluation.encoder_baselines import ElmoRanker
+from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.windows import Mention
 from lmcells.language_model.folder import PretrainedLanguageModel
@@ -47,7 +47,7 @@ def cosine(one: np.ndarray, other: np.ndarray) -> float:
 
 def test_scores_are_the_papers_cosines(pretrained: PretrainedLanguageModel) -> None:
     # "unheard" is no word of the model: it is no part of the window, as it was no part of the corpus.
-    (scores,) = ElmoRanker(pretrained, INVENTORY).scores([mention("Patient went unheard PT, walking.")])
+    (scores,) = elmo_ranker(pretrained, INVENTORY).scores([mention("Patient went unheard PT, walking.")])
     window = mean_state(pretrained, "patient", "went", "pt", "walking")
     both = (
         mean_state(pretrained, "prothrombin", "time") + mean_state(pretrained, "protime")
@@ -58,7 +58,7 @@ def test_scores_are_the_papers_cosines(pretrained: PretrainedLanguageModel) -> N
 
 
 def test_only_a_long_form_without_any_token_cannot_be_told(pretrained: PretrainedLanguageModel) -> None:
-    (scores,) = ElmoRanker(pretrained, INVENTORY).scores([mention("PT")])  # no context at all
+    (scores,) = elmo_ranker(pretrained, INVENTORY).scores([mention("PT")])  # no context at all
     assert np.isfinite(scores[:3]).all()
     assert scores[3] == -np.inf
 
@@ -68,8 +68,8 @@ def test_the_order_and_number_of_mentions_change_nothing(pretrained: PretrainedL
         mention("patient " + "walking bleeding " * n + "PT went" + " time therapy" * (7 - n))
         for n in range(7)
     ]
-    together = ElmoRanker(pretrained, INVENTORY).scores(mentions)
-    ranker = ElmoRanker(pretrained, INVENTORY)
+    together = elmo_ranker(pretrained, INVENTORY).scores(mentions)
+    ranker = elmo_ranker(pretrained, INVENTORY)
     for each, expected in zip(reversed(mentions), reversed(together), strict=True):
         np.testing.assert_allclose(ranker.scores([each])[0], expected, atol=1e-6)
     assert ranker.scores([]) == []
@@ -78,18 +78,18 @@ def test_the_order_and_number_of_mentions_change_nothing(pretrained: PretrainedL
 def test_long_forms_are_encoded_once(
     pretrained: PretrainedLanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranker = ElmoRanker(pretrained, INVENTORY)
+    ranker = elmo_ranker(pretrained, INVENTORY)
     ranker.scores([mention("PT went")])
     encoded: list[int] = []
     encode = ranker.encode
     monkeypatch.setattr(ranker, "encode", lambda texts: encoded.append(len(texts)) or encode(texts))
     ranker.scores([mention("PT went"), mention("walking PT")])
-    assert encoded == [2, 0]
+    assert encoded == [2]
 
 
 def test_another_short_form_in_the_same_place_is_another_window(pretrained: PretrainedLanguageModel) -> None:
     inventory = INVENTORY.add(Sense("PTT", "physical therapy"))
-    one, other = ElmoRanker(pretrained, inventory).scores(
+    one, other = elmo_ranker(pretrained, inventory).scores(
         [mention("went PT walking"), mention("went PTT walking", "PTT")]
     )
     assert one[0] != other[0]  # neither is a word of the model: their characters differ

@@ -94,10 +94,8 @@ def test_warnings_and_progress_are_told(tmp_path: Path) -> None:
         on_model=told["models"].append,
         on_warning=told["warnings"].append,
     )
-    assert told == {
-        "models": ["random", "dominant"],
-        "warnings": ["1 rows skipped: not JSON (first at d.jsonl:6)"],
-    }
+    assert told["models"] == ["random", "dominant"]
+    assert told["warnings"] == ["1 rows skipped: not JSON (first at d.jsonl:6)"]
 
 
 def corpus_with(*documents: str) -> Any:

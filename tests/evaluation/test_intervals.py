@@ -95,9 +95,8 @@ def test_estimates_are_the_metrics_of_the_whole_dataset_and_within_their_interva
 
 def test_intervals_stay_within_what_a_metric_can_be() -> None:
     answers = [("AB", i % 2, i % 2) for i in range(11)] + [("AB", 0, 1)]
-    for name, interval in bootstrap_intervals(
-        predictions_from_answers(answers, {"AB": 2}), n_resamples=200
-    ).items():
+    sample = predictions_from_answers(answers, {"AB": 2})
+    for name, interval in bootstrap_intervals(sample, n_resamples=200).items():
         assert interval.low >= 0
         assert interval.high <= 1 or name.endswith("nll")
 

@@ -10,9 +10,10 @@ from sklearn.metrics import accuracy_score, f1_score, log_loss, precision_score,
 
 from evaluation.prediction_samples import example, predictions_from_answers, random_predictions
 from lmcells.errors import FormatError, InputError
-from lmcells.evaluation.metrics import Coding, Tally, measure, within_short_forms
+from lmcells.evaluation.metrics import Tally, measure, tally, within_short_forms
 from lmcells.evaluation.predictions import Predictions, load_predictions, save_predictions
 
+SCORES = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
 seeds = st.integers(0, 2**32 - 1)
 skills = st.floats(0, 4)
 
@@ -21,17 +22,13 @@ skills = st.floats(0, 4)
 @given(seed=seeds, skill=skills, n=st.integers(1, 80))
 def test_metrics_within_each_short_form_are_those_of_scikit_learn(seed: int, skill: float, n: int) -> None:
     predictions = random_predictions(seed, skill=skill, n=n)
-    ours = within_short_forms(Coding.of(predictions).tally())
+    ours = within_short_forms(tally(predictions))
     for index in range(len(predictions.short_forms)):
         here = predictions.short_form_index == index
         truth, predicted = predictions.truth[here], predictions.predicted[here]
         assert ours["accuracy"][index] == pytest.approx(accuracy_score(truth, predicted))
         for average in ("macro", "weighted"):
-            for name, function in {
-                "precision": precision_score,
-                "recall": recall_score,
-                "f1": f1_score,
-            }.items():
+            for name, function in SCORES.items():
                 expected = function(truth, predicted, average=average, zero_division=0)
                 assert ours[f"{average}_{name}"][index] == pytest.approx(expected)
         width = len(predictions.candidates[index])
@@ -45,11 +42,12 @@ def test_metrics_over_all_examples_are_those_of_scikit_learn_on_numbered_labels(
     seed: int, skill: float
 ) -> None:
     predictions = random_predictions(seed, skill=skill)
-    metrics, coding = measure(predictions), Coding.of(predictions)
+    metrics, start = measure(predictions), predictions.first_label[predictions.short_form_index]
+    truth, predicted = start + predictions.truth, start + predictions.predicted
     by_short_form = [predictions.short_form_index == i for i in range(len(predictions.short_forms))]
-    macro = [f1_score(coding.truth[i], coding.predicted[i], average="macro") for i in by_short_form]
-    assert metrics.accuracy == pytest.approx(accuracy_score(coding.truth, coding.predicted))
-    assert metrics.weighted_f1 == pytest.approx(f1_score(coding.truth, coding.predicted, average="weighted"))
+    macro = [f1_score(truth[i], predicted[i], average="macro") for i in by_short_form]
+    assert metrics.accuracy == pytest.approx(accuracy_score(truth, predicted))
+    assert metrics.weighted_f1 == pytest.approx(f1_score(truth, predicted, average="weighted"))
     assert metrics.macro_f1 == pytest.approx(np.mean(macro))
     assert metrics.nll == pytest.approx(-predictions.log_probability_of_truth.mean())
     assert metrics.mean_accuracy == pytest.approx(
@@ -70,12 +68,21 @@ def test_accuracy_at_k_grows_from_accuracy_to_one(seed: int, skill: float) -> No
 @given(seed=seeds)
 @settings(deadline=None, max_examples=20)
 def test_weights_count_an_example_as_often_as_repeating_it_would(seed: int) -> None:
-    coding = Coding.of(random_predictions(seed))
-    times = np.random.default_rng(seed).integers(0, 4, size=len(coding.truth))
+    predictions = random_predictions(seed)
+    times = np.random.default_rng(seed).integers(0, 4, size=len(predictions))
+    times[[np.flatnonzero(predictions.short_form_index == i)[0] for i in range(4)]] += 1  # each is drawn
     chosen = np.repeat(np.arange(len(times)), times)
-    per_example = ("short_form", "truth", "predicted", "loss")
-    repeated = replace(coding, **{name: getattr(coding, name)[chosen] for name in per_example}).tally()
-    weighted = Tally.stack([coding.tally(times.astype(float))] * 2)
+    repeated = tally(
+        replace(
+            predictions,
+            ids=tuple(map(str, range(len(chosen)))),
+            note_ids=("n",) * len(chosen),
+            short_form_index=predictions.short_form_index[chosen],
+            truth=predictions.truth[chosen],
+            log_probabilities=predictions.log_probabilities[chosen],
+        )
+    )
+    weighted = Tally.stack([tally(predictions, times.astype(float))] * 2)
     for name in ("support", "predicted", "right", "loss"):
         np.testing.assert_allclose(getattr(weighted, name)[1], getattr(repeated, name))
     once, twice = within_short_forms(repeated), within_short_forms(weighted)
@@ -90,9 +97,8 @@ def test_a_tiny_case_by_hand() -> None:
     assert metrics.weighted_f1 == pytest.approx((3 * 4 / 5 + 1 * 2 / 3 + 0) / 5)
     assert metrics.accuracy == 3 / 5
     assert metrics.mean_accuracy == pytest.approx((3 / 4 + 0) / 2)
-    assert metrics.nll == pytest.approx(
-        (3 * np.log(2) + 2 * np.log(4)) / 5
-    )  # p = 1/2 where right, 1/4 where not
+    # p = 1/2 where right, 1/4 where not
+    assert metrics.nll == pytest.approx((3 * np.log(2) + 2 * np.log(4)) / 5)
     assert metrics.accuracy_at_k[2] == pytest.approx(4 / 5 + 1 / 5)
     assert metrics.to_json()["accuracy_at_k"].keys() == {"1", "2", "3", "4", "5"}
 
@@ -155,11 +161,10 @@ def test_nothing_to_evaluate_is_an_error() -> None:
 
 
 def test_two_examples_of_one_id_are_an_error() -> None:
-    examples = [example("a", "AB", "x"), example("a", "AB", "y")]
+    twice = [example("a", "AB", "x"), example("a", "AB", "y")]
+    candidates_of = {"AB": ["x", "y"]}
     with pytest.raises(InputError, match="'a' occurs 2 times"):
-        Predictions.from_scores(
-            "m", examples=examples, scores=np.zeros((2, 2)), candidates_of={"AB": ["x", "y"]}
-        )
+        Predictions.from_scores("m", examples=twice, scores=np.zeros((2, 2)), candidates_of=candidates_of)
 
 
 def test_predictions_cannot_be_changed() -> None:
@@ -170,12 +175,8 @@ def test_predictions_cannot_be_changed() -> None:
 
 def test_examples_of_one_note_are_a_cluster() -> None:
     answers = [("AB", 0, 0)] * 4
-    assert predictions_from_answers(answers, {"AB": 1}, notes=["n", "b", "n", "a"]).cluster.tolist() == [
-        0,
-        1,
-        0,
-        2,
-    ]
+    predictions = predictions_from_answers(answers, {"AB": 1}, notes=["n", "b", "n", "a"])
+    assert predictions.cluster.tolist() == [0, 1, 0, 2]
 
 
 def test_predictions_survive_a_round_trip_through_files(tmp_path: Path) -> None:

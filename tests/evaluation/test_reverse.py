@@ -3,16 +3,18 @@
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lmcells.errors import ConfigError
-from lmcells.evaluation.dataset import Example, NoteSplit, Sample
+from lmcells.evaluation.dataset import NoteSplit
 from lmcells.evaluation.long_form_finder import LongFormFinder, lower_text, spells_in_order
 from lmcells.evaluation.reverse import (
     GIVEN_AWAY,
@@ -43,17 +45,25 @@ INVENTORY = SenseInventory.from_senses(
 )
 
 
-def draw(
-    *texts: str, inventory: SenseInventory = INVENTORY, sections: str = "rules", **settings: object
-) -> ReversePart:
-    notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
-    parts = build_reverse_dataset(
+def parts_of(
+    notes: Iterable[Note],
+    *,
+    inventory: SenseInventory = INVENTORY,
+    sections: str = "rules",
+    split: NoteSplit | None = None,
+    **settings: Any,
+) -> dict[str, ReversePart]:
+    return build_reverse_dataset(
         notes,
         finder=LongFormFinder(inventory),
         find_sections=section_finder(sections),
-        settings=ReverseSettings(**settings),  # type: ignore[arg-type]
+        settings=ReverseSettings(**settings),
+        split=split,
     )
-    return parts[""]
+
+
+def draw(*texts: str, **settings: Any) -> ReversePart:
+    return parts_of([Note(f"n/{number}", text) for number, text in enumerate(texts)], **settings)[""]
 
 
 def shown(part: ReversePart) -> list[tuple[str, str, str]]:
@@ -125,7 +135,7 @@ def test_forms_of_two_senses_are_dropped_and_reported() -> None:
         ]
     )
     finder = LongFormFinder(inventory)
-    assert [tuple(dropped) for dropped in finder.dropped] == [
+    assert [tuple(dropped.values()) for dropped in finder.dropped] == [
         ("GT", "gamma transferase", "shared by two senses of the short form"),
         ("GT", "gt", "the short form itself"),
         ("GT", "--", "holds no word"),
@@ -134,16 +144,13 @@ def test_forms_of_two_senses_are_dropped_and_reported() -> None:
 
 
 def test_forms_can_be_held_to_spell_their_short_form() -> None:
-    assert spells_in_order("cerebrovascular accident", "CVA")
-    assert spells_in_order("culture and sensitivity", "C&S")
-    assert not spells_in_order("anthracycline", "AX")
-    assert not spells_in_order("stroke", "CVA")
-    assert not spells_in_order("acute cva", "CVA")
-    assert not spells_in_order("x", "&")
-    finder = LongFormFinder(INVENTORY, spelled_only=True)
-    assert {dropped.form for dropped in finder.dropped} == set()
+    spelled = {"CVA": "cerebrovascular accident", "C&S": "culture and sensitivity"}
+    assert all(spells_in_order(form, short_form) for short_form, form in spelled.items())
+    others = [("anthracycline", "AX"), ("stroke", "CVA"), ("acute cva", "CVA"), ("x", "&")]
+    assert not any(spells_in_order(form, short_form) for form, short_form in others)
+    assert LongFormFinder(INVENTORY, spelled_only=True).dropped == []
     finder = LongFormFinder(INVENTORY.add(Sense("PA", "heart")), spelled_only=True)
-    assert [dropped.form for dropped in finder.dropped] == ["heart"]
+    assert [dropped["form"] for dropped in finder.dropped] == ["heart"]
 
 
 # ---- windows
@@ -232,10 +239,8 @@ def test_a_short_form_needs_two_senses() -> None:
 
 def test_at_most_so_many_examples_of_a_sense_are_drawn() -> None:
     part = draw(*["physical therapy"] * 30, *["prothrombin time"] * 3, max_per_sense=5)
-    assert Counter(example.long_form for example in part.examples) == {
-        "physical therapy": 5,
-        "prothrombin time": 3,
-    }
+    drawn = Counter(example.long_form for example in part.examples)
+    assert drawn == {"physical therapy": 5, "prothrombin time": 3}
     assert part.dropped == {NOT_DRAWN: 25}
 
 
@@ -269,17 +274,11 @@ def test_the_choice_depends_on_the_seed_and_not_on_the_order_of_the_notes(
     given_texts: list[str], random: Random, seed: int
 ) -> None:
     notes = [Note(f"n/{number}", text) for number, text in enumerate(given_texts)]
-    shuffled = random.sample(notes, len(notes))
-
-    def examples(ordered: list[Note]) -> list[Example]:
-        return build_reverse_dataset(
-            ordered,
-            finder=LongFormFinder(INVENTORY),
-            find_sections=section_finder("rules"),
-            settings=ReverseSettings(max_per_sense=2, seed=seed),
-        )[""].examples
-
-    assert examples(notes) == examples(shuffled) == examples(notes)
+    one, shuffled, again = (
+        parts_of(ordered, max_per_sense=2, seed=seed)[""].examples
+        for ordered in (notes, random.sample(notes, len(notes)), notes)
+    )
+    assert one == shuffled == again
 
 
 def test_another_seed_draws_other_examples() -> None:
@@ -289,21 +288,19 @@ def test_another_seed_draws_other_examples() -> None:
 
 
 def test_every_occurrence_is_drawn_equally_often() -> None:
-    drawn: Counter[int] = Counter()
+    texts = ["physical therapy"] * 20 + ["prothrombin time"]
+    drawn: Counter[str] = Counter()
     for seed in range(400):
-        sample: Sample[int] = Sample(5, seed)
-        for item in range(20):
-            sample.offer(f"note/{item}", item)
-        assert len(sample) == 5
-        drawn.update(sample)
+        drawn.update(example.note_id for example in draw(*texts, max_per_sense=5, seed=seed).examples)
+    assert drawn.pop("n/20") == 400
     assert drawn.total() == 2000
-    assert all(60 < drawn[item] < 145 for item in range(20))  # 100 expected, standard deviation 8.7
+    assert all(60 < drawn[f"n/{note}"] < 145 for note in range(20))  # 100 expected, standard deviation 8.7
 
 
 @pytest.mark.parametrize("settings", [{"max_per_sense": 0}, {"window": 0}])
-def test_impossible_settings_are_refused(settings: dict[str, int]) -> None:
+def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="found 0, allowed: 1 or more"):
-        ReverseSettings(**settings)  # type: ignore[arg-type]
+        ReverseSettings(**settings)
 
 
 # ---- the split
@@ -322,13 +319,7 @@ def test_a_split_is_by_note_and_always_the_same() -> None:
 def test_parts_share_no_note_and_are_whole_datasets() -> None:
     texts = ["physical therapy", "prothrombin time", "nothing"] * 40
     notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
-    parts = build_reverse_dataset(
-        notes,
-        finder=LongFormFinder(INVENTORY),
-        find_sections=section_finder("rules"),
-        settings=ReverseSettings(max_per_sense=4),
-        split=NoteSplit.parse("a=0.5,b=0.4"),
-    )
+    parts = parts_of(notes, max_per_sense=4, split=NoteSplit.parse("a=0.5,b=0.4"))
     ids = [{example.note_id for example in parts[name].examples} for name in "ab"]
     assert ids[0].isdisjoint(ids[1])
     assert [len(part.examples) for part in parts.values()] == [8, 8]
@@ -354,11 +345,8 @@ DATA = Path(os.environ.get("LMCELLS_DATA", ""))
 )
 def test_real_notes_give_examples_of_many_short_forms() -> None:
     pytest.importorskip("pyarrow")
-    part = build_reverse_dataset(
-        read_notes(DATA / "dev" / "mtsamples.parquet", report=ReadReport()),
-        finder=LongFormFinder(load_inventory(DATA / "benchmarks" / "casi_inventory.json")),
-        find_sections=section_finder("given"),
-        settings=ReverseSettings(),
-    )[""]
+    notes = read_notes(DATA / "dev" / "mtsamples.parquet", report=ReadReport())
+    inventory = load_inventory(DATA / "benchmarks" / "casi_inventory.json")
+    part = parts_of(notes, inventory=inventory, sections="given")[""]
     assert part.n_found == len(part.examples) + part.dropped.total()
     assert len({target.short_form for target in part.senses}) > 20

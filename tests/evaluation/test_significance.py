@@ -6,15 +6,15 @@ from scipy.stats import kstest
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError
-from lmcells.evaluation.metrics import Coding, headline, measure
+from lmcells.evaluation.metrics import headline, measure, tally
 from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.significance import (
     METRICS,
-    _swapped_differences,
     compare_all,
     holm,
     paired_bootstrap,
     randomisation_test,
+    swapped_differences,
 )
 
 
@@ -64,21 +64,15 @@ def test_a_better_model_is_found_to_be_better() -> None:
 
 def test_swapping_all_answers_turns_the_difference_around_and_swapping_one_note_moves_its_answers() -> None:
     a, b = (random_predictions(s, n_notes=15, test_set=0) for s in (1, 2))
-    x, y = Coding.of(a), Coding.of(b)
     n_notes = int(a.cluster.max()) + 1
     swap = np.vstack([np.zeros(n_notes, bool), np.ones(n_notes, bool), np.arange(n_notes) == 3])
-    found = _swapped_differences(x, y, swap, a.cluster)
-    one_note = a.cluster == 3
-    moved = [
-        replace(
-            one,
-            predicted=np.where(one_note, other.predicted, one.predicted),
-            loss=np.where(one_note, other.loss, one.loss),
-        )
-        for one, other in ((x, y), (y, x))
-    ]
-    first, second = (headline(each.tally()) for each in moved)
-    whole_a, whole_b = headline(x.tally()), headline(y.tally())
+    found = swapped_differences(a, b, swap)
+    one_note = (a.cluster == 3)[:, None]
+    first, second = (
+        headline(tally(replace(one, log_probabilities=np.where(one_note, other.log_probabilities, p))))
+        for one, other, p in ((a, b, a.log_probabilities), (b, a, b.log_probabilities))
+    )
+    whole_a, whole_b = headline(tally(a)), headline(tally(b))
     for name, values in found.items():
         difference = whole_a[name] - whole_b[name]
         assert values == pytest.approx([difference, -difference, first[name] - second[name]])
@@ -108,11 +102,8 @@ def test_holm_by_hand() -> None:
 def test_all_pairs_are_compared_and_corrected_within_a_metric() -> None:
     models = [random_predictions(s, skill=s, model=f"m{s}", test_set=0) for s in (0, 1, 2)]
     found = compare_all(models, n_rounds=100, n_resamples=50)
-    assert [(c.first, c.second) for c in found if c.metric == "macro_f1"] == [
-        ("m0", "m1"),
-        ("m0", "m2"),
-        ("m1", "m2"),
-    ]
+    pairs = [(c.first, c.second) for c in found if c.metric == "macro_f1"]
+    assert pairs == [("m0", "m1"), ("m0", "m2"), ("m1", "m2")]
     for metric in ("accuracy", "macro_f1"):
         of_metric = [c for c in found if c.metric == metric]
         assert [c.adjusted_p_value for c in of_metric] == holm([c.p_value for c in of_metric])

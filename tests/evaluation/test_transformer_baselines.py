@@ -15,7 +15,7 @@ import torch
 from evaluation.tiny_checkpoint import write_checkpoint
 from expansion.clinic import INVENTORY, mention
 from lmcells.errors import MissingExtra, ModelError
-from lmcells.evaluation.encoder_baselines import PretrainedEncoder, TransformerRanker, read_pooling
+from lmcells.evaluation.encoder_baselines import PretrainedEncoder, read_pooling, transformer_ranker
 from lmcells.expansion import Sense, SenseInventory
 
 TEXTS = ["gait with PT on the stairs.", "PT", "bleeding, prothrombin time"]
@@ -66,10 +66,7 @@ def test_a_sentence_encoder_is_the_mean_over_all_positions(folder: Path) -> None
         (["cls_token"], lambda states: states[0]),
         (["max_tokens"], lambda states: states.max(dim=0).values),
         (["mean_sqrt_len_tokens"], lambda states: states.sum(dim=0) / len(states) ** 0.5),
-        (
-            ["cls_token", "mean_tokens"],
-            lambda states: torch.cat([states[0], states.mean(dim=0)]),
-        ),
+        (["cls_token", "mean_tokens"], lambda states: torch.cat([states[0], states.mean(dim=0)])),
     ],
 )
 def test_a_sentence_encoder_is_pooled_as_its_folder_says(tmp_path: Path, modes: list[str], pool: Any) -> None:
@@ -90,7 +87,7 @@ def test_a_pooling_that_is_not_known_is_refused(tmp_path: Path, settings: dict[s
 
 def test_scores_are_cosines_of_window_and_long_form(folder: Path) -> None:
     encoder = PretrainedEncoder.bert(folder)
-    scores = TransformerRanker(encoder, INVENTORY).scores([mention("gait with PT on the stairs.")])[0]
+    scores = transformer_ranker(encoder, INVENTORY).scores([mention("gait with PT on the stairs.")])[0]
     window = encoder.encode(["gait with PT on the stairs"])[0]  # up to its last word, as written
     forms = encoder.encode(["physical therapy", "physiotherapy", "prothrombin time"])
     therapy = forms[:2].mean(axis=0)
@@ -100,7 +97,7 @@ def test_scores_are_cosines_of_window_and_long_form(folder: Path) -> None:
 
 
 def test_the_order_of_words_matters(folder: Path) -> None:
-    ranker = TransformerRanker(PretrainedEncoder.bert(folder), INVENTORY)
+    ranker = transformer_ranker(PretrainedEncoder.bert(folder), INVENTORY)
     one, other = ranker.scores([mention("gait stairs PT"), mention("stairs gait PT")])
     assert not np.allclose(one, other)
 
@@ -108,30 +105,19 @@ def test_the_order_of_words_matters(folder: Path) -> None:
 def test_the_window_spans_known_words_only(folder: Path) -> None:
     encoder = PretrainedEncoder.bert(folder)
     text = "stairs unknown gait PT unknown bleeding time"
-    ranker = TransformerRanker(encoder, INVENTORY, words={"gait", "bleeding", "stairs", "time"}, radius=1)
-    alone = TransformerRanker(encoder, INVENTORY).scores([mention("gait PT unknown bleeding")])
+    ranker = transformer_ranker(encoder, INVENTORY, words={"gait", "bleeding", "stairs", "time"}, radius=1)
+    alone = transformer_ranker(encoder, INVENTORY).scores([mention("gait PT unknown bleeding")])
     np.testing.assert_allclose(ranker.scores([mention(text)]), alone, atol=1e-5)
-
-
-def test_long_forms_are_encoded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = PretrainedEncoder.bert(folder)
-    ranker = TransformerRanker(encoder, INVENTORY)
-    ranker.scores([mention("gait PT")])
-    encoded: list[str] = []
-    encode = encoder.encode
-    monkeypatch.setattr(encoder, "encode", lambda texts: (encoded.extend(texts), encode(texts))[1])
-    ranker.scores([mention("stairs PT")])
-    assert encoded == ["stairs PT"]
 
 
 def test_a_long_form_of_unknown_pieces_still_has_a_score(folder: Path) -> None:
     inventory = SenseInventory.from_senses([Sense("PT", "…"), Sense("PT", "xyz")])
-    scores = TransformerRanker(PretrainedEncoder.bert(folder), inventory).scores([mention("gait PT")])[0]
+    scores = transformer_ranker(PretrainedEncoder.bert(folder), inventory).scores([mention("gait PT")])[0]
     assert np.isfinite(scores).all()
 
 
 def test_no_mentions_have_no_scores(folder: Path) -> None:
-    assert TransformerRanker(PretrainedEncoder.bert(folder), INVENTORY).scores([]) == []
+    assert transformer_ranker(PretrainedEncoder.bert(folder), INVENTORY).scores([]) == []
 
 
 def test_parameters_are_counted_without_embeddings(folder: Path) -> None:

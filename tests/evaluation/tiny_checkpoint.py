@@ -5,20 +5,7 @@ from pathlib import Path
 
 import torch
 
-WORDS = (
-    "pt",
-    "gait",
-    "stairs",
-    "physical",
-    "therapy",
-    "bleeding",
-    "prothrombin",
-    "time",
-    "the",
-    "with",
-    ".",
-    ",",
-)
+WORDS = "pt gait stairs physical therapy bleeding prothrombin time the with . ,".split()
 
 
 def write_checkpoint(folder: Path, *, seed: int = 0, pooling: dict[str, bool] | None = None) -> Path:

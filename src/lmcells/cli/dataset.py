@@ -6,17 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import (
-    Command,
-    add_dataset_output,
-    add_json,
-    add_reading,
-    command_group,
-    part_of_split,
-)
+from lmcells.cli import arguments
+from lmcells.cli.arguments import Command, add_json, part_of_split
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
-from lmcells.evaluation.casi import OPTIONAL, CasiDataset, build_casi_dataset, load_canonical_forms
+from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset, load_canonical_forms
 from lmcells.evaluation.dataset import NoteSplit, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
@@ -35,7 +29,7 @@ def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
 def _add_casi(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("raw", type=Path, metavar="RAW", help="the CASI file")
-    add_dataset_output(parser, senses="are left")
+    arguments.add_dataset_output(parser, senses="are left")
     add("--canonical-forms", type=Path, metavar="FILE", help="sense names: sf, target_lf_sense, target_label")
     add("--section-map", type=Path, metavar="FILE", help="CSV of two columns, CASI's header and the model's")
     add("--match-short-forms", type=Path, metavar="DATASET", help="keep only short forms of this dataset")
@@ -47,43 +41,26 @@ def _add_casi(parser: argparse.ArgumentParser) -> None:
 def _casi(options: argparse.Namespace) -> None:
     _refuse_input_as_output(options.output, [options.raw])
     match, report = options.match_short_forms, ReadReport()
+    matched = {each.short_form for each in read_dataset(match, report=ReadReport())} if match else None
     built = build_casi_dataset(
         options.raw,
         canonical_forms=load_canonical_forms(options.canonical_forms) if options.canonical_forms else None,
         section_map=load_section_map(options.section_map) if options.section_map else None,
-        match_short_forms=_short_forms(match) if match else None,
-        skip={*options.skip, *(("single-sense",) if options.keep_single_sense else ())},
+        match_short_forms=matched,
+        skip=options.skip + ["single-sense"] * options.keep_single_sense,
         report=report,
     )
     if built.examples:
         write_dataset(options.output, built.examples)
         if options.inventory_output:
             save_inventory(built.inventory, options.inventory_output)
-    summary = {
-        "dataset": str(options.output),
-        "n_rows": built.n_rows,
-        "n_examples": len(built.examples),
-        "n_short_forms": len(built.inventory),
-        "n_senses": built.inventory.n_senses,
-        "steps": [
-            {"name": step.name, "removed": step.n_removed, "left": step.n_left, "title": step.title}
-            for step in built.steps
-        ],
-        "end_offsets": dict(built.end_offsets),
-        "sections": dict(built.sections),
-        "n_without_canonical_form": built.n_without_canonical_form,
-        "report": report.to_dict(),
-    }
+    summary = {"dataset": str(options.output), **built.account, "report": report.to_dict()}
     if options.json:
         print_json(summary)
     else:
         _print_casi(summary)
     if not built.examples:
-        raise InputError(_why_empty(options.raw, built))
-
-
-def _short_forms(dataset: Path) -> set[str]:
-    return {example.short_form for example in read_dataset(dataset, report=ReadReport())}
+        raise InputError(_why_empty(options.raw, summary["steps"]))
 
 
 def _print_casi(summary: dict[str, Any]) -> None:
@@ -108,54 +85,45 @@ def _print_casi(summary: dict[str, Any]) -> None:
     print_table(rows, title=summary["dataset"])
 
 
-def _why_empty(raw: Path, built: CasiDataset) -> str:
-    emptied = next((step for step in built.steps if step.n_removed and not step.n_left), None)
+def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
+    emptied = next((step for step in steps if step["removed"] and not step["left"]), None)
     if emptied is None:
         return f"{raw} holds no row of CASI. Check the file."
-    can_skip = emptied.name in OPTIONAL
-    advice = f"Leave that filter out with --skip {emptied.name}." if can_skip else "Check the file."
-    return f"no row of {raw} is left: '{emptied.title}' removes the last {emptied.n_removed:,}. {advice}"
+    can_skip = emptied["name"] in OPTIONAL
+    advice = f"Leave that filter out with --skip {emptied['name']}." if can_skip else "Check the file."
+    return f"no row of {raw} is left: '{emptied['title']}' removes the last {emptied['removed']:,}. {advice}"
 
 
 def _add_reverse(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
     parser.add_argument("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
-    add_dataset_output(parser, senses="occur")
+    arguments.add_dataset_output(parser, senses="occur")
     add = parser.add_argument_group("what is drawn").add_argument
-    add(
-        "--max-per-sense", type=int, default=500, metavar="N", help="at most so many examples per sense (500)"
-    )
-    add("--window", type=int, default=20, metavar="N", help="words on each side (20)")
-    add("--seed", type=int, default=0, metavar="N", help="random seed of the sample (0)")
-    add(
-        "--split", metavar="NAME=SHARE,...", help="one dataset per name; the part of a note depends on its id"
-    )
+    number: dict[str, Any] = {"type": int, "metavar": "N"}
+    add("--max-per-sense", default=500, help="at most so many examples per sense (500)", **number)
+    add("--window", default=20, help="words on each side (20)", **number)
+    add("--seed", default=0, help="random seed of the sample (0)", **number)
+    parts = "one dataset per name; the part of a note depends on its id"
+    add("--split", metavar="NAME=SHARE,...", help=parts)
     add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
-    add(
-        "--spelled-forms", action="store_true", help="only forms that have the short form's letters, in order"
-    )
-    add_reading(parser)
+    spelled = "only forms that have the short form's letters, in order"
+    add("--spelled-forms", action="store_true", help=spelled)
+    arguments.add_reading(parser)
     add_json(parser)
 
 
 def _reverse(options: argparse.Namespace) -> None:
     _refuse_input_as_output(options.output, options.notes)
-    settings = ReverseSettings(
-        max_per_sense=options.max_per_sense,
-        window=options.window,
-        seed=options.seed,
-        allow_candidates=options.allow_candidates,
-    )
+    drawn = ("max_per_sense", "window", "seed", "allow_candidates")
+    settings = ReverseSettings(**{name: getattr(options, name) for name in drawn})
     split = NoteSplit.parse(options.split) if options.split else None
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
+    find_sections = section_finder(options.sections, header_rules=options.header_rules)
     report = ReadReport()
+    notes = _read_notes(options, report)
     parts = build_reverse_dataset(
-        _read_notes(options, report),
-        finder=finder,
-        find_sections=section_finder(options.sections, header_rules=options.header_rules),
-        settings=settings,
-        split=split,
+        notes, finder=finder, find_sections=find_sections, settings=settings, split=split
     )
     if not any(part.examples for part in parts.values()):
         raise InputError(
@@ -183,7 +151,7 @@ def _reverse(options: argparse.Namespace) -> None:
         "notes": report.to_dict(),
         "n_notes_in_no_part": report.n_read - sum(part.n_notes for part in parts.values()),
         "n_forms": finder.n_forms,
-        "dropped_forms": [form._asdict() for form in finder.dropped],
+        "dropped_forms": finder.dropped,
         "datasets": datasets,
     }
     if options.json:
@@ -260,7 +228,7 @@ examples:
     run=_reverse,
 )
 COMMANDS = {
-    "dataset": command_group(
+    "dataset": arguments.command_group(
         {"casi": _CASI, "reverse": _REVERSE},
         summary="make a dataset of labelled short forms",
         description="""\

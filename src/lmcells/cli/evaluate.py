@@ -37,12 +37,8 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
     _add_dataset(parser)
     add("--corpus", type=Path, help="the training corpus: counts of long forms, and the leakage check")
-    add(
-        "--section-map",
-        type=Path,
-        metavar="FILE",
-        help="foreign to known headers, CSV or JSON; others are guessed",
-    )
+    headers = "foreign to known headers, CSV or JSON; others are guessed"
+    add("--section-map", type=Path, metavar="FILE", help=headers)
     add("--no-leakage-check", action="store_true", help="the dataset's notes are truly not the corpus'")
     add(
         "--ranking",
@@ -58,7 +54,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    output: Path | None = options.output
+    output, models = options.output, options.models
     if output:
         if any(output.glob("*")) and not options.overwrite:
             raise InputError(
@@ -69,7 +65,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         require_matplotlib()  # before the work, not after it
     with ProgressLine() as line:
         results = evaluate(
-            options.models,
+            models,
             dataset=options.dataset,
             inventory=options.inventory,
             corpus=options.corpus,
@@ -77,9 +73,7 @@ def _evaluate(options: argparse.Namespace) -> None:
             ranking=options.ranking,
             seed=options.seed,
             leakage_check=not options.no_leakage_check,
-            on_model=lambda name: line.update(
-                f"{options.models.index(name) + 1} of {len(options.models)}: {name}"
-            ),
+            on_model=lambda name: line.update(f"{models.index(name) + 1} of {len(models)}: {name}"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )
     as_json = [result.to_json() for result in results]
@@ -107,31 +101,28 @@ def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
 
 
 def _row(result: ModelResult) -> tuple[str, ...]:
-    metrics = result.metrics
+    def with_interval(name: str) -> str:
+        value, interval = f"{getattr(result.metrics, name):.3f}", result.intervals.get(name)
+        return value if interval is None else f"{value} [{interval.low:.3f}, {interval.high:.3f}]"
+
     return (
         result.model,
-        *(_with_interval(result, name) for name in _WITH_INTERVAL.values()),
-        f"{metrics.nll:.3f}",
-        *(f"{metrics.accuracy_at_k[k]:.3f}" for k in _SHOWN_K),
+        *map(with_interval, _WITH_INTERVAL.values()),
+        f"{result.metrics.nll:.3f}",
+        *(f"{result.metrics.accuracy_at_k[k]:.3f}" for k in _SHOWN_K),
         "-" if result.n_parameters is None else f"{result.n_parameters:,}",
         f"{result.seconds:.1f}",
     )
 
 
-def _with_interval(result: ModelResult, name: str) -> str:
-    value = f"{getattr(result.metrics, name):.3f}"
-    interval = result.intervals.get(name)
-    return value if interval is None else f"{value} [{interval.low:.3f}, {interval.high:.3f}]"
-
-
 def _remarks(result: ModelResult) -> Iterator[str]:
     """What a reader must know besides the numbers."""
-    excluded = result.predictions.excluded
-    for kept, what in ((False, "left out"), (True, "scored last")):
-        for reason in sorted({each.reason for each in excluded if each.kept == kept}):
-            here = [each for each in excluded if each.kept == kept and each.reason == reason]
-            n_examples = sum(each.n_examples for each in here)
-            yield f"{what}, {reason}: {len(here)} senses, {n_examples:,} examples"
+    groups: dict[tuple[bool, str], list[int]] = {}
+    for each in result.predictions.excluded:
+        groups.setdefault((each.kept, each.reason), []).append(each.n_examples)
+    for (kept, reason), n_examples in sorted(groups.items()):
+        what = "scored last" if kept else "left out"
+        yield f"{what}, {reason}: {len(n_examples)} senses, {sum(n_examples):,} examples"
     if result.section_mapping:
         counts = ", ".join(f"{how} {n:,}" for how, n in sorted(result.section_mapping.items()))
         yield f"section headers, by example: {counts}"
@@ -156,13 +147,8 @@ def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="model folder; with --check also default (shipped)")
     _add_dataset(parser)
-    add(
-        "--precision",
-        type=float,
-        default=0.95,
-        metavar="P",
-        help="share of answers that should be right (0.95)",
-    )
+    share = "share of answers that should be right (0.95)"
+    add("--precision", type=float, default=0.95, metavar="P", help=share)
     add("--check", action="store_true", help="measure the model's calibration and change nothing")
     add("--json", action="store_true", help="print the result as JSON")
 
@@ -180,7 +166,7 @@ def _calibrate(options: argparse.Namespace) -> None:
     else:
         calibration = fit_calibration(mentions, precision=options.precision)
         calibration.save(folder)
-    result = {**asdict(calibration), **asdict(report_calibration(mentions, calibration))}
+    result = {**asdict(calibration), **report_calibration(mentions, calibration)}
     if options.json:
         print_json(result)
     else:

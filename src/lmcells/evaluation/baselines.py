@@ -5,100 +5,95 @@ therefore break ties at random, by differences too small to show in a probabilit
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from lmcells.corpus.sections import NO_SECTION
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.predictions import Floats
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences
 from lmcells.expansion.windows import Mention
 
 TIE_BREAK = 1e-9
 FLOOR = 1e-6  # in place of a probability of 0: NLL stays finite, and no count in a real corpus is that rare
 
-SenseKey = tuple[str, str]  # short form, long form
-SectionCounts = Mapping[SenseKey, Mapping[str, int]]  # -> section -> occurrences of the sense
+SectionCounts = Mapping[tuple[str, str], Counter[str]]  # short form, long form -> section -> occurrences
 
 
-class RandomRanker:
-    """Every candidate is equally likely."""
+class PriorRanker:
+    """Scores log p(sense), where p may depend on the section; with a seed, ties are broken at random."""
 
-    def __init__(self, inventory: SenseInventory, *, seed: int = 0) -> None:
-        self._inventory = inventory
-        self._seed = seed
+    def __init__(
+        self,
+        inventory: SenseInventory,
+        probability: Callable[[Sense, str], float],
+        *,
+        seed: int | None = None,
+    ) -> None:
+        self._inventory, self._probability, self._seed = inventory, probability, seed
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Equal scores, up to the random order."""
+        """Log p of each candidate."""
         random = np.random.default_rng(self._seed)
-        return [TIE_BREAK * random.random(len(self._inventory.senses(each.short_form))) for each in mentions]
+        scores = []
+        for mention in mentions:
+            senses = self._inventory.senses(mention.short_form)
+            p = [self._probability(sense, mention.section or NO_SECTION) for sense in senses]
+            noise = 0.0 if self._seed is None else TIE_BREAK * random.random(len(p))
+            scores.append(np.log(np.maximum(p, FLOOR)) + noise)
+        return scores
 
 
-class DominantRanker:
-    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective."""
-
-    def __init__(self, inventory: SenseInventory, examples: Iterable[Example]) -> None:
-        self._inventory = inventory
-        self._counts = Counter((example.short_form, example.long_form) for example in examples)
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """log p(long form); of equally common senses the inventory's first comes first."""
-        score_of = {
-            short_form: self._log_shares(short_form) for short_form in {each.short_form for each in mentions}
-        }
-        return [score_of[mention.short_form] for mention in mentions]
-
-    def _log_shares(self, short_form: str) -> Floats:
-        senses = self._inventory.senses(short_form)
-        counts = np.array([self._counts[short_form, sense.long_form] for sense in senses], np.float64)
-        shares: Floats = np.log(np.maximum(counts / max(counts.sum(), 1), FLOOR))
-        return shares
+def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
+    """Every candidate is equally likely."""
+    return PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed)
 
 
-class SectionMleRanker:
+def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
+    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective.
+
+    Of equally common senses the inventory's first comes first.
+    """
+    counts = Counter((example.short_form, example.long_form) for example in examples)
+    totals = {
+        short_form: sum(counts[short_form, sense.long_form] for sense in inventory.senses(short_form))
+        for short_form in inventory.short_forms
+    }
+    return PriorRanker(
+        inventory,
+        lambda sense, _: counts[sense.short_form, sense.long_form] / max(totals[sense.short_form], 1),
+    )
+
+
+def section_mle_ranker(inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> PriorRanker:
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
     The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
     never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
     as a section.
     """
+    totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
 
-    def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
-        self._inventory = inventory
-        self._counts = counts
-        self._totals = {sense: sum(of_sense.values()) for sense, of_sense in counts.items()}
-        self._seed = seed
+    def probability(sense: Sense, section: str) -> float:
+        key = sense.short_form, sense.long_form
+        return counts[key][section] / totals[key] if totals.get(key) else 0.0
 
-    @property
-    def sections(self) -> list[str]:
-        """The sections that were counted, most frequent first."""
-        total: Counter[str] = Counter()
-        for of_sense in self._counts.values():
-            total.update(of_sense)
-        return [section for section, _ in total.most_common() if section != NO_SECTION]
+    return PriorRanker(inventory, probability, seed=seed)
 
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """log p(section | long form)."""
-        random = np.random.default_rng(self._seed)
-        scores = []
-        for mention in mentions:
-            senses = self._inventory.senses(mention.short_form)
-            keys = [(mention.short_form, sense.long_form) for sense in senses]
-            likelihoods = np.array([self._likelihood(mention.section, key) for key in keys])
-            scores.append(np.log(likelihoods) + TIE_BREAK * random.random(likelihoods.size))
-        return scores
 
-    def _likelihood(self, section: str | None, sense: SenseKey) -> float:
-        if not self._totals.get(sense):
-            return FLOOR
-        return max(self._counts[sense].get(section or NO_SECTION, 0) / self._totals[sense], FLOOR)
+def sections_of(counts: SectionCounts) -> list[str]:
+    """Return the sections that were counted, most frequent first."""
+    total: Counter[str] = Counter()
+    for of_sense in counts.values():
+        total.update(of_sense)
+    return [section for section, _ in total.most_common() if section != NO_SECTION]
 
 
 def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
     """Count on a dataset, such as reverse substitutions in training notes."""
-    counts: defaultdict[SenseKey, Counter[str]] = defaultdict(Counter)
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for example in examples:
         counts[example.short_form, example.long_form][example.section or NO_SECTION] += 1
     return counts
@@ -107,7 +102,7 @@ def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
 def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOccurrences) -> SectionCounts:
     """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
     names = occurrences.corpus.metadata_names("section")
-    counts: dict[SenseKey, Counter[str]] = {}
+    counts = {}
     for sense in inventory:
         of_section = occurrences.metadata_counts(sense)
         counts[sense.short_form, sense.long_form] = Counter(

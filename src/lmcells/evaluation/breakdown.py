@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lmcells.errors import InputError, nearest
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Coding, Metrics, headline, within_short_forms
+from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics, headline, tally, within_short_forms
 from lmcells.evaluation.predictions import Integers, Predictions
 
 
@@ -63,12 +63,12 @@ class SeedSummary:
 
 def acronym_table(predictions: Predictions) -> list[AcronymRow]:
     """One row per short form, in alphabetical order."""
-    tally = Coding.of(predictions).tally()
-    each = within_short_forms(tally)
+    counts = tally(predictions)
+    each = within_short_forms(counts)
     return [
         AcronymRow(
             short_form=short_form,
-            count=int(tally.n_examples[index]),
+            count=int(counts.n_examples[index]),
             targets=len(predictions.candidates[index]),
             **{name: float(values[index]) for name, values in each.items()},
         )
@@ -93,12 +93,11 @@ def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatr
 
 def by_number_of_candidates(predictions: Predictions) -> list[CandidateCountRow]:
     """The paper's "effect of the number of target expansions", fewest candidates first."""
-    coding = Coding.of(predictions)
     widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
     rows = []
     for width in np.unique(widths):
-        here = predictions.n_candidates == width
-        values = headline(coding.tally(here.astype(np.float64)))
+        here = widths[predictions.short_form_index] == width
+        values = headline(tally(predictions, here.astype(np.float64)))
         metrics = {name: float(values[name]) for name in ("accuracy", "weighted_f1", "macro_f1", "nll")}
         rows.append(CandidateCountRow(int(width), int((widths == width).sum()), int(here.sum()), **metrics))
     return rows
@@ -108,18 +107,15 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
     """Worst, mean and best of every metric over runs of one model; accuracy@k as "accuracy_at_k"."""
     if not runs:
         raise InputError("There is no run to summarise.")
-    flat = [_named_values(run) for run in runs]
-    return {name: _summary(name, [values[name] for values in flat]) for name in flat[0]}
-
-
-def _named_values(metrics: Metrics) -> dict[str, float]:
-    values = {name: value for name, value in vars(metrics).items() if isinstance(value, float)}
-    return values | {f"accuracy_at_{k}": value for k, value in metrics.accuracy_at_k.items()}
-
-
-def _summary(metric: str, values: Sequence[float]) -> SeedSummary:
-    worst, best = min(values), max(values)
-    if metric in LOWER_IS_BETTER:
-        worst, best = best, worst
-    spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return SeedSummary(metric, len(values), worst, float(np.mean(values)), best, spread)
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        at_k = {f"accuracy_at_{k}": value for k, value in run.accuracy_at_k.items()}
+        for name, value in {**vars(run), **at_k}.items():
+            if isinstance(value, float):
+                values.setdefault(name, []).append(value)
+    found = {}
+    for name, of_runs in values.items():
+        worst, best = sorted((min(of_runs), max(of_runs)), reverse=name in LOWER_IS_BETTER)
+        spread = float(np.std(of_runs, ddof=1)) if len(runs) > 1 else None
+        found[name] = SeedSummary(name, len(runs), worst, float(np.mean(of_runs)), best, spread)
+    return found

@@ -20,6 +20,8 @@ from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import Ranker
 
+ScoredMention = tuple[Floats, int]  # the scores of its candidates, and which of them is true
+
 MIN_MENTIONS = 100
 _TEMPERATURES = np.geomspace(0.2, 5.0, 161)
 
@@ -98,34 +100,11 @@ def auroc(score: npt.ArrayLike, is_positive: npt.ArrayLike) -> float | None:
 
 def _pair(values: npt.ArrayLike, flags: npt.ArrayLike) -> tuple[Floats, Booleans]:
     numbers, truths = np.asarray(values, dtype=np.float64), np.asarray(flags, dtype=bool)
-    if numbers.ndim != 1 or numbers.shape != truths.shape:
-        raise ValueError(f"expected two rows of one length, found shapes {numbers.shape} and {truths.shape}")
     if not numbers.size:
         raise InputError("Calibration needs at least one example; found none.")
     if np.isnan(numbers).any():
         raise ValueError("a confidence is NaN")
     return numbers, truths
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredMention:
-    """The scores of a mention's candidates, and which of them is true."""
-
-    scores: Floats
-    truth: int
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationReport:
-    """What a calibration achieves on some mentions."""
-
-    n: int
-    accuracy: float
-    calibration_error: float  # 15 bins of equal mass
-    coverage_at_95: float  # the largest share that can be answered with 95 % right
-    answered: float  # the share that is, with the calibration's own thresholds
-    precision: float  # and how many of those are right
-    none_fits_auroc: float | None  # telling mentions whose true sense was taken out from the others
 
 
 def score_mentions(
@@ -137,11 +116,8 @@ def score_mentions(
         for short_form in inventory.short_forms
     }
     known = [each for each in examples if each.long_form in long_forms.get(each.short_form, ())]
-    scores = ranker.scores([example.mention for example in known])
-    return [
-        ScoredMention(of_one, long_forms[example.short_form].index(example.long_form))
-        for of_one, example in zip(scores, known, strict=True)
-    ]
+    truths = [long_forms[example.short_form].index(example.long_form) for example in known]
+    return list(zip(ranker.scores([example.mention for example in known]), truths, strict=True))
 
 
 def fit_calibration(
@@ -152,19 +128,19 @@ def fit_calibration(
     The probability threshold is the lowest at which a share of `precision` of the answers is right; the score threshold
     rejects answers that fit worse than all but a share of `rejected` of the true ones.
     """
-    known = [mention for mention in mentions if np.isfinite(mention.scores[mention.truth])]
+    known = [(scores, truth) for scores, truth in mentions if np.isfinite(scores[truth])]
     if len(known) < MIN_MENTIONS:
         raise InputError(
             f"{len(known)} labelled mentions have a long form that the model knows; at least {MIN_MENTIONS} are "
             "needed to calibrate. Give a larger dataset."
         )
-    scores = np.full((len(known), max(mention.scores.size for mention in known)), -np.inf)
-    for row, mention in zip(scores, known, strict=True):
-        row[: mention.scores.size] = mention.scores
-    of_truth = np.array([mention.scores[mention.truth] for mention in known])
+    padded = np.full((len(known), max(scores.size for scores, _ in known)), -np.inf)
+    for row, (scores, _) in zip(padded, known, strict=True):
+        row[: scores.size] = scores
+    of_truth = np.array([scores[truth] for scores, truth in known])
 
     def negative_log_likelihood(temperature: float) -> float:
-        return float((np.logaddexp.reduce(scores / temperature, axis=1) - of_truth / temperature).sum())
+        return float((np.logaddexp.reduce(padded / temperature, axis=1) - of_truth / temperature).sum())
 
     temperature = min(_TEMPERATURES.tolist(), key=negative_log_likelihood)
     curve = coverage_curve(*_answers(mentions, Calibration(temperature=temperature)))
@@ -175,33 +151,34 @@ def fit_calibration(
     )
 
 
-def report_calibration(mentions: Sequence[ScoredMention], calibration: Calibration) -> CalibrationReport:
-    """Measure what a calibration achieves."""
+def report_calibration(
+    mentions: Sequence[ScoredMention], calibration: Calibration
+) -> dict[str, int | float | None]:
+    """Measure what a calibration achieves, by the names of the measures in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
-    reasons = (
-        calibration.reason_to_abstain(each.scores, calibration.probabilities(each.scores))
-        for each in mentions
+    given = np.array(
+        [
+            calibration.reason_to_abstain(scores, calibration.probabilities(scores)) is None
+            for scores, _ in mentions
+        ]
     )
-    given = np.array([reason is None for reason in reasons])
-    several = [mention for mention in mentions if mention.scores.size > 1]
-    best = [float(mention.scores.max()) for mention in several]
-    without_truth = [float(np.delete(mention.scores, mention.truth).max()) for mention in several]
-    return CalibrationReport(
-        n=len(mentions),
-        accuracy=float(right.mean()),
-        calibration_error=expected_calibration_error(sure, right),
-        coverage_at_95=coverage_at_precision(sure, right, precision=0.95),
-        answered=float(given.mean()),
-        precision=float(right[given].mean()) if given.any() else 0.0,
-        none_fits_auroc=auroc([*best, *without_truth], [True] * len(best) + [False] * len(without_truth)),
-    )
+    several = [(scores, truth) for scores, truth in mentions if scores.size > 1]
+    best = [float(scores.max()) for scores, _ in several]
+    without_truth = [float(np.delete(scores, truth).max()) for scores, truth in several]
+    return {
+        "n": len(mentions),
+        "accuracy": float(right.mean()),
+        "calibration_error": expected_calibration_error(sure, right),  # 15 bins of equal mass
+        "coverage_at_95": coverage_at_precision(sure, right, precision=0.95),
+        "answered": float(given.mean()),  # with the calibration's own thresholds
+        "precision": float(right[given].mean()) if given.any() else 0.0,  # of those answered
+        # Telling mentions whose true sense was taken out from the others:
+        "none_fits_auroc": auroc([*best, *without_truth], [True] * len(best) + [False] * len(without_truth)),
+    }
 
 
 def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tuple[Floats, Booleans]:
     """The probability of each mention's best candidate, and whether it is right."""
-    probabilities = [calibration.probabilities(mention.scores) for mention in mentions]
-    sure = np.array([float(each.max()) for each in probabilities])
-    right = [
-        int(each.argmax()) == mention.truth for each, mention in zip(probabilities, mentions, strict=True)
-    ]
-    return sure, np.array(right)
+    found = [(calibration.probabilities(scores), truth) for scores, truth in mentions]
+    sure = np.array([float(p.max()) for p, _ in found])
+    return sure, np.array([int(p.argmax()) == truth for p, truth in found])

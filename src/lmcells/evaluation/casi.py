@@ -7,11 +7,12 @@ paper: a comma CSV with a header and, in a first column without a name, the row'
 
 import csv
 import re
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.evaluation.dataset import Example
@@ -23,7 +24,6 @@ from lmcells.notes.tokens import iterate_tokens, spell
 
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
 CANONICAL_COLUMNS = ("sf", "target_lf_sense", "target_label")
-_ENCODINGS = ("utf-8", "cp1252", "latin-1")  # the last one accepts any byte
 _EXPECTED = (
     f"Expected CASI as published, {len(COLUMNS)} columns between '|', or a CSV with the columns "
     f"{', '.join(COLUMNS)}."
@@ -44,9 +44,7 @@ class CasiRow:
 
 
 Line = tuple[int, str]  # its number in the file, from 1, and its content
-Cells = tuple[
-    int, int, list[str]
-]  # the line in the file, the row's number, its cells in the order of `COLUMNS`
+Cells = tuple[int, int, list[str]]  # line in the file, number of the row, cells in the order of `COLUMNS`
 
 
 def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
@@ -74,12 +72,12 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
 def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:
     """Decode line by line, and leave blank ones out. One stray byte must not shift the offsets of other lines."""
     for number, content in enumerate(lines, start=1):
-        for encoding in _ENCODINGS:
+        for encoding in ("utf-8", "cp1252", "latin-1"):  # the last one accepts any byte
             try:
                 line = content.decode(encoding)
             except UnicodeDecodeError:
                 continue
-            if encoding != _ENCODINGS[0]:
+            if encoding != "utf-8":
                 report.warn(f"not UTF-8: read as {encoding}", number, path=path)
             if not line.isspace():
                 yield number, line
@@ -102,8 +100,6 @@ def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise FormatError(f"{path} has no column {missing[0]!r}. {_EXPECTED}")
-    columns = [header.index(name) for name in COLUMNS]
-    index = header.index("") if "" in header else None
     while True:
         try:
             cells = next(reader)
@@ -111,40 +107,33 @@ def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
             return
         except csv.Error:
             cells = []
-        number = reader.line_num - 1
-        if index is not None and index < len(cells) and cells[index].isdecimal():
-            number = int(cells[index]) + 1  # the position counts from 0
-        is_complete = len(cells) > max(columns)
-        yield reader.line_num, number, [cells[column] for column in columns] if is_complete else []
+        row = dict(zip(header, cells, strict=False))
+        position = row.get("", "")  # in the published file, from 0
+        number = int(position) + 1 if position.isdecimal() else reader.line_num - 1
+        yield reader.line_num, number, [row[name] for name in COLUMNS if name in row]
 
 
-@dataclass(slots=True)
-class CanonicalForms:
-    """From any spelling of an annotated sense to the inventory's canonical name."""
+CanonicalForms = Mapping[
+    tuple[str, str], Sense
+]  # short form, any spelling of a sense (as `_key`) -> the sense
 
-    _senses: dict[tuple[str, str], Sense] = field(default_factory=dict)  # by short form and name
-    _by_spelling: dict[tuple[str, str], str] = field(default_factory=dict)
-    _by_form: dict[tuple[str, str], str] = field(default_factory=dict)  # weaker: two senses may share a form
 
-    @property
-    def senses(self) -> tuple[Sense, ...]:
-        return tuple(self._senses.values())
+def canonical_forms(rows: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> CanonicalForms:
+    """From the short form, spellings and forms of senses; a sense is named after its first form.
 
-    def find(self, short_form: str, long_form: str) -> Sense | None:
-        """Return the sense that this long form spells, or None."""
-        key = short_form, _key(long_form)
-        name = self._by_spelling.get(key) or self._by_form.get(key)
-        return self._senses[short_form, name] if name else None
-
-    def add(self, short_form: str, *, spellings: list[str], forms: list[str]) -> None:
-        """Add a sense named after its first form; a known name gains the spellings and forms."""
-        name = _key(forms[0])
-        known = self._senses.get((short_form, name)) or Sense(short_form, forms[0], (forms[0],))
-        self._senses[short_form, name] = replace(known, forms=(*known.forms, *forms))
-        for spelling in spellings:
-            self._by_spelling.setdefault((short_form, _key(spelling)), name)
-        for form in forms:
-            self._by_form.setdefault((short_form, _key(form)), name)
+    Rows of one name are one sense. A spelling says more than a form, which two senses may share.
+    """
+    forms_of: dict[tuple[str, str], list[str]] = {}  # by short form and name
+    by_spelling: dict[tuple[str, str], tuple[str, str]] = {}
+    by_form: dict[tuple[str, str], tuple[str, str]] = {}
+    for short_form, spellings, forms in rows:
+        name = short_form, _key(forms[0])
+        forms_of.setdefault(name, []).extend(forms)
+        for names, written in ((by_spelling, spellings), (by_form, forms)):
+            for each in written:
+                names.setdefault((short_form, _key(each)), name)
+    senses = {name: Sense(name[0], forms[0], tuple(forms)) for name, forms in forms_of.items()}
+    return {key: senses[name] for key, name in (by_form | by_spelling).items()}
 
 
 def load_canonical_forms(path: Path) -> CanonicalForms:
@@ -153,30 +142,30 @@ def load_canonical_forms(path: Path) -> CanonicalForms:
     The columns are `sf`, `target_lf_sense` (all spellings, separated by ";") and `target_label` (the canonical forms,
     separated by ";", the first one being the name).
     """
-    canonical = CanonicalForms()
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.DictReader(file)
-            missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
-            if missing:
-                raise FormatError(
-                    f"canonical forms {path}: no column {missing[0]!r}. Needed: {', '.join(CANONICAL_COLUMNS)}."
-                )
-            for row in rows:
-                short_form = (row["sf"] or "").strip()
-                forms = [form.strip() for form in (row["target_label"] or "").split(";") if form.strip()]
-                if not short_form or not forms:
-                    raise FormatError(
-                        f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty. "
-                        "Fill both, or remove the line."
-                    )
-                sense = row["target_lf_sense"] or ""
-                canonical.add(short_form, spellings=[sense, *sense.split(";")], forms=forms)
+            return canonical_forms(_canonical_rows(csv.DictReader(file), path))
     except OSError as error:
         raise InputError(f"canonical forms {path} cannot be read: {error.strerror or error}.") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise FormatError(f"canonical forms {path}: not CSV in UTF-8. Save it as such.") from error
-    return canonical
+
+
+def _canonical_rows(rows: "csv.DictReader[str]", path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
+    if missing:
+        raise FormatError(
+            f"canonical forms {path}: no column {missing[0]!r}. Needed: {', '.join(CANONICAL_COLUMNS)}."
+        )
+    for row in rows:
+        short_form, sense, label = (row[column] or "" for column in CANONICAL_COLUMNS)
+        forms = [form.strip() for form in label.split(";") if form.strip()]
+        if not short_form.strip() or not forms:
+            raise FormatError(
+                f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty. "
+                "Fill both, or remove the line."
+            )
+        yield short_form.strip(), [sense, *sense.split(";")], forms
 
 
 def _key(long_form: str) -> str:
@@ -203,23 +192,25 @@ def split_correction(long_form: str) -> tuple[str, str | None]:
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
 
-def _hits_short_form(row: CasiRow) -> bool:
+def _hits_short_form(row: CasiRow) -> object:
     """Whether the row's start is that of the short form as a word, with a space within two characters after it.
 
     The end follows from the start, so that the file's two conventions for it do not matter.
     """
-    end = row.start + len(row.short_form)
-    return (
-        row.text.startswith(row.short_form, row.start)
-        and not _WORD.match(row.text[row.start - 1 : row.start] if row.start else "")
-        and not _WORD.match(row.text, end)
-        and " " in row.text[end : end + 2]
-    )
+    word = re.compile(rf"(?<!\w){re.escape(row.short_form)}(?!\w)(?=.? )", re.DOTALL)
+    return word.match(row.text, row.start)
 
 
 def _is_token(row: CasiRow) -> bool:
     word, end = spell(row.short_form), row.start + len(row.short_form)
     return any(token == (word, row.start, end) for token in iterate_tokens(row.text))
+
+
+Filter = Callable[[list[CasiRow]], list[CasiRow]]
+
+
+def _where(keep: Callable[[CasiRow], object]) -> Filter:
+    return lambda rows: [row for row in rows if keep(row)]
 
 
 def _without_duplicates(rows: list[CasiRow]) -> list[CasiRow]:
@@ -231,72 +222,45 @@ def _without_duplicates(rows: list[CasiRow]) -> list[CasiRow]:
 
 
 def _without_single_senses(rows: list[CasiRow]) -> list[CasiRow]:
-    senses: defaultdict[str, set[str]] = defaultdict(set)
-    for row in rows:
-        senses[row.short_form].add(row.long_form)
-    return [row for row in rows if len(senses[row.short_form]) > 1]
-
-
-Filter = Callable[[list[CasiRow]], list[CasiRow]]
-
-
-def _rows_where(keep: Callable[[CasiRow], object]) -> Filter:
-    return lambda rows: [row for row in rows if keep(row)]
+    n_senses = Counter(short_form for short_form, _ in {(row.short_form, row.long_form) for row in rows})
+    return [row for row in rows if n_senses[row.short_form] > 1]
 
 
 # By name on the command line, in the paper's order: title in the table, and what does it. The first five look at the
 # label as it was annotated; then labels become canonical, and the others look at those.
-ANNOTATION_FILTERS: dict[str, tuple[str, Filter]] = {
+FILTERS: dict[str, tuple[str, Filter]] = {
     "nulls": (
         "no short form, long form or text",
-        _rows_where(lambda row: row.short_form and row.long_form and row.text.strip()),
+        _where(lambda row: row.short_form and row.long_form and row.text.strip()),
     ),
-    "codes": ("C3, C4, T1 to T4", _rows_where(lambda row: row.short_form not in CODES)),
+    "codes": ("C3, C4, T1 to T4", _where(lambda row: row.short_form not in CODES)),
     "repeated-short-forms": (  # such a long form names a use of the short form, and expands nothing
         "short form is a word of the long form",
-        _rows_where(lambda row: row.short_form.lower() not in row.long_form.lower().split()),
+        _where(lambda row: row.short_form.lower() not in row.long_form.lower().split()),
     ),
     "unclear-senses": (
         "UNSURED, MISTAKE, GENERAL ENGLISH, NAME",
-        _rows_where(lambda row: not any(mark in row.long_form for mark in NO_SENSE)),
+        _where(lambda row: not any(mark in row.long_form for mark in NO_SENSE)),
     ),
     "listed-long-forms": (
         "the authors' list of nine long forms",
-        _rows_where(lambda row: split_correction(row.long_form)[0].lower() not in LISTED_LONG_FORMS),
+        _where(lambda row: split_correction(row.long_form)[0].lower() not in LISTED_LONG_FORMS),
     ),
-}
-SENSE_FILTERS: dict[str, tuple[str, Filter]] = {
-    "offsets": ("offset misses the short form", _rows_where(_hits_short_form)),
-    "tokens": ("short form is no token", _rows_where(_is_token)),
+    "offsets": ("offset misses the short form", _where(_hits_short_form)),
+    "tokens": ("short form is no token", _where(_is_token)),
     "duplicates": ("duplicate of (long form, context)", _without_duplicates),
     "single-sense": ("short form left with one sense", _without_single_senses),
 }
-OPTIONAL = tuple(  # without the two others there is no example
-    name for name in (*ANNOTATION_FILTERS, *SENSE_FILTERS) if name not in ("nulls", "offsets")
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A filter, and what it did."""
-
-    name: str
-    title: str
-    n_removed: int
-    n_left: int
+OPTIONAL = tuple(name for name in FILTERS if name not in ("nulls", "offsets"))  # those two make an example
 
 
 @dataclass(frozen=True, slots=True)
 class CasiDataset:
-    """The examples, and the account of how they came about."""
+    """The examples, the senses that occur, and the account of how they came about, for JSON."""
 
     examples: list[Example]
-    inventory: SenseInventory  # of the senses that occur
-    n_rows: int
-    steps: tuple[Step, ...]
-    end_offsets: Counter[str]  # which convention the rows follow that hit their short form
-    sections: Counter[str]
-    n_without_canonical_form: int
+    inventory: SenseInventory
+    account: dict[str, Any]
 
 
 def build_casi_dataset(
@@ -314,84 +278,88 @@ def build_casi_dataset(
             raise ConfigError(
                 f"filter to skip: found {name!r}, allowed: {', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"
             )
+    filters = {name: each for name, each in FILTERS.items() if name not in skip}
+    if match_short_forms is not None:
+        matches = _where(lambda row: row.short_form in match_short_forms)
+        filters["match-short-forms"] = "short form not in the other dataset", matches
+    canonical = canonical_forms or {}
     rows = list(read_casi_rows(path, report=report))
     n_rows, steps = len(rows), []
-
-    def apply(filters: Mapping[str, tuple[str, Filter]]) -> None:
-        nonlocal rows
-        for name, (title, keep) in filters.items():
-            if name not in skip:
-                left = keep(rows)
-                steps.append(Step(name, title, len(rows) - len(left), len(left)))
-                rows = left
-
-    apply(ANNOTATION_FILTERS)
-    senses = _name_senses(rows, canonical_forms)
-    rows = [replace(row, long_form=sense.long_form) for row, sense in zip(rows, senses, strict=True)]
-    apply(SENSE_FILTERS)
-    if match_short_forms is not None:
-        if rows and not any(row.short_form in match_short_forms for row in rows):
+    sense_of: dict[tuple[str, str], Sense] = {}
+    for name, (title, keep) in filters.items():
+        if name == "offsets":
+            rows, sense_of = _name_senses(rows, canonical)
+        left = keep(rows)
+        if name == "match-short-forms" and rows and not left:
             raise InputError(
-                f"none of the {len(match_short_forms)} short forms to match is in {path}. Check --match-short-forms."
+                f"none of the {len(match_short_forms or ())} short forms to match is in {path}. "
+                "Check --match-short-forms."
             )
-        matches = _rows_where(lambda row: row.short_form in match_short_forms)
-        apply({"match-short-forms": ("short form not in the other dataset", matches)})
-    used = {(row.short_form, row.long_form) for row in rows}
-    sense_of = {(sense.short_form, sense.long_form): sense for sense in senses}
-    sections: Counter[str] = Counter()
+        steps.append({"name": name, "removed": len(rows) - len(left), "left": len(left), "title": title})
+        rows = left
+    used = sorted({(row.short_form, row.long_form) for row in rows})
+    inventory = SenseInventory.from_senses(sense_of[key] for key in used)
     targets = {upper_name(header): target for header, target in (section_map or {}).items()}
+    sections = [_mapped_section(row.section, targets) for row in rows]
     conventions = {-1: "inclusive", 0: "exclusive"}
+    end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
+    without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
     return CasiDataset(
-        examples=[_example(row, targets, sections) for row in rows],
-        inventory=SenseInventory.from_senses(sense_of[key] for key in sorted(used)),
-        n_rows=n_rows,
-        steps=tuple(steps),
-        end_offsets=Counter(
-            conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows
-        ),
-        sections=sections,
-        n_without_canonical_form=sum(
-            canonical_forms is not None and canonical_forms.find(row.short_form, row.long_form) is None
-            for row in rows
-        ),
+        examples=[
+            Example(
+                id=f"casi/{row.number}",
+                text=row.text,
+                start=row.start,
+                end=row.start + len(row.short_form),
+                short_form=row.short_form,
+                section=section,
+                long_form=row.long_form,
+                note_id=f"casi/{row.number}",
+            )
+            for row, (section, _) in zip(rows, sections, strict=True)
+        ],
+        inventory=inventory,
+        account={
+            "n_rows": n_rows,
+            "n_examples": len(rows),
+            "n_short_forms": len(inventory),
+            "n_senses": inventory.n_senses,
+            "steps": steps,
+            "end_offsets": dict(Counter(end_offsets)),
+            "sections": dict(Counter(how for _, how in sections)),
+            "n_without_canonical_form": len(without) if canonical_forms is not None else 0,
+        },
     )
 
 
-def _name_senses(rows: list[CasiRow], canonical_forms: CanonicalForms | None) -> list[Sense]:
-    """Give every row its sense; spellings that differ in case alone are one sense, named as it was first written."""
-    senses: list[Sense] = []
+def _name_senses(
+    rows: list[CasiRow], canonical: CanonicalForms
+) -> tuple[list[CasiRow], dict[tuple[str, str], Sense]]:
+    """Give every row the name of its sense; return the rows, and the senses by short form and name.
+
+    Spellings that differ in case alone are one sense, named as it was first written.
+    """
+    named: list[CasiRow] = []
+    senses: dict[tuple[str, str], Sense] = {}
     as_written: dict[tuple[str, str], Sense] = {}
     for row in rows:
         long_form, corrected = split_correction(row.long_form)
-        sense = None
-        if canonical_forms is not None:
-            sense = canonical_forms.find(row.short_form, long_form)
-            if sense is None and corrected is not None:
-                belongs_to = canonical_forms.find(corrected, long_form)
-                sense = belongs_to and replace(belongs_to, short_form=row.short_form)
+        sense = canonical.get((row.short_form, _key(long_form)))
+        if sense is None and corrected is not None:
+            belongs_to = canonical.get((corrected, _key(long_form)))
+            sense = belongs_to and replace(belongs_to, short_form=row.short_form)
         if sense is None:
             key = row.short_form, long_form.casefold()
             sense = as_written.setdefault(key, Sense(row.short_form, long_form))
-        senses.append(sense)
-    return senses
+        named.append(replace(row, long_form=sense.long_form))
+        senses[row.short_form, sense.long_form] = sense
+    return named, senses
 
 
-def _example(row: CasiRow, targets: Mapping[str, str | None], sections: Counter[str]) -> Example:
-    section = row.section
+def _mapped_section(section: str | None, targets: Mapping[str, str | None]) -> tuple[str | None, str]:
     if section is None:
-        sections["no section"] += 1
-    elif upper_name(section) in targets:
-        section = targets[upper_name(section)]
-        sections["mapped" if section else "mapped to none"] += 1
-    else:
-        sections["as written"] += 1
-    return Example(
-        id=f"casi/{row.number}",
-        text=row.text,
-        start=row.start,
-        end=row.start + len(row.short_form),
-        short_form=row.short_form,
-        section=section,
-        long_form=row.long_form,
-        note_id=f"casi/{row.number}",
-    )
+        return None, "no section"
+    if upper_name(section) not in targets:
+        return section, "as written"
+    target = targets[upper_name(section)]
+    return target, "mapped" if target else "mapped to none"

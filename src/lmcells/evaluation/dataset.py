@@ -1,4 +1,4 @@
-"""Labelled short forms in their context, files of them, and how they are sampled and split.
+"""Labelled short forms in their context, files of them, and how notes are split.
 
 A dataset is JSON lines, each with these fields:
 
@@ -9,21 +9,18 @@ canonical name; `note_id` is the note to keep out of pre-training.
 """
 
 import hashlib
-import heapq
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.windows import Mention
 from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.records import mend, open_utf8
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +83,10 @@ def write_dataset(path: Path, examples: Iterable[Example]) -> int:
     return n_written
 
 
+_TYPES: dict[str, tuple[type, ...]] = dict.fromkeys(Example.__dataclass_fields__, (str,))
+_TYPES |= {"id": (str, int), "note_id": (str, int), "start": (int,), "end": (int,)}
+
+
 def parse_example(content: bytes) -> Example:
     """Read and check one line of a dataset."""
     try:
@@ -94,16 +95,20 @@ def parse_example(content: bytes) -> Example:
         raise _NoExample("not JSON") from None
     if not isinstance(row, dict):
         raise _NoExample("not a JSON object")
-    example = Example(
-        id=str(_field(row, "id", str, int)),
-        text=_field(row, "text", str),
-        start=_field(row, "start", int),
-        end=_field(row, "end", int),
-        short_form=_field(row, "short_form", str),
-        section=None if row.get("section", "") is None else _field(row, "section", str) or None,
-        long_form=_field(row, "long_form", str),
-        note_id=str(_field(row, "note_id", str, int)),
-    )
+    values: dict[str, Any] = {}
+    for key, types in _TYPES.items():
+        value = row.get(key)
+        if value is None and not (key == "section" and key in row):
+            raise _NoExample(f"no {key!r}")
+        if value is not None and type(value) not in types:  # not isinstance: true is no number
+            raise _NoExample(f"{key!r} is not a {'string' if str in types else 'whole number'}")
+        values[key] = mend(value) if isinstance(value, str) else value
+    values |= {
+        "id": str(values["id"]),
+        "note_id": str(values["note_id"]),
+        "section": values["section"] or None,
+    }
+    example = Example(**values)
     if not example.short_form or not example.long_form:
         raise _NoExample("empty short_form or long_form")
     if not 0 <= example.start < example.end <= len(example.text):
@@ -121,50 +126,10 @@ def spells(written: str, short_form: str) -> bool:
     return written in (short_form, short_form + "s", short_form + "'s")
 
 
-def _field(row: dict[str, Any], key: str, *types: type) -> Any:
-    value = row.get(key)
-    if value is None:
-        raise _NoExample(f"no {key!r}")
-    if type(value) not in types:  # not isinstance: true is no number
-        raise _NoExample(f"{key!r} is not a {'string' if str in types else 'whole number'}")
-    return mend(value) if isinstance(value, str) else value
-
-
 def rank_of(name: str, *, seed: int | str = "") -> int:
     """Return a pseudo-random 64-bit number that depends on the name and the seed alone."""
     digest = hashlib.blake2b(f"{seed}\0{name}".encode(errors="surrogatepass"), digest_size=8)
     return int.from_bytes(digest.digest(), "big")
-
-
-@dataclass(slots=True)
-class Sample(Generic[Item]):
-    """A uniform sample of at most `size` items of a stream; it does not depend on their order.
-
-    Each item has a pseudo-random rank by its name, and the lowest ranks stay: memory is bounded by the sample.
-    """
-
-    size: int
-    seed: int
-    n_offered: int = 0
-    _heap: list[tuple[int, int, Item]] = field(default_factory=list)  # the highest rank first
-
-    def offer(self, name: str, item: Item) -> None:
-        """Consider an item; names must be unique."""
-        self.n_offered += 1
-        entry = (-rank_of(name, seed=self.seed), self.n_offered, item)
-        if len(self._heap) < self.size:
-            heapq.heappush(self._heap, entry)
-        elif entry > self._heap[0]:
-            heapq.heapreplace(self._heap, entry)
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def __iter__(self) -> Iterator[Item]:
-        return (item for _, _, item in self._heap)
-
-
-_SPLIT_EXAMPLE = "Write it as dev=0.1,test=0.2."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,34 +139,31 @@ class NoteSplit:
     shares: Mapping[str, float]  # notes beyond their sum are in no part
 
     def __post_init__(self) -> None:
+        example = "Write it as dev=0.1,test=0.2."
         for name, share in self.shares.items():
             if not re.fullmatch(r"[\w-]+", name):
                 raise ConfigError(
-                    f"split: found the name {name!r}, allowed: letters, digits, '_' and '-'. {_SPLIT_EXAMPLE}"
+                    f"split: found the name {name!r}, allowed: letters, digits, '_' and '-'. {example}"
                 )
             if not 0.0 < share <= 1.0:
-                raise ConfigError(
-                    f"split: found {name}={share}, allowed: above 0, at most 1. {_SPLIT_EXAMPLE}"
-                )
+                raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {example}")
         if sum(self.shares.values()) > 1.0 + 1e-9:
             raise ConfigError(f"split: the shares add to {sum(self.shares.values()):g}, allowed: at most 1.")
 
     @classmethod
     def parse(cls, written: str) -> "NoteSplit":
         """Read "dev=0.1,test=0.2"."""
-        shares: dict[str, float] = {}
-        for part in map(str.strip, written.split(",")):
-            name, _, share = part.partition("=")
-            try:
-                number = float(share)
-            except ValueError:
-                number = 0.0
-            if name in shares or not number > 0.0:
-                raise ConfigError(
-                    f"split: found {part!r}, allowed: each name once, with its share. {_SPLIT_EXAMPLE}"
-                )
-            shares[name] = number
-        return cls(shares)
+        try:
+            pairs = [
+                (name.strip(), float(share)) for name, share in (p.split("=") for p in written.split(","))
+            ]
+        except ValueError:
+            pairs = []
+        if not pairs or len(dict(pairs)) < len(pairs):
+            raise ConfigError(
+                f"split: found {written!r}, allowed: each name once, with its share. Write it as dev=0.1,test=0.2."
+            )
+        return cls(dict(pairs))
 
     def part_of(self, note_id: str) -> str | None:
         """Return the part of a note, None where it is in no part."""

@@ -1,14 +1,14 @@
 """Baselines that rank by the cosine of two vectors, the window's and the long form's: ELMo, BERT, sentence encoders.
 
-    ElmoRanker(load_language_model("model"), inventory)
-    TransformerRanker(PretrainedEncoder.bert(Path("Bio_ClinicalBERT")), inventory)
-    TransformerRanker(PretrainedEncoder.sentence(Path("all-MiniLM-L6-v2")), inventory)
+    elmo_ranker(load_language_model("model"), inventory)
+    transformer_ranker(PretrainedEncoder.bert(Path("Bio_ClinicalBERT")), inventory)
+    transformer_ranker(PretrainedEncoder.sentence(Path("all-MiniLM-L6-v2")), inventory)
 
 torch and transformers are imported when a model is opened; nothing is ever downloaded.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -27,41 +27,32 @@ if TYPE_CHECKING:
 
     from lmcells.language_model.folder import PretrainedLanguageModel
 
-Text = TypeVar("Text", str, tuple[str, ...])
 Words = tuple[str, ...]
+Text = TypeVar("Text", str, Words)
 
 # Last layer (B, T, d), which positions are read (B, T), which of them are special (B, T) -> (B, d)
 Pooling = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
 
 LONGEST = 512  # word pieces; a window of 20 words and what is between them is far shorter
-POOLING_CONFIG = Path("1_Pooling") / "config.json"
 _BATCH = 64
 
 
-class CosineRanker(ABC, Generic[Text]):
+@dataclass(eq=False)
+class CosineRanker(Generic[Text]):
     """Cosine of the window and the long form, which is the mean of its alternatives; -inf where it has none."""
 
-    def __init__(self, inventory: SenseInventory) -> None:
-        self._inventory = inventory
-        self._long_forms: dict[str, Floats] = {}  # short form -> (K, d), computed once
-
-    @abstractmethod
-    def window(self, mention: Mention) -> Text:
-        """Return the window of a mention as it is encoded."""
-
-    @abstractmethod
-    def alternatives(self, sense: Sense) -> Sequence[Text]:
-        """Return the ways to write a long form."""
-
-    @abstractmethod
-    def encode(self, texts: Sequence[Text]) -> Floats:
-        """Return one vector per text: (n, d)."""
+    inventory: SenseInventory
+    window: Callable[[Mention], Text]
+    alternatives: Callable[[Sense], Sequence[Text]]  # the ways to write a long form
+    encode: Callable[[Sequence[Text]], Floats]  # -> (n, d)
+    _long_forms: dict[str, Floats] = field(default_factory=dict)  # short form -> (K, d), computed once
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Cosines, one per candidate."""
         windows = _normalised(self.encode([self.window(mention) for mention in mentions]))
         new = sorted({mention.short_form for mention in mentions} - self._long_forms.keys())
-        self._encode_long_forms(new, width=windows.shape[1])
+        if new:
+            self._encode_long_forms(new, width=windows.shape[1])
         return [
             np.nan_to_num(self._long_forms[mention.short_form] @ window, nan=-np.inf)  # (K, d), (d,) -> (K,)
             for mention, window in zip(mentions, windows, strict=True)
@@ -69,19 +60,15 @@ class CosineRanker(ABC, Generic[Text]):
 
     def _encode_long_forms(self, short_forms: Sequence[str], *, width: int) -> None:
         texts_of = {
-            short_form: [self.alternatives(sense) for sense in self._inventory.senses(short_form)]
+            short_form: [self.alternatives(sense) for sense in self.inventory.senses(short_form)]
             for short_form in short_forms
         }
         texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
-        vectors = self.encode(texts)
-        row_of = {text: row for row, text in enumerate(texts)}
-        missing = np.full(width, np.nan)
+        vector_of = dict(zip(texts, self.encode(texts), strict=True))
+        missing = [np.full(width, np.nan)]
         for short_form, senses in texts_of.items():
-            means = [
-                vectors[[row_of[text] for text in of_sense]].mean(axis=0) if of_sense else missing
-                for of_sense in senses
-            ]
-            self._long_forms[short_form] = _normalised(np.stack(means))
+            vectors = ([vector_of[text] for text in of_sense] or missing for of_sense in senses)
+            self._long_forms[short_form] = _normalised(np.stack([np.mean(each, axis=0) for each in vectors]))
 
 
 def _normalised(vectors: Floats) -> Floats:
@@ -104,32 +91,24 @@ def _encode_in_batches(texts: Sequence[Text], encode: Callable[[list[Text]], "Te
     return vectors
 
 
-class ElmoRanker(CosineRanker[Words]):
+def elmo_ranker(pretrained: "PretrainedLanguageModel", inventory: SenseInventory) -> CosineRanker[Words]:
     """Cosine(ELMo_avg(short form and context), ELMo_avg(long form)), as the paper ranks with ELMo.
 
     The window has ten words on each side that the model was trained on. The short form and the long form's words need
     not be among those: the model reads characters. It computes on the model's device.
     """
+    model, known, stop_words = pretrained.model, frozenset(pretrained.words), pretrained.reads_stop_words
 
-    def __init__(self, pretrained: "PretrainedLanguageModel", inventory: SenseInventory) -> None:
-        super().__init__(inventory)
-        self._model = pretrained.model
-        self._words = frozenset(pretrained.words)
-        self._stop_words = pretrained.reads_stop_words
-
-    def window(self, mention: Mention) -> Words:
-        left, right = tokens_around(mention, words=self._words, stop_words=self._stop_words)
+    def window(mention: Mention) -> Words:
+        left, right = tokens_around(mention, words=known, stop_words=stop_words)
         return (*(each.word for each in left), spell(mention.short_form), *(each.word for each in right))
 
-    def alternatives(self, sense: Sense) -> Sequence[Words]:
-        tokens = (iterate_tokens(form, stop_words=self._stop_words) for form in sense.forms)
+    def alternatives(sense: Sense) -> Sequence[Words]:
+        tokens = (iterate_tokens(form, stop_words=stop_words) for form in sense.forms)
         phrases = dict.fromkeys(tuple(token.word for token in of_form) for of_form in tokens)
         return [phrase for phrase in phrases if phrase]
 
-    def encode(self, texts: Sequence[Words]) -> Floats:
-        return _encode_in_batches(texts, self._mean_states)
-
-    def _mean_states(self, texts: list[Words]) -> "Tensor":
+    def mean_states(texts: list[Words]) -> "Tensor":
         import torch
 
         from lmcells.language_model.model import Texts, spell_out
@@ -139,57 +118,48 @@ class ElmoRanker(CosineRanker[Words]):
         for row, words in enumerate(texts):
             index[row, : len(words)] = [number.setdefault(word, len(number)) for word in words]
         batch = Texts(
-            spell_out(list(number), max_characters=self._model.config.max_characters),
+            spell_out(list(number), max_characters=model.config.max_characters),
             torch.from_numpy(index),
             torch.tensor([len(words) for words in texts]),
         )
-        return self._model.mean_states(batch.to(next(self._model.parameters()).device))
+        return model.mean_states(batch.to(next(model.parameters()).device))
+
+    return CosineRanker(inventory, window, alternatives, lambda texts: _encode_in_batches(texts, mean_states))
 
 
-class TransformerRanker(CosineRanker[str]):
-    """Reads the window as it is written, with its stop words, case and punctuation.
+def transformer_ranker(
+    encoder: "PretrainedEncoder",
+    inventory: SenseInventory,
+    *,
+    words: Container[str] | None = None,
+    radius: int = RADIUS,
+) -> CosineRanker[str]:
+    """Read the window as it is written, with its stop words, case and punctuation.
 
     The window spans ten `words` on each side, not counting stop words, as for the paper's models; None is any word.
     """
-
-    def __init__(
-        self,
-        encoder: "PretrainedEncoder",
-        inventory: SenseInventory,
-        *,
-        words: Container[str] | None = None,
-        radius: int = RADIUS,
-    ) -> None:
-        super().__init__(inventory)
-        self._encoder = encoder
-        self._words = words
-        self._radius = radius
-
-    def window(self, mention: Mention) -> str:
-        return window_text(mention, words=self._words, radius=self._radius)
-
-    def alternatives(self, sense: Sense) -> Sequence[str]:
-        return sense.forms
-
-    def encode(self, texts: Sequence[str]) -> Floats:
-        return self._encoder.encode(texts)
+    return CosineRanker(
+        inventory,
+        window=lambda mention: window_text(mention, words=words, radius=radius),
+        alternatives=lambda sense: sense.forms,
+        encode=encoder.encode,
+    )
 
 
 class PretrainedEncoder:
     """A Hugging Face checkpoint that turns texts into vectors."""
 
     def __init__(self, folder: Path, pooling: Pooling, *, max_length: int = LONGEST) -> None:
-        tokenizer, model = _load(folder)
-        self._tokenizer = tokenizer
+        self._tokenizer, model = _load(folder)
         self._model = model.eval()
         self._pooling = pooling
-        known = (tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", LONGEST))
+        known = (self._tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", LONGEST))
         self._max_length = int(min(max_length, LONGEST, *known))
 
     @classmethod
     def bert(cls, folder: Path) -> Self:
         """The paper's BERT: the average of mean and max over the last layer's words."""
-        return cls(folder, mean_and_max_pooling)
+        return cls(folder, _mean_and_max_of_words)
 
     @classmethod
     def sentence(cls, folder: Path) -> Self:
@@ -252,63 +222,58 @@ def _load(folder: Path) -> tuple[Any, Any]:
         raise ModelError(f"{folder} cannot be opened as a Hugging Face checkpoint: {reason}") from error
 
 
-def mean_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
-    """The mean over all positions that are read, [CLS] and [SEP] too, as sentence-transformers takes it."""
-    weights = attended.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
+def _mean(states: "Tensor", read: "Tensor") -> "Tensor":
+    weights = read.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
     return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def max_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
-    """The largest value of each dimension over all positions that are read."""
-    return states.masked_fill(~attended.unsqueeze(-1), float("-inf")).amax(dim=1)
+def _max(states: "Tensor", read: "Tensor") -> "Tensor":
+    return states.masked_fill(~read.unsqueeze(-1), float("-inf")).amax(dim=1)
 
 
-def first_pooling(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
-    """The first position that is read: [CLS]."""
-    first = attended.int().argmax(dim=1)  # (B,); padding may be on the left
+def _first(states: "Tensor", read: "Tensor") -> "Tensor":
+    first = read.int().argmax(dim=1)  # (B,); padding may be on the left
     return states[first.new_tensor(range(len(first))), first]
 
 
-def square_root_pooling(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
-    """The sum over the positions, divided by the square root of their number."""
-    return mean_pooling(states, attended, special) * attended.sum(dim=1, keepdim=True).to(states.dtype).sqrt()
+def _sum_by_square_root(states: "Tensor", read: "Tensor") -> "Tensor":
+    return _mean(states, read) * read.sum(dim=1, keepdim=True).to(states.dtype).sqrt()
 
 
-def mean_and_max_pooling(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
+def _mean_and_max_of_words(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
     """The average of mean and max over the words, without [CLS] and [SEP]: the paper's choice for BERT."""
     words = attended & ~special
     words = words | (attended & ~words.any(dim=1, keepdim=True))  # a text without any word piece
-    return (mean_pooling(states, words, special) + max_pooling(states, words, special)) / 2
+    return (_mean(states, words) + _max(states, words)) / 2
 
 
-_BY_SETTING: dict[str, Pooling] = {
-    "pooling_mode_cls_token": first_pooling,
-    "pooling_mode_max_tokens": max_pooling,
-    "pooling_mode_mean_tokens": mean_pooling,
-    "pooling_mode_mean_sqrt_len_tokens": square_root_pooling,
+# By their settings in sentence-transformers, in the order in which it puts them side by side. All of them read [CLS]
+# and [SEP] too.
+_POOLINGS = {
+    "pooling_mode_cls_token": _first,
+    "pooling_mode_max_tokens": _max,
+    "pooling_mode_mean_tokens": _mean,
+    "pooling_mode_mean_sqrt_len_tokens": _sum_by_square_root,
 }
 
 
 def read_pooling(folder: Path) -> Pooling:
     """The pooling that a sentence-transformers folder asks for (several are put side by side), or the mean."""
-    path = folder / POOLING_CONFIG
-    if not path.is_file():
-        return mean_pooling
+    path = folder / "1_Pooling" / "config.json"
     try:
-        settings = read_json(path)
+        settings = read_json(path) if path.is_file() else {"pooling_mode_mean_tokens": True}
     except ValueError:
         raise ModelError(f"{path} is damaged: it is not JSON.") from None
     wanted = [name for name, is_on in settings.items() if name.startswith("pooling_mode_") and is_on is True]
-    unknown = [name for name in wanted if name not in _BY_SETTING]
+    unknown = [name for name in wanted if name not in _POOLINGS]
     if unknown or not wanted:
         found = unknown[0] if unknown else "no pooling_mode_..."
-        raise ModelError(f"{path} asks for {found}; known: {', '.join(_BY_SETTING)}.")
+        raise ModelError(f"{path} asks for {found}; known: {', '.join(_POOLINGS)}.")
 
-    def pool(states: "Tensor", attended: "Tensor", special: "Tensor") -> "Tensor":
+    def pool(states: "Tensor", attended: "Tensor", _special: "Tensor") -> "Tensor":
         from torch import cat
 
-        # Concatenated in the order of `_BY_SETTING`, as sentence-transformers does.
-        poolings = [pooling for name, pooling in _BY_SETTING.items() if name in wanted]
-        return cat([pooling(states, attended, special) for pooling in poolings], dim=-1)
+        poolings = (pooling for name, pooling in _POOLINGS.items() if name in wanted)
+        return cat([pooling(states, attended) for pooling in poolings], dim=-1)
 
     return pool

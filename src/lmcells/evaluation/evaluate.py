@@ -17,7 +17,7 @@ import lmcells
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.encoder_baselines import ElmoRanker
+from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions
@@ -131,6 +131,7 @@ def evaluate(
     if corpus is not None and leakage_check:
         leakage = check_leakage((example.note_id for example in examples), corpus)
     words = window_words(names, corpus=corpus)
+    contexts = {example.id: example for example in examples}
     results = []
     for name in names:
         if on_model is not None:
@@ -160,11 +161,9 @@ def evaluate(
                 n_parameters=ranker.n_parameters,
                 hours_to_peak=ranker.hours_to_peak,
                 seconds=seconds,
-                contexts={example.id: example for example in examples},
+                contexts=contexts,
                 leakage=leakage if is_of_corpus else None,
-                section_mapping={}
-                if ranker.sections is None
-                else {str(how): n for how, n in ranker.sections.counts.items()},
+                section_mapping=dict(ranker.sections.counts) if ranker.sections is not None else {},
             )
         )
     return results
@@ -172,16 +171,13 @@ def evaluate(
 
 def predict(name: str, ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory) -> Predictions:
     """Score every example whose short form the inventory has."""
-    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in inventory]))
-    return Predictions.from_scores(
-        name,
-        examples=examples,
-        scores=(next(scored) if each.short_form in inventory else np.zeros(0) for each in examples),
-        candidates_of={
-            short_form: [sense.long_form for sense in inventory.senses(short_form)]
-            for short_form in inventory.short_forms
-        },
-    )
+    candidates_of = {
+        short_form: [sense.long_form for sense in inventory.senses(short_form)]
+        for short_form in inventory.short_forms
+    }
+    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in candidates_of]))
+    scores = (next(scored) if each.short_form in candidates_of else np.zeros(0) for each in examples)
+    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates_of)
 
 
 def _require_different(models: Sequence[str]) -> None:
@@ -253,8 +249,7 @@ def evaluation_hook(
 
     Everything is read now, so that a mistake shows before training.
     """
-    senses = load_inventory(inventory)
-    score = _scorer(datasets, senses)
+    senses, score = _scorer(datasets, inventory)
 
     def score_model(model: "CellModel", _: float) -> Scores:
         with tempfile.TemporaryDirectory() as folder:
@@ -270,18 +265,18 @@ def elmo_evaluation_hook(
     """The same for a language model, which is scored on the device where it trains."""
     from lmcells.language_model.folder import PretrainedLanguageModel
 
-    senses = load_inventory(inventory)
-    score = _scorer(datasets, senses)
+    senses, score = _scorer(datasets, inventory)
+    settings = {"settings": corpus.manifest.settings}
 
     def score_model(model: "LanguageModel", _: float) -> Scores:
-        settings = {"settings": corpus.manifest.settings}
         as_saved = PretrainedLanguageModel(Path(), model, corpus.words, settings, {}, lmcells.__version__)
-        return score(ElmoRanker(as_saved, senses))
+        return score(elmo_ranker(as_saved, senses))
 
     return score_model
 
 
-def _scorer(datasets: Sequence[Path], senses: SenseInventory) -> Callable[[Ranker], Scores]:
+def _scorer(datasets: Sequence[Path], inventory: Path) -> tuple[SenseInventory, Callable[[Ranker], Scores]]:
+    senses = load_inventory(inventory)
     examples = {path.stem: list(read_dataset(path, report=ReadReport())) for path in datasets}
 
     def score(ranker: Ranker) -> Scores:
@@ -291,4 +286,4 @@ def _scorer(datasets: Sequence[Path], senses: SenseInventory) -> Callable[[Ranke
             for name, found in measured.items()
         }
 
-    return score
+    return senses, score

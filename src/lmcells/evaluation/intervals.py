@@ -11,14 +11,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Coding, Tally, headline
+from lmcells.evaluation.metrics import LOWER_IS_BETTER, Tally, headline, tally
 from lmcells.evaluation.predictions import Floats, Integers, Predictions
 
 _NORMAL = NormalDist()
 _PAPER_SHARE = 0.8
-_JACKKNIFE_GROUPS = (
-    200  # deleting groups estimates the same acceleration as deleting single notes, in bounded time
-)
+_JACKKNIFE_GROUPS = 200  # deleting groups estimates the same acceleration as deleting notes, in bounded time
 
 # Weights of the examples, one array per resample -> values of statistics by name, one value per resample.
 Statistics = Callable[[Iterable[Floats]], dict[str, Floats]]
@@ -108,20 +106,16 @@ def bootstrap_intervals(
     """
     if not predictions.cluster.max(initial=0):
         return {}
-    coding = Coding.of(predictions)
     found = bca_intervals(
-        lambda draws: headline(Tally.stack(map(coding.tally, draws))),
+        lambda draws: headline(Tally.stack(tally(predictions, weights) for weights in draws)),
         predictions.cluster,
         n_resamples=n_resamples,
         level=level,
         seed=seed,
     )
+    largest = {name: np.inf if name in LOWER_IS_BETTER else 1.0 for name in found}
     return {
-        name: replace(
-            each,
-            low=max(each.low, 0.0),
-            high=each.high if name in LOWER_IS_BETTER else min(each.high, 1.0),
-        )
+        name: replace(each, low=max(each.low, 0.0), high=min(each.high, largest[name]))
         for name, each in found.items()
     }
 
@@ -131,12 +125,10 @@ def paper_intervals(
 ) -> dict[str, Interval]:
     """The paper's bootstrap: percentiles of the metrics over random subsets, each 80 % of the examples."""
     random = np.random.default_rng(seed)
-    coding = Coding.of(predictions)
     n = len(predictions)
-    size = round(_PAPER_SHARE * n)
-    subsets = ((random.permutation(n) < size).astype(np.float64) for _ in range(n_samples))
-    sampled = headline(Tally.stack(map(coding.tally, subsets)))
-    whole = headline(coding.tally())
+    subsets = ((random.permutation(n) < round(_PAPER_SHARE * n)).astype(np.float64) for _ in range(n_samples))
+    sampled = headline(Tally.stack(tally(predictions, weights) for weights in subsets))
     return {
-        name: percentile_interval(float(whole[name]), values, level=level) for name, values in sampled.items()
+        name: percentile_interval(float(whole), sampled[name], level=level)
+        for name, whole in headline(tally(predictions)).items()
     }

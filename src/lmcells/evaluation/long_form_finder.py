@@ -7,7 +7,6 @@ every word.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from lmcells.expansion import Sense, SenseInventory
@@ -32,29 +31,7 @@ class Match(NamedTuple):
     targets: tuple[Target, ...]
 
 
-class DroppedForm(NamedTuple):
-    """A form that is not substituted, and why."""
-
-    short_form: str
-    form: str
-    reason: str
-
-
-class _Form(NamedTuple):
-    """How one form is found: by its words, then by its beginning, then by its pattern."""
-
-    words: frozenset[bytes]
-    beginning: str  # up to the first white space
-    pattern: re.Pattern[str]
-    targets: tuple[Target, ...]
-
-    def find_in(self, lower: str) -> Iterator[Match]:
-        start = lower.find(self.beginning)
-        while start >= 0:
-            found = self.pattern.match(lower, start)
-            if found:
-                yield Match(start, found.end(), self.targets)
-            start = lower.find(self.beginning, found.end() if found else start + 1)
+_Form = tuple[frozenset[bytes], str, re.Pattern[str], tuple[Target, ...]]
 
 
 def lower_text(text: str) -> str:
@@ -72,68 +49,61 @@ class LongFormFinder:
     """
 
     def __init__(self, inventory: SenseInventory, *, spelled_only: bool = False) -> None:
-        self.dropped: list[DroppedForm] = []
-        self._spelled_only = spelled_only
-        self._by_word: defaultdict[bytes, list[_Form]] = defaultdict(list)  # by the longest of a form's words
+        self.dropped: list[dict[str, str]] = []
         self._candidates: dict[str, re.Pattern[str]] = {}
         targets: defaultdict[str, list[Target]] = defaultdict(list)
         for short_form in inventory.short_forms:
-            for form, target in self._usable(short_form, inventory.senses(short_form)):
-                targets[form].append(target)
+            owners: dict[str, list[Sense]] = {}
+            for sense in inventory.senses(short_form):
+                for form in dict.fromkeys(map(_normal, sense.forms)):
+                    owners.setdefault(form, []).append(sense)
+            candidates = [form for form in owners if _WORD.search(form) and form != _normal(short_form)]
+            if candidates:
+                self._candidates[short_form] = re.compile(_any_of(candidates))
+            for form, owned_by in owners.items():
+                if not _WORD.search(form):
+                    reason = "holds no word"
+                elif form == _normal(short_form):
+                    reason = "the short form itself"
+                elif len(owned_by) > 1:
+                    reason = "shared by two senses of the short form"
+                elif spelled_only and not spells_in_order(form, short_form):
+                    reason = "does not spell the short form"
+                else:
+                    targets[form].append(Target(short_form, owned_by[0].long_form))
+                    continue
+                self.dropped.append({"short_form": short_form, "form": form, "reason": reason})
         self.n_forms = len(targets)
+        # A form is found by its words, then by its beginning up to white space, then by its pattern.
+        self._by_longest_word: defaultdict[bytes, list[_Form]] = defaultdict(list)
         for form, shared_by in targets.items():
             words = frozenset(_words(form))
-            pattern = re.compile(_any_of([form]))
             longest = max(words, key=lambda word: (len(word), word))
-            self._by_word[longest].append(_Form(words, form.split(" ")[0], pattern, tuple(shared_by)))
-
-    def _usable(self, short_form: str, senses: tuple[Sense, ...]) -> Iterator[tuple[str, Target]]:
-        """Yield the forms of a short form that say which sense is meant; remember the others."""
-        owners: dict[str, list[Sense]] = {}
-        for sense in senses:
-            for form in dict.fromkeys(map(_normal, sense.forms)):
-                owners.setdefault(form, []).append(sense)
-        candidates = [form for form in owners if _WORD.search(form) and form != _normal(short_form)]
-        if candidates:
-            self._candidates[short_form] = re.compile(_any_of(candidates))
-        for form, owned_by in owners.items():
-            reason = self._reason_to_drop(form, short_form, len(owned_by))
-            if reason:
-                self.dropped.append(DroppedForm(short_form, form, reason))
-            else:
-                yield form, Target(short_form, owned_by[0].long_form)
-
-    def _reason_to_drop(self, form: str, short_form: str, n_owners: int) -> str | None:
-        if not _WORD.search(form):
-            return "holds no word"
-        if form == _normal(short_form):
-            return "the short form itself"
-        if n_owners > 1:
-            return "shared by two senses of the short form"
-        if self._spelled_only and not spells_in_order(form, short_form):
-            return "does not spell the short form"
-        return None
+            found_by = words, form.split(" ")[0], re.compile(_any_of([form]))
+            self._by_longest_word[longest].append((*found_by, tuple(shared_by)))
 
     def find(self, text: str) -> list[Match]:
         """Return the matches in a text, in order; of two that overlap, the longer one."""
         lower = lower_text(text)
         words = _words(lower)
-        found = (
-            match
-            for word in words & self._by_word.keys()
-            for form in self._by_word[word]
-            if form.words <= words
-            for match in form.find_in(lower)
-        )
+        found = []
+        for word in words & self._by_longest_word.keys():
+            for of_form, beginning, pattern, targets in self._by_longest_word[word]:
+                start = lower.find(beginning) if of_form <= words else -1
+                while start >= 0:
+                    match = pattern.match(lower, start)
+                    if match:
+                        found.append(Match(start, match.end(), targets))
+                    start = lower.find(beginning, match.end() if match else start + 1)
         kept: list[Match] = []
         group: list[Match] = []  # matches that overlap, directly or through others
         end = 0
-        for match in sorted(found):
-            if match.start >= end:
+        for each in sorted(found):
+            if each.start >= end:
                 kept += _longest_first(group)
                 group = []
-            group.append(match)
-            end = max(end, match.end)
+            group.append(each)
+            end = max(end, each.end)
         return kept + _longest_first(group)
 
     def holds_candidate(self, text: str, short_form: str) -> bool:

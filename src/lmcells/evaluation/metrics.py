@@ -25,48 +25,6 @@ from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
-_LARGEST_LOSS = -float(
-    np.log(np.finfo(np.float64).tiny)
-)  # 708.4: a probability of 0 costs much, not infinitely
-
-
-@dataclass(frozen=True, eq=False)
-class Coding:
-    """Predictions as label numbers."""
-
-    first_label: Integers  # (n_short_forms,) the first label of each short form
-    n_labels: int
-    short_form: Integers  # (n,)
-    truth: Integers  # (n,) label numbers
-    predicted: Integers  # (n,) label numbers
-    loss: Floats  # (n,) -log p of the true long form
-
-    @classmethod
-    def of(cls, predictions: Predictions) -> "Coding":
-        """Number the labels of predictions."""
-        widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
-        first_label = np.cumsum(widths) - widths
-        start = first_label[predictions.short_form_index]
-        return cls(
-            first_label=first_label,
-            n_labels=int(widths.sum()),
-            short_form=predictions.short_form_index,
-            truth=start + predictions.truth,
-            predicted=start + predictions.predicted,
-            loss=np.minimum(-predictions.log_probability_of_truth, _LARGEST_LOSS),
-        )
-
-    def tally(self, weights: Floats | None = None) -> "Tally":
-        """Count each example as often as its weight says (once, without weights)."""
-        w = np.ones(len(self.truth)) if weights is None else weights
-        is_right = self.truth == self.predicted
-        return Tally(
-            first_label=self.first_label,
-            support=_sum_by(self.truth, w, self.n_labels),
-            predicted=_sum_by(self.predicted, w, self.n_labels),
-            right=_sum_by(self.truth[is_right], w[is_right], self.n_labels),
-            loss=_sum_by(self.short_form, w * self.loss, len(self.first_label)),
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +55,32 @@ class Tally:
         return self.by_short_form(self.support)
 
 
-def _sum_by(codes: Integers, weights: Floats, n_codes: int) -> Floats:
-    sums: npt.NDArray[Any] = np.bincount(
-        codes, weights, n_codes
-    )  # numpy's stub forgets that weights make it float
-    return sums.astype(np.float64, copy=False)
+def tally(
+    predictions: Predictions,
+    weights: Floats | None = None,
+    *,
+    predicted: Integers | None = None,
+    loss: Floats | None = None,
+) -> Tally:
+    """Count each example as often as its weight says (once, without weights); answers and losses may be others'."""
+    predicted = predictions.predicted if predicted is None else predicted
+    loss = predictions.loss if loss is None else loss
+    w = np.ones(len(predictions)) if weights is None else weights
+    start, truth = predictions.first_label[predictions.short_form_index], predictions.truth
+    n_labels = sum(map(len, predictions.candidates))
+    is_right = truth == predicted
+
+    def sum_by(codes: Integers, values: Floats, n_codes: int) -> Floats:
+        sums: npt.NDArray[Any] = np.bincount(codes, values, n_codes)
+        return sums.astype(np.float64, copy=False)  # numpy's stub forgets that weights make it float
+
+    return Tally(
+        first_label=predictions.first_label,
+        support=sum_by(start + truth, w, n_labels),
+        predicted=sum_by(start + predicted, w, n_labels),
+        right=sum_by((start + truth)[is_right], w[is_right], n_labels),
+        loss=sum_by(predictions.short_form_index, w * loss, len(predictions.first_label)),
+    )
 
 
 @dataclass(frozen=True)
@@ -136,7 +115,7 @@ def measure(predictions: Predictions) -> Metrics:
             f"({sum(not e.kept for e in predictions.excluded)} senses were left out). "
             "Are dataset and inventory of the same short forms?"
         )
-    values = {name: float(value) for name, value in headline(Coding.of(predictions).tally()).items()}
+    values = {name: float(value) for name, value in headline(tally(predictions)).items()}
     return Metrics(
         n=len(predictions),
         n_short_forms=len(predictions.short_forms),
@@ -145,59 +124,56 @@ def measure(predictions: Predictions) -> Metrics:
     )
 
 
-def within_short_forms(tally: Tally) -> dict[str, Floats]:
+def within_short_forms(counts: Tally) -> dict[str, Floats]:
     """Metrics of each short form by name, (..., n_short_forms); NaN where a short form has no example."""
-    by_label = _by_label(tally)
-    n = tally.n_examples
-    n_labels = tally.by_short_form(((tally.support + tally.predicted) > 0).astype(np.float64))
+    n = counts.n_examples
+    n_labels = counts.by_short_form(((counts.support + counts.predicted) > 0).astype(np.float64))
     metrics = {}
-    for name, values in by_label.items():
-        metrics[f"macro_{name}"] = _divide(tally.by_short_form(values), n_labels, where=n > 0)
-        metrics[f"weighted_{name}"] = _divide(tally.by_short_form(values * tally.support), n, where=n > 0)
+    for name, values in _by_label(counts).items():
+        metrics[f"macro_{name}"] = _divide(counts.by_short_form(values), n_labels, where=n > 0)
+        metrics[f"weighted_{name}"] = _divide(counts.by_short_form(values * counts.support), n, where=n > 0)
     # The sum over labels of s/n r/s: weighted recall is accuracy.
-    return metrics | {
-        "accuracy": metrics["weighted_recall"],
-        "nll": _divide(tally.loss, n, where=n > 0),
-    }
+    return metrics | {"accuracy": metrics["weighted_recall"], "nll": _divide(counts.loss, n, where=n > 0)}
 
 
-def headline(tally: Tally) -> dict[str, Floats]:
+def headline(counts: Tally) -> dict[str, Floats]:
     """Every metric over the dataset by name, of the tally's leading shape; absent short forms have no say."""
-    each = within_short_forms(tally)
-    n = tally.support.sum(axis=-1)
+    n = counts.support.sum(axis=-1)
     over_examples = {
-        name: (values * tally.support).sum(axis=-1) / n for name, values in _by_label(tally).items()
+        name: (values * counts.support).sum(axis=-1) / n for name, values in _by_label(counts).items()
     }
+    means = {}
+    for name, values in within_short_forms(counts).items():
+        is_present = ~np.isnan(values)
+        means[name] = np.where(is_present, values, 0.0).sum(axis=-1) / is_present.sum(axis=-1)
     return {
         "accuracy": over_examples["recall"],
         "weighted_f1": over_examples["f1"],
-        "macro_f1": _mean_of_present(each["macro_f1"]),
-        "nll": tally.loss.sum(axis=-1) / n,
-        "mean_accuracy": _mean_of_present(each["accuracy"]),
-        "mean_weighted_f1": _mean_of_present(each["weighted_f1"]),
-        "mean_nll": _mean_of_present(each["nll"]),
-        "macro_precision": _mean_of_present(each["macro_precision"]),
-        "macro_recall": _mean_of_present(each["macro_recall"]),
+        "macro_f1": means["macro_f1"],
+        "nll": counts.loss.sum(axis=-1) / n,
+        "mean_accuracy": means["accuracy"],
+        "mean_weighted_f1": means["weighted_f1"],
+        "mean_nll": means["nll"],
+        "macro_precision": means["macro_precision"],
+        "macro_recall": means["macro_recall"],
         "weighted_precision": over_examples["precision"],
         "weighted_recall": over_examples["recall"],
     }
 
 
-def _by_label(tally: Tally) -> dict[str, Floats]:
-    both = tally.support + tally.predicted
+def _by_label(counts: Tally) -> dict[str, Floats]:
+    support, predicted, right = counts.support, counts.predicted, counts.right
+    above_and_below = {
+        "precision": (right, predicted),
+        "recall": (right, support),
+        "f1": (2 * right, support + predicted),
+    }
     return {
-        "precision": _divide(tally.right, tally.predicted, where=tally.predicted > 0, otherwise=0.0),
-        "recall": _divide(tally.right, tally.support, where=tally.support > 0, otherwise=0.0),
-        "f1": _divide(2 * tally.right, both, where=both > 0, otherwise=0.0),
+        name: _divide(above, below, where=below > 0, otherwise=0.0)
+        for name, (above, below) in above_and_below.items()
     }
 
 
 def _divide(above: Floats, below: Floats, *, where: Booleans, otherwise: float = np.nan) -> Floats:
     quotient: Floats = np.divide(above, below, out=np.full(np.shape(above), otherwise), where=where)
     return quotient
-
-
-def _mean_of_present(values: Floats) -> Floats:
-    is_present = ~np.isnan(values)
-    mean: Floats = np.where(is_present, values, 0.0).sum(axis=-1) / is_present.sum(axis=-1)
-    return mean

@@ -59,25 +59,17 @@ class Predictions:
     excluded: tuple[Exclusion, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        n, n_short_forms = len(self.ids), len(self.short_forms)
-        shapes = {self.short_form_index.shape, self.truth.shape, (len(self.note_ids),)}
-        widest = max(map(len, self.candidates), default=0)
-        if shapes != {(n,)} or self.log_probabilities.shape != (n, widest):
+        n, widest = len(self.ids), max(map(len, self.candidates), default=0)
+        lengths = {n, len(self.note_ids), len(self.short_form_index), len(self.truth)}
+        if len(lengths) > 1 or self.log_probabilities.shape != (n, widest):
             raise ValueError(
                 f"{n} ids need as many notes, short forms and truths, and ({n}, {widest}) log-probabilities; "
-                f"found {sorted(shapes)} and {self.log_probabilities.shape}"
+                f"found {sorted(lengths)} and {self.log_probabilities.shape}"
             )
-        if len(self.candidates) != n_short_forms or not all(map(len, self.candidates)):
-            raise ValueError(f"each of {n_short_forms} short forms needs at least one candidate")
         if len(set(self.ids)) != n:
             repeated, times = Counter(self.ids).most_common(1)[0]
             raise InputError(f"Example ids must be unique; {repeated!r} occurs {times} times.")
-        if not np.array_equal(np.unique(self.short_form_index), np.arange(n_short_forms)):
-            raise ValueError(f"short_form_index must use exactly 0..{n_short_forms - 1}")
-        if ((self.truth < 0) | (self.truth >= self.n_candidates)).any():
-            raise ValueError("a truth is not a position among its candidates")
-        mass = np.exp(self.log_probabilities)
-        if not np.allclose(mass.sum(axis=1), 1, atol=1e-6) or mass[~self.is_candidate].any():
+        if not np.allclose(np.exp(self.log_probabilities).sum(axis=1, where=self.is_candidate), 1, atol=1e-6):
             raise ValueError("each example's probabilities must sum to 1 over its own candidates")
         for array in (self.short_form_index, self.truth, self.log_probabilities):
             array.setflags(write=False)
@@ -98,41 +90,48 @@ class Predictions:
         here it may be the label, and its NLL must be finite.) Examples whose sense is not in the inventory are left
         out and reported as well.
         """
-        reasons = [_why_left_out(example, candidates_of) for example in examples]
-        kept = [example for example, reason in zip(examples, reasons, strict=True) if reason is None]
-        short_forms = tuple(sorted({example.short_form for example in kept}))
+        senses = [(example.short_form, example.long_form) for example in examples]
+        n_examples = Counter(senses)
+        left_out = {
+            sense: UNKNOWN_LONG_FORM if sense[0] in candidates_of else UNKNOWN_SHORT_FORM
+            for sense in n_examples
+            if sense[1] not in candidates_of.get(sense[0], ())
+        }
+        kept = [
+            (example, row)
+            for example, row, sense in zip(examples, scores, senses, strict=True)
+            if sense not in left_out
+        ]
+        short_forms = tuple(sorted({example.short_form for example, _ in kept}))
         candidates = tuple(tuple(candidates_of[short_form]) for short_form in short_forms)
         index_of = {short_form: index for index, short_form in enumerate(short_forms)}
-        short_form_index = np.array([index_of[example.short_form] for example in kept], dtype=np.int64)
-        truth = [candidates[index_of[example.short_form]].index(example.long_form) for example in kept]
+        short_form_index = np.array([index_of[example.short_form] for example, _ in kept], dtype=np.int64)
+        truth = [candidates[index_of[example.short_form]].index(example.long_form) for example, _ in kept]
 
         is_candidate = _is_candidate(candidates, short_form_index)
-        rows = (row for row, reason in zip(scores, reasons, strict=True) if reason is None)
         matrix = np.full(is_candidate.shape, -np.inf)
-        for into, mask, row in zip(matrix, is_candidate, rows, strict=True):
+        for into, mask, (_, row) in zip(matrix, is_candidate, kept, strict=True):
             into[mask] = row
         unscored = (is_candidate & np.isneginf(matrix)).nonzero()
-        places = zip(short_form_index[unscored[0]], unscored[1], strict=True)
-        senses_unscored = {(short_forms[index], candidates[index][column]) for index, column in places}
+        places = set(zip(short_form_index[unscored[0]].tolist(), unscored[1].tolist(), strict=True))
+        excluded = [Exclusion(*sense, why, n_examples[sense], kept=False) for sense, why in left_out.items()]
+        for index, column in places:
+            sense = short_forms[index], candidates[index][column]
+            excluded.append(Exclusion(*sense, NO_SCORE, n_examples[sense], kept=True))
         return cls(
             model=model,
-            ids=tuple(example.id for example in kept),
-            note_ids=tuple(example.note_id for example in kept),
+            ids=tuple(example.id for example, _ in kept),
+            note_ids=tuple(example.note_id for example, _ in kept),
             short_forms=short_forms,
             candidates=candidates,
             short_form_index=short_form_index,
             truth=np.array(truth, dtype=np.int64),
             log_probabilities=_log_softmax(matrix, is_candidate),
-            excluded=_exclusions(examples, reasons, senses_unscored),
+            excluded=tuple(sorted(excluded, key=lambda each: (each.short_form, each.long_form))),
         )
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @cached_property
-    def n_candidates(self) -> Integers:
-        """The number of candidates of each example."""
-        return np.asarray(self.is_candidate.sum(axis=1), dtype=np.int64)
 
     @cached_property
     def is_candidate(self) -> Booleans:
@@ -142,9 +141,19 @@ class Predictions:
     @cached_property
     def predicted(self) -> Integers:
         """The position of the most probable candidate; of equals, the first in the inventory."""
-        if not len(self):
-            return np.zeros(0, dtype=np.int64)
-        return np.asarray(self.log_probabilities.argmax(axis=1), dtype=np.int64)
+        rows = self.log_probabilities
+        return np.asarray(rows.argmax(axis=1) if len(rows) else [], dtype=np.int64)
+
+    @cached_property
+    def first_label(self) -> Integers:
+        """The number of each short form's first candidate, when candidates are numbered through."""
+        widths = np.array([len(names) for names in self.candidates], dtype=np.int64)
+        return np.cumsum(widths) - widths
+
+    @cached_property
+    def loss(self) -> Floats:
+        """-log p of the true long form; a probability of 0 costs much (708.4), not infinitely."""
+        return np.minimum(-self.log_probability_of_truth, -float(np.log(np.finfo(np.float64).tiny)))
 
     @cached_property
     def is_right(self) -> Booleans:
@@ -166,9 +175,8 @@ class Predictions:
         """How many candidates come before the true one; of equals, the first in the inventory comes first."""
         of_truth = self.log_probability_of_truth[:, None]
         is_earlier = np.arange(self.log_probabilities.shape[1]) < self.truth[:, None]
-        comes_before = (self.log_probabilities > of_truth) | (
-            (self.log_probabilities == of_truth) & is_earlier
-        )
+        is_equal = self.log_probabilities == of_truth
+        comes_before = (self.log_probabilities > of_truth) | (is_equal & is_earlier)
         return np.asarray(comes_before.sum(axis=1), dtype=np.int64)
 
     @cached_property
@@ -182,23 +190,6 @@ def _is_candidate(candidates: Sequence[Sequence[str]], short_form_index: Integer
     widths = np.array([len(names) for names in candidates], dtype=np.int64)
     mask: Booleans = np.arange(widths.max(initial=0)) < widths[short_form_index, None]
     return mask
-
-
-def _why_left_out(example: Example, candidates_of: Mapping[str, Sequence[str]]) -> str | None:
-    if example.short_form not in candidates_of:
-        return UNKNOWN_SHORT_FORM
-    return None if example.long_form in candidates_of[example.short_form] else UNKNOWN_LONG_FORM
-
-
-def _exclusions(
-    examples: Sequence[Example], reasons: Sequence[str | None], unscored: Iterable[tuple[str, str]]
-) -> tuple[Exclusion, ...]:
-    senses = [(example.short_form, example.long_form) for example in examples]
-    n_examples = Counter(senses)
-    left_out = {sense: reason for sense, reason in zip(senses, reasons, strict=True) if reason is not None}
-    found = [Exclusion(*sense, reason, n_examples[sense], kept=False) for sense, reason in left_out.items()]
-    found += [Exclusion(*sense, NO_SCORE, n_examples[sense], kept=True) for sense in unscored]
-    return tuple(sorted(found, key=lambda exclusion: (exclusion.short_form, exclusion.long_form)))
 
 
 def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
@@ -217,6 +208,9 @@ def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
     return log_p
 
 
+_NAMES = ("model", "ids", "note_ids", "short_forms", "candidates")
+
+
 def save_predictions(path: Path, predictions: Predictions) -> None:
     """Write the numbers to `path`.npz and then the names to `path`.json; nothing is pickled."""
     with atomic_write(_beside(path, ".npz")) as temporary, temporary.open("wb") as file:
@@ -231,9 +225,6 @@ def save_predictions(path: Path, predictions: Predictions) -> None:
     write_json(_beside(path, ".json"), {"version": _VERSION, **names, "excluded": excluded})
 
 
-_NAMES = ("model", "ids", "note_ids", "short_forms", "candidates")
-
-
 def load_predictions(path: Path) -> Predictions:
     """Read what `save_predictions` wrote."""
     json_path, npz_path = _beside(path, ".json"), _beside(path, ".npz")
@@ -244,21 +235,17 @@ def load_predictions(path: Path) -> Predictions:
                 f"{json_path} has version {saved['version']}, this program reads {_VERSION}. Evaluate again."
             )
         with npz_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            short_form_index = arrays["short_form_index"].astype(np.int64)
-            truth = arrays["truth"].astype(np.int64)
-            flat = arrays["log_probabilities"].astype(np.float64)
+            index, truth, flat = (arrays[name] for name in ("short_form_index", "truth", "log_probabilities"))
         candidates = tuple(map(tuple, saved["candidates"]))
-        is_candidate = _is_candidate(candidates, short_form_index)
+        is_candidate = _is_candidate(candidates, index)
         log_probabilities = np.full(is_candidate.shape, -np.inf)
         log_probabilities[is_candidate] = flat
         return Predictions(
             model=saved["model"],
-            ids=tuple(saved["ids"]),
-            note_ids=tuple(saved["note_ids"]),
-            short_forms=tuple(saved["short_forms"]),
+            **{name: tuple(saved[name]) for name in ("ids", "note_ids", "short_forms")},
             candidates=candidates,
-            short_form_index=short_form_index,
-            truth=truth,
+            short_form_index=index.astype(np.int64),
+            truth=truth.astype(np.int64),
             log_probabilities=log_probabilities,
             excluded=tuple(Exclusion(**exclusion) for exclusion in saved["excluded"]),
         )

@@ -7,15 +7,15 @@ from pathlib import Path
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, nearest
 from lmcells.evaluation.baselines import (
-    DominantRanker,
-    RandomRanker,
-    SectionCounts,
-    SectionMleRanker,
     count_sections_in_corpus,
     count_sections_of_examples,
+    dominant_ranker,
+    random_ranker,
+    section_mle_ranker,
+    sections_of,
 )
 from lmcells.evaluation.dataset import Example, read_dataset
-from lmcells.evaluation.encoder_baselines import ElmoRanker, PretrainedEncoder, TransformerRanker
+from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker, transformer_ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.expansion.calibration import Calibration
@@ -32,12 +32,8 @@ NAMES = ("random", ORACLE, "section-mle")
 PREFIXES = ("section-mle:DATASET", "bert:FOLDER", "encoder:FOLDER")
 CHOICES = f"a model folder, {', '.join((DEFAULT, *NAMES, *PREFIXES))}"
 _TABLES = (  # embeddings: what the paper's counts of parameters leave out
-    "variational.context.words.weight",
-    "variational.metadata.weight",
-    "prior.words.weight",
-    "prior.metadata.weight",
-    "prior.mean.weight",
-    "prior.log_variance.weight",
+    *("variational.context.words.weight", "variational.metadata.weight"),
+    *("prior.words.weight", "prior.metadata.weight", "prior.mean.weight", "prior.log_variance.weight"),
 )
 
 
@@ -88,26 +84,62 @@ def make_ranker(
     """
     kind, colon, argument = name.partition(":")
     if name == "random":
-        return NamedRanker(name, RandomRanker(inventory, seed=seed))
+        return NamedRanker(name, random_ranker(inventory, seed=seed))
     if name == ORACLE:
-        return NamedRanker(name, DominantRanker(inventory, examples))
+        return NamedRanker(name, dominant_ranker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
-        by_section = SectionMleRanker(
-            inventory, _section_counts(argument, inventory, corpus=corpus), seed=seed
-        )
-        return NamedRanker(name, by_section, sections=SectionMapper(by_section.sections, manual=section_map))
+        if argument:
+            counts = count_sections_of_examples(read_dataset(Path(argument), report=ReadReport()))
+        elif corpus is not None:
+            counts = count_sections_in_corpus(inventory, LongFormOccurrences(corpus))
+        else:
+            raise InputError(
+                "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
+                "section-mle:DATASET with reverse substitutions in training notes."
+            )
+        mapper = SectionMapper(sections_of(counts), manual=section_map)
+        return NamedRanker(name, section_mle_ranker(inventory, counts, seed=seed), sections=mapper)
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
-        transformer = TransformerRanker(encoder, inventory, words=words)
+        transformer = transformer_ranker(encoder, inventory, words=words)
         return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
     folder = model_folder(name)
     if _is_language_model(folder):
-        return _of_language_model(name, folder, inventory)
-    if folder.is_dir():
-        model = PretrainedModel.from_pretrained(folder)
-        return _of_cell_model(name, model, inventory, corpus=corpus, section_map=section_map, ranking=ranking)
-    raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
+        from lmcells.language_model.folder import load_language_model
+
+        pretrained = load_language_model(folder)
+        return NamedRanker(
+            name,
+            elmo_ranker(pretrained, inventory),
+            n_parameters=pretrained.training.get("parameters"),
+            hours_to_peak=pretrained.training.get("hours_to_peak"),
+            corpus_fingerprint=pretrained.corpus.get("fingerprint"),
+        )
+    if not folder.is_dir():
+        raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
+    model = PretrainedModel.from_pretrained(folder)
+    ranker: Ranker
+    if by_masked_span := ranks_by_masked_span(model, ranking):
+        ranker = MaskedSpanRanker(model, inventory)
+    else:
+        weights = None
+        if corpus is not None and model.sizes.kind == "lmc":
+            occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
+            weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
+        ranker = CellRanker(model, inventory, section_weights=weights)
+    # A calibration is fitted to the scores of the model's best ranking, and means nothing for those of another.
+    is_best = by_masked_span == ranks_by_masked_span(model)
+    reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
+    return NamedRanker(
+        name,
+        ranker,
+        temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
+        sections=SectionMapper(model.sections, manual=section_map) if reads_sections else None,
+        n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
+        hours_to_peak=model.config.training.get("hours_to_peak"),
+        corpus_fingerprint=model.config.corpus.get("fingerprint"),
+    )
 
 
 def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> frozenset[str] | None:
@@ -121,17 +153,6 @@ def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> froze
     return None
 
 
-def _section_counts(dataset: str, inventory: SenseInventory, *, corpus: Corpus | None) -> SectionCounts:
-    if dataset:
-        return count_sections_of_examples(read_dataset(Path(dataset), report=ReadReport()))
-    if corpus is None:
-        raise InputError(
-            "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
-            "section-mle:DATASET with reverse substitutions in training notes."
-        )
-    return count_sections_in_corpus(inventory, LongFormOccurrences(corpus))
-
-
 def _is_language_model(folder: Path) -> bool:
     if folder == model_folder(DEFAULT):
         return False
@@ -140,46 +161,3 @@ def _is_language_model(folder: Path) -> bool:
     )  # imports torch, which cell models do not need
 
     return is_language_model(folder)
-
-
-def _of_language_model(name: str, folder: Path, inventory: SenseInventory) -> NamedRanker:
-    from lmcells.language_model.folder import load_language_model
-
-    pretrained = load_language_model(folder)
-    return NamedRanker(
-        name,
-        ElmoRanker(pretrained, inventory),
-        n_parameters=pretrained.training.get("parameters"),
-        hours_to_peak=pretrained.training.get("hours_to_peak"),
-        corpus_fingerprint=pretrained.corpus.get("fingerprint"),
-    )
-
-
-def _of_cell_model(
-    name: str,
-    model: PretrainedModel,
-    inventory: SenseInventory,
-    *,
-    corpus: Corpus | None,
-    section_map: Mapping[str, str | None],
-    ranking: Ranking,
-) -> NamedRanker:
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    # A calibration is fitted to the scores of the model's best ranking, and means nothing for those of another.
-    is_best = by_masked_span == ranks_by_masked_span(model)
-    weights = None
-    if not by_masked_span and corpus is not None and model.sizes.kind == "lmc":
-        occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
-        weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
-    reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
-    return NamedRanker(
-        name,
-        MaskedSpanRanker(model, inventory)
-        if by_masked_span
-        else CellRanker(model, inventory, section_weights=weights),
-        temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
-        sections=SectionMapper(model.sections, manual=section_map) if reads_sections else None,
-        n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
-        hours_to_peak=model.config.training.get("hours_to_peak"),
-        corpus_fingerprint=model.config.corpus.get("fingerprint"),
-    )

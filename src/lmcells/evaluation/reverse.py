@@ -6,14 +6,15 @@
 Finley et al. 2016; the paper draws at most 500 examples per sense, with 20 words on each side, inside the section.
 """
 
+import heapq
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from lmcells.errors import ConfigError
-from lmcells.evaluation.dataset import Example, NoteSplit, Sample
+from lmcells.evaluation.dataset import Example, NoteSplit, rank_of
 from lmcells.evaluation.long_form_finder import LongFormFinder, Target
 from lmcells.expansion import SenseInventory
 from lmcells.notes.note import Note
@@ -66,9 +67,15 @@ def build_reverse_dataset(
     settings: ReverseSettings,
     split: NoteSplit | None = None,
 ) -> dict[str, ReversePart]:
-    """Draw examples from notes; without a split, one part named "". Memory is bounded by what is kept."""
+    """Draw examples from notes; without a split, one part named "".
+
+    Each example has a pseudo-random rank by its id, and the lowest ranks of a sense are drawn: a uniform sample that
+    does not depend on the order of the notes, in memory that is bounded by what is kept.
+    """
     parts = {name: ReversePart() for name in (split.shares if split else ("",))}
-    samples: dict[str, dict[Target, Sample[Example]]] = {name: {} for name in parts}
+    drawn: dict[str, defaultdict[Target, list[tuple[int, str, Example]]]]  # heaps, the highest rank first
+    drawn = {name: defaultdict(list) for name in parts}
+    n_beyond: Counter[tuple[str, Target]] = Counter()  # the maximum
     for note in notes:
         name = split.part_of(note.id) if split else ""
         if name is None:
@@ -77,19 +84,22 @@ def build_reverse_dataset(
         part.n_notes += 1
         for target, outcome in _substitute(note, finder, find_sections, settings):
             part.n_found += 1
-            if isinstance(outcome, Example):
-                empty: Sample[Example] = Sample(settings.max_per_sense, settings.seed)
-                samples[name].setdefault(target, empty).offer(outcome.id, outcome)
-            else:
+            if isinstance(outcome, str):
                 part.dropped[outcome] += 1
+                continue
+            heap = drawn[name][target]
+            heapq.heappush(heap, (-rank_of(outcome.id, seed=settings.seed), outcome.id, outcome))
+            if len(heap) > settings.max_per_sense:
+                heapq.heappop(heap)
+                n_beyond[name, target] += 1
     for name, part in parts.items():
-        n_senses = Counter(target.short_form for target in samples[name])
-        for target, sample in sorted(samples[name].items()):  # an order that depends on nothing else
+        n_senses = Counter(target.short_form for target in drawn[name])
+        for target, heap in sorted(drawn[name].items()):  # an order that depends on nothing else
             if n_senses[target.short_form] < 2:
-                part.dropped[SINGLE_SENSE] += sample.n_offered
+                part.dropped[SINGLE_SENSE] += len(heap) + n_beyond[name, target]
             else:
-                part.examples += sorted(sample, key=lambda example: example.id)
-                part.dropped[NOT_DRAWN] += sample.n_offered - len(sample)
+                part.examples += sorted((each for _, _, each in heap), key=lambda example: example.id)
+                part.dropped[NOT_DRAWN] += n_beyond[name, target]
         part.dropped = +part.dropped
     return parts
 

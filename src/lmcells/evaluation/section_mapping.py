@@ -15,14 +15,15 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import FormatError, InputError
 from lmcells.notes.sections import find_alias, header_key, load_aliases
 
-How = Literal["no section", "manual", "exact", "alias", "nearest", "unmapped"]
+# One of the model's sections, or None; and how it was found: no section, manual, exact, alias, nearest, unmapped.
+Mapped = tuple[str | None, str]
 
 # Measured on the 1,161 headers that the paper's authors mapped by hand: up to 0.7 they found a counterpart for 98 %
 # (and the same one, of 286, for 44 %); from there to 0.8 for 77 %, beyond 0.8 for 24 %.
@@ -32,21 +33,6 @@ _NUMBERING = re.compile(r"^[\s\d.)(#-]+(?=[A-Za-z])")
 _LITTLE_WORDS = frozenset("A AN AND AT BY FOR FROM IN OF ON OR THE TO WITH".split())
 
 
-class MappedSection(NamedTuple):
-    """Where a header went: one of the model's sections, or None; and how it was found."""
-
-    section: str | None
-    how: How
-
-
-class _Shape(NamedTuple):
-    """What the distance looks at."""
-
-    trigrams: Mapping[str, int]
-    norm: float
-    words: frozenset[str]
-
-
 class SectionMapper:
     """Maps headers one by one; `counts` says how many were mapped in which way.
 
@@ -54,82 +40,78 @@ class SectionMapper:
     """
 
     def __init__(self, known: Iterable[str], *, manual: Mapping[str, str | None] = {}) -> None:
-        self.counts: Counter[How] = Counter()
-        self._known = [header for header in known if header not in (NO_SECTION, OTHER)]
+        self.counts: Counter[str] = Counter()
         self._table = load_aliases()
-        self._exact: dict[str, str] = {}
+        self._exact: dict[str, str] = {}  # key -> known header
         self._aliases: dict[str, str] = {}
-        self._shapes = [_shape(_key(header)) for header in self._known]
-        self._with_trigram: defaultdict[str, list[int]] = defaultdict(list)
-        self._found: dict[str, MappedSection] = {}
-        for index, header in enumerate(self._known):
-            self._exact.setdefault(_key(header), header)
+        self._with_trigram: defaultdict[str, list[str]] = defaultdict(list)  # -> keys
+        for header in known:
+            if header in (NO_SECTION, OTHER):
+                continue
             if (alias := find_alias(self._table, header)) and alias.name:
                 self._aliases.setdefault(alias.name, header)
-            for trigram in self._shapes[index].trigrams:
-                self._with_trigram[trigram].append(index)
-        self._manual: dict[str, str | None] = {}
-        for header, target in manual.items():
-            self._manual[header_key(header)] = target
-            self._manual.setdefault(
-                _key(header), target
-            )  # "2. FEN" speaks for FEN unless FEN is there itself
+            if (key := _key(header)) not in self._exact:
+                self._exact[key] = header
+                for trigram in _shape(key)[0]:
+                    self._with_trigram[trigram].append(key)
+        # "2. FEN" speaks for FEN unless FEN is there itself.
+        self._manual = {_key(header): target for header, target in reversed([*manual.items()])}
+        self._manual |= {header_key(header): target for header, target in manual.items()}
+        self._found: dict[str, Mapped] = {}
 
-    def __call__(self, header: str | None) -> MappedSection:
+    def __call__(self, header: str | None) -> Mapped:
         """Map one header."""
-        if header is None or not header.strip():
-            mapped = MappedSection(None, "no section")
-        else:
-            mapped = self._found.get(header) or self._map(header)
-            self._found[header] = mapped
-        self.counts[mapped.how] += 1
-        return mapped
+        header = (header or "").strip()
+        if header not in self._found:
+            self._found[header] = self._map(header) if header else (None, "no section")
+        self.counts[self._found[header][1]] += 1
+        return self._found[header]
 
-    def _map(self, header: str) -> MappedSection:
+    def _map(self, header: str) -> Mapped:
         for key in (header_key(header), _key(header)):
             if key in self._manual:
                 target = self._manual[key]
                 if not target:
-                    return MappedSection(None, "manual")
+                    return None, "manual"
                 if _key(target) in self._exact:
-                    return MappedSection(self._exact[_key(target)], "manual")
+                    return self._exact[_key(target)], "manual"
                 header = target  # the map was made for another model: go on from what it says
                 break
         if _key(header) in self._exact:
-            return MappedSection(self._exact[_key(header)], "exact")
+            return self._exact[_key(header)], "exact"
         alias = find_alias(self._table, header)
         if alias and alias.name in self._aliases:
-            return MappedSection(self._aliases[alias.name], "alias")
-        return self._nearest(_shape(_key(header)))
+            return self._aliases[alias.name], "alias"
+        key = _key(header)
+        trigrams, norm, words = _shape(key)
+        products: Counter[str] = Counter()
+        for trigram, n in trigrams.items():
+            for rival in self._with_trigram.get(trigram, ()):
+                products[rival] += n * _shape(rival)[0][trigram]
 
-    def _nearest(self, shape: _Shape) -> MappedSection:
-        products: Counter[int] = Counter()
-        for trigram, count in shape.trigrams.items():
-            for index in self._with_trigram.get(trigram, ()):
-                products[index] += count * self._shapes[index].trigrams[trigram]
-        best, smallest = None, 1.0
-        for index, product in sorted(products.items()):
-            other = self._shapes[index]
-            words = shape.words | other.words
-            cosine = product / (shape.norm * other.norm) if product else 0.0
-            overlap = len(shape.words & other.words) / len(words) if words else 0.0
-            if (distance := max(0.0, 1.0 - (cosine + overlap) / 2)) < smallest:
-                best, smallest = index, distance
-        if best is None or smallest > FARTHEST:
-            return MappedSection(None, "unmapped")
-        return MappedSection(self._known[best], "nearest")
+        def distance(rival: str) -> float:
+            _, its_norm, its_words = _shape(rival)
+            both = words | its_words
+            overlap = len(words & its_words) / len(both) if both else 0.0
+            return max(0.0, 1.0 - (products[rival] / (norm * its_norm) + overlap) / 2)
+
+        # Of equally near headers the most frequent, which is the first.
+        nearest = min((each for each in self._exact if each in products), key=distance, default=None)
+        if nearest is None or distance(nearest) > FARTHEST:
+            return None, "unmapped"
+        return self._exact[nearest], "nearest"
 
 
 def _key(header: str) -> str:
     return header_key(_NUMBERING.sub("", header))
 
 
-def _shape(key: str) -> _Shape:
-    padded = f" {key} "
+@cache
+def _shape(key: str) -> tuple[Counter[str], float, frozenset[str]]:
+    """What the distance looks at: character trigrams, the length of their vector, words."""
+    padded, words = f" {key} ", frozenset(key.split())
     trigrams = Counter(padded[start : start + 3] for start in range(len(padded) - 2))
-    words = frozenset(key.split())
-    norm = math.sqrt(sum(n * n for n in trigrams.values()))
-    return _Shape(trigrams, norm, words - _LITTLE_WORDS or words)
+    return trigrams, math.sqrt(sum(n * n for n in trigrams.values())), words - _LITTLE_WORDS or words
 
 
 def load_section_map(path: Path) -> dict[str, str | None]:
@@ -143,22 +125,16 @@ def load_section_map(path: Path) -> dict[str, str | None]:
         raise InputError(f"section map {path} cannot be read: {error.strerror or error}.") from error
     except UnicodeDecodeError as error:
         raise FormatError(f"section map {path}: not UTF-8 text. Save it as UTF-8.") from error
-    return _json_map(path, text) if path.suffix.lower() == ".json" else _csv_map(path, text)
-
-
-def _json_map(path: Path, text: str) -> dict[str, str | None]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict) or not all(isinstance(target, str | None) for target in value.values()):
-        raise FormatError(
-            f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.'
-        )
-    return {header: target or None for header, target in value.items()}
-
-
-def _csv_map(path: Path, text: str) -> dict[str, str | None]:
+    if path.suffix.lower() == ".json":
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict) or not all(isinstance(each, str | None) for each in value.values()):
+            raise FormatError(
+                f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.'
+            )
+        return {header: target or None for header, target in value.items()}
     section_map: dict[str, str | None] = {}
     rows = csv.reader(io.StringIO(text, newline=""))
     try:

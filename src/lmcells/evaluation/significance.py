@@ -12,8 +12,8 @@ import numpy as np
 
 from lmcells.errors import InputError
 from lmcells.evaluation.intervals import Interval, bca_intervals
-from lmcells.evaluation.metrics import Coding, Tally, headline
-from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
+from lmcells.evaluation.metrics import Tally, headline, tally
+from lmcells.evaluation.predictions import Booleans, Floats, Predictions
 
 METRICS = ("accuracy", "macro_f1", "weighted_f1", "nll")
 _ROUNDING = 1e-12  # differences that are equal but for the order of summation count as equal
@@ -37,46 +37,37 @@ class Comparison:
 
 
 def randomisation_test(
-    first: Predictions,
-    second: Predictions,
-    *,
-    n_rounds: int = 10_000,
-    seed: int = 0,
+    first: Predictions, second: Predictions, *, n_rounds: int = 10_000, seed: int = 0
 ) -> dict[str, float]:
     """Two-sided p-values of approximate randomisation: in each round the models swap answers to random notes.
 
     p = (1 + rounds with |difference| at least as large as observed) / (1 + rounds).
     """
-    a, b = _paired_codings(first, second)
+    _require_same_test(first, second)
     n_notes = int(first.cluster.max()) + 1
     random = np.random.default_rng(seed)
-    observed = _difference(a.tally(), b.tally())
+    observed = _difference(tally(first), tally(second))
     at_least = dict.fromkeys(METRICS, 0)
     for start in range(0, n_rounds, _ROUNDS_AT_ONCE):
         n = min(_ROUNDS_AT_ONCE, n_rounds - start)
         swap = random.integers(2, size=(n, n_notes), dtype=bool)
-        swapped = _swapped_differences(a, b, swap, first.cluster)
+        swapped = swapped_differences(first, second, swap)
         for name in METRICS:
             at_least[name] += int((np.abs(swapped[name]) >= abs(observed[name]) - _ROUNDING).sum())
     return {name: (1 + count) / (1 + n_rounds) for name, count in at_least.items()}
 
 
 def paired_bootstrap(
-    first: Predictions,
-    second: Predictions,
-    *,
-    n_resamples: int = 2_000,
-    level: float = 0.95,
-    seed: int = 0,
+    first: Predictions, second: Predictions, *, n_resamples: int = 2_000, level: float = 0.95, seed: int = 0
 ) -> dict[str, Interval]:
     """BCa intervals of first minus second, both measured on the same resampled notes."""
-    a, b = _paired_codings(first, second)
+    _require_same_test(first, second)
     if not first.cluster.max():
         raise InputError("An interval needs examples from at least two notes; found 1.")
 
     def differences(draws: Iterable[Floats]) -> dict[str, Floats]:
-        pairs = [(a.tally(weights), b.tally(weights)) for weights in draws]
-        found = _difference(Tally.stack(one for one, _ in pairs), Tally.stack(other for _, other in pairs))
+        pairs = ((tally(first, weights), tally(second, weights)) for weights in draws)
+        found = _difference(*map(Tally.stack, zip(*pairs, strict=True)))
         return {name: found[name] for name in METRICS}
 
     return bca_intervals(differences, first.cluster, n_resamples=n_resamples, level=level, seed=seed)
@@ -94,11 +85,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare_all(
-    models: Sequence[Predictions],
-    *,
-    n_rounds: int = 10_000,
-    n_resamples: int = 2_000,
-    seed: int = 0,
+    models: Sequence[Predictions], *, n_rounds: int = 10_000, n_resamples: int = 2_000, seed: int = 0
 ) -> list[Comparison]:
     """Every pair of models by every metric; randomisation p-values, Holm-corrected over the pairs of a metric."""
     pairs = list(combinations(models, 2))
@@ -107,32 +94,28 @@ def compare_all(
     found = []
     for name in METRICS:
         adjusted = holm([of_pair[name] for of_pair in p_values])
-        for (first, second), interval, p, adjusted_p in zip(
-            pairs, intervals, p_values, adjusted, strict=True
-        ):
+        for (a, b), interval, p, adjusted_p in zip(pairs, intervals, p_values, adjusted, strict=True):
             estimate = interval[name].estimate
-            found.append(
-                Comparison(first.model, second.model, name, estimate, interval[name], p[name], adjusted_p)
-            )
+            found.append(Comparison(a.model, b.model, name, estimate, interval[name], p[name], adjusted_p))
     return found
 
 
-def _swapped_differences(a: Coding, b: Coding, swap: Booleans, clusters: Integers) -> dict[str, Floats]:
-    """Differences of all metrics after swapping answers, one row of `swap` (rounds, clusters) per round."""
-    whole_a, whole_b = a.tally(), b.tally()
+def swapped_differences(first: Predictions, second: Predictions, swap: Booleans) -> dict[str, Floats]:
+    """Differences of all metrics after swapping answers, one row of `swap` (rounds, notes) per round."""
+    whole, other = tally(first), tally(second)
     tallies = []
     for row in swap:
-        is_swapped = row[clusters]
-        answers = np.where(is_swapped, b.predicted, a.predicted)
-        tallies.append(replace(a, predicted=answers, loss=np.where(is_swapped, b.loss, a.loss)).tally())
-    first = Tally.stack(tallies)
-    second = replace(  # what one model gains the other loses
-        first,
-        predicted=whole_a.predicted + whole_b.predicted - first.predicted,
-        right=whole_a.right + whole_b.right - first.right,
-        loss=whole_a.loss + whole_b.loss - first.loss,
+        is_swapped = row[first.cluster]
+        answers = np.where(is_swapped, second.predicted, first.predicted)
+        tallies.append(tally(first, predicted=answers, loss=np.where(is_swapped, second.loss, first.loss)))
+    ours = Tally.stack(tallies)
+    theirs = replace(  # what one model gains the other loses
+        ours,
+        predicted=whole.predicted + other.predicted - ours.predicted,
+        right=whole.right + other.right - ours.right,
+        loss=whole.loss + other.loss - ours.loss,
     )
-    return _difference(first, second)
+    return _difference(ours, theirs)
 
 
 def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
@@ -140,8 +123,7 @@ def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
     return {name: ours[name] - theirs[name] for name in ours}
 
 
-def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Coding]:
-    """Number the labels of both, after making sure that they answer the same test."""
+def _require_same_test(first: Predictions, second: Predictions) -> None:
     is_same = (
         first.ids == second.ids
         and first.short_forms == second.short_forms
@@ -157,4 +139,3 @@ def _paired_codings(first: Predictions, second: Predictions) -> tuple[Coding, Co
         )
     if not len(first):
         raise InputError(f"{first.model} and {second.model} have no example to be compared on.")
-    return Coding.of(first), Coding.of(second)
