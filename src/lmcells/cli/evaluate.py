@@ -14,6 +14,7 @@ from lmcells.evaluation.calibrate import fit_calibration, report_calibration, sc
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import Leakage, ModelResult, evaluate
 from lmcells.evaluation.rankers import CHOICES
+from lmcells.evaluation.whole_notes import evaluate_notes
 from lmcells.expansion import load_inventory
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.ranking import Ranking, best_ranker
@@ -35,7 +36,28 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
-    _add_dataset(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--dataset", type=Path, metavar="DATASET", help="labelled mentions, JSON lines")
+    what.add_argument(
+        "--notes",
+        type=Path,
+        metavar="FILE",
+        help="whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export",
+    )
+    add("--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (--notes: the shipped ones)")
+    add(
+        "--errors",
+        type=Path,
+        metavar="FILE",
+        help="--notes: also write every error with its text (mode 0600)",
+    )
+    add(
+        "--outcomes",
+        type=Path,
+        metavar="FILE",
+        help="--notes: keep what became of each note, to resume (mode 0600)",
+    )
+    add("--resume", action="store_true", help="--notes: go on from --outcomes after a stop")
     add("--corpus", type=Path, help="the training corpus: counts of long forms, and the leakage check")
     headers = "foreign to known headers, CSV or JSON; others are guessed"
     add("--section-map", type=Path, metavar="FILE", help=headers)
@@ -55,6 +77,11 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     output, models = options.output, options.models
+    if options.notes is not None:
+        _evaluate_notes(options)
+        return
+    if options.inventory is None:
+        raise InputError("--dataset needs --inventory FILE, the senses to choose from.")
     if output:
         if any(output.glob("*")) and not options.overwrite:
             raise InputError(
@@ -84,6 +111,66 @@ def _evaluate(options: argparse.Namespace) -> None:
         print_json(as_json)
     else:
         _print_results(results, dataset=options.dataset)
+
+
+def _evaluate_notes(options: argparse.Namespace) -> None:
+    """Score whole notes, end to end."""
+    for path in (options.errors, options.outcomes):
+        if path is not None and path.exists() and not (options.overwrite or options.resume):
+            raise InputError(f"{path} exists already. Choose another name, or replace it with --overwrite.")
+    if options.resume and options.outcomes is None:
+        raise InputError("--resume needs --outcomes FILE, which keeps what became of each note.")
+    with ProgressLine() as line:
+        results = evaluate_notes(
+            options.models,
+            notes=options.notes,
+            inventory=options.inventory,
+            outcomes=options.outcomes,
+            errors=options.errors,
+            resume=options.resume,
+            seed=options.seed,
+            on_progress=lambda model, n: line.update(f"{model}: {n:,} notes"),
+            on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
+        )
+    if options.json:
+        print_json([result.to_json() for result in results])
+        return
+    n_short_forms = results[0].counts["short_forms"]
+    print(
+        f"{options.notes}: {results[0].n_notes:,} notes, {n_short_forms:,} short forms; 95 % intervals, by note"
+    )
+    header = ("model", "precision", "recall", "F1", "right", "wrong", "false", "unsure", "missed", "neutral")
+    rows = [
+        (
+            each.model,
+            *(f"{rate['value']:.3f} [{rate['low']:.3f}, {rate['high']:.3f}]" for rate in each.rates.values()),
+            *(f"{each.counts[name]:,}" for name in header[4:]),
+        )
+        for each in results
+    ]
+    print_columns([header, *rows])
+    for each in results:
+        print(f"\n{each.model}: by source")
+        print_columns(
+            [("source", "right", "wrong", "false")]
+            + [
+                (source, *(str(found.get(name, 0)) for name in ("right", "wrong", "false")))
+                for source, found in each.by_source.items()
+            ]
+        )
+        print(f"{each.model}: answers of at least this probability")
+        print_columns(
+            [("probability", "answered", "precision", "recall")]
+            + [
+                (
+                    f"{row['probability']:.2f}",
+                    f"{row['answered']:,.0f}",
+                    f"{row['precision']:.3f}",
+                    f"{row['recall']:.3f}",
+                )
+                for row in each.thresholds
+            ]
+        )
 
 
 def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
@@ -176,15 +263,20 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 COMMANDS = {
     "evaluate": Command(
-        summary="measure models on a dataset of labelled short forms",
+        summary="measure models on labelled short forms, or on whole notes",
         description=f"""\
 Rank the long forms of every short form of a dataset, and print accuracy, F1 and negative log-likelihood with 95 %
 intervals, resampled by note. Nothing is fitted to the dataset. Models are evaluated one after the other.
+
+With --notes, expand whole notes and compare with marked short forms: found, right, wrong, falsely expanded, unsure;
+precision and recall, by source and by probability. MODEL may then also be `dictionary` (the most frequent sense) and
+`scispacy` (its abbreviation detector).
 
 MODEL is {CHOICES}.
 `dominant` is the dataset's own most common sense, an oracle; `section-mle` counts sections in --corpus.""",
         example="""\
 examples:
+  lmcells evaluate default dictionary --notes marked_notes.jsonl
   lmcells evaluate default --dataset rs.jsonl --inventory inventory.json
   lmcells evaluate model random dominant --dataset rs.jsonl --inventory inventory.json --corpus corpus
   lmcells evaluate model encoder:all-MiniLM-L6-v2 --dataset rs.jsonl --inventory inventory.json --output report

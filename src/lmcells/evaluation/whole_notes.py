@@ -16,52 +16,39 @@ right for "times".
 """
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.errors import FormatError
-from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.errors import FormatError, InputError
+from lmcells.expansion.expander import Expander, shipped_inventory
+from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.finder import ShortFormFinder
+from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
 from lmcells.notes.readers import ReadReport
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.folder import model_folder
 
 SHORT_FORM, NONE = "short_form", "none"
 KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unclear")
+DICTIONARY, SCISPACY = "dictionary", "scispacy"
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
 
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
 _SUFFIXES = (
-    *("izations", "isations", "ized", "ised", "ization", "isation", "ations", "ation", "ically", "ings", "ing", "ional"),
-    *(
-        "ies",
-        "ied",
-        "ous",
-        "ical",
-        "ic",
-        "ions",
-        "ion",
-        "ed",
-        "es",
-        "al",
-        "ly",
-        "um",
-        "us",
-        "is",
-        "ia",
-        "a",
-        "s",
-        "y",
-        "e",
-    ),
-)
+    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es al ly "
+    "um us is ia a s y e"
+).split()
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 
 
@@ -240,7 +227,8 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
         if mark is not None:
             if mark.kind == SHORT_FORM:
                 answered.add(mark)
-                verdict = "right" if meanings.same(each.long_form, mark.senses) else "wrong"
+                said = _within_mark(note.text, each, mark)
+                verdict = "right" if any(meanings.same(form, mark.senses) for form in said) else "wrong"
             elif mark.kind != NONE:
                 verdict = "neutral"
         kind, senses = (mark.kind, mark.senses) if mark is not None else (None, ())
@@ -350,6 +338,15 @@ def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
     }
 
 
+def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
+    """Yield the long form, and without the words that are written out beside the mark: "hepatitis" of "Hep B"."""
+    long_form = expansion.long_form or ""
+    yield long_form
+    beside = f"{text[expansion.start : mark.start]} {text[mark.end : expansion.end]}".lower().split()
+    if beside:
+        yield " ".join(word for word in long_form.split() if word.lower() not in beside)
+
+
 def _overlap(mark: Mark, expansion: Expansion) -> int:
     return min(mark.end, expansion.end) - max(mark.start, expansion.start)
 
@@ -373,3 +370,147 @@ def _is_counted(given: str, sense: str) -> bool:
     extra = Counter(given.split()) - Counter(sense.split())
     lacking = Counter(sense.split()) - Counter(given.split())
     return not lacking and bool(extra) and all(word.isdigit() for word in extra)
+
+
+def evaluate_notes(
+    models: Sequence[str | Path],
+    *,
+    notes: Path | str,
+    inventory: InventoryLike | None = None,
+    outcomes: Path | None = None,
+    errors: Path | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    on_progress: Callable[[str, int], None] | None = None,
+    on_warning: Callable[[str], None] | None = None,
+) -> list[WholeNoteScores]:
+    """Score models on whole notes with marked short forms, end to end.
+
+    `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
+    "scispacy" (its abbreviation detector, where it is installed). `outcomes` keeps what became of each note, so that
+    `resume` goes on after a stop; `errors` gets every error with the text around it. Both hold patient data, and are
+    readable by their owner only.
+    """
+    report = ReadReport()
+    marked = list(read_marked_notes(Path(notes), report=report))
+    if on_warning is not None:
+        for reason, n in report.skipped.items():
+            on_warning(f"{n:,} notes skipped: {reason} (first at {report.first_seen[reason]})")
+    if not marked:
+        raise FormatError(f"{notes} has no note with marked short forms. docs/data.md describes the format.")
+    done = _read_outcomes(outcomes) if outcomes is not None and resume else {}
+    results = []
+    with _private(outcomes, append=resume) as kept, _private(errors) as told:
+        for model in map(str, models):
+            expand, senses = _expander_of(model, inventory)
+            meanings = Meanings(senses)
+            judged = []
+            for number, note in enumerate(marked, start=1):
+                found = done.get((model, note.id))
+                if found is None:
+                    found = judge(note, expand(note.text), meanings)
+                    if kept is not None:
+                        _write_line(
+                            kept,
+                            {"model": model, "id": note.id, "outcomes": [asdict(each) for each in found]},
+                        )
+                judged.append(found)
+                for each in found if told is not None else ():
+                    if each.verdict not in ("right", "neutral"):
+                        around = note.text[max(0, each.start - 40) : each.end + 40]
+                        _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
+                if on_progress is not None:
+                    on_progress(model, number)
+            results.append(summarize(model, judged, seed=seed))
+    return results
+
+
+Expand = Callable[[str], list[Expansion]]
+
+
+def _expander_of(model: str, inventory: InventoryLike | None) -> tuple[Expand, SenseInventory]:
+    senses = shipped_inventory() if inventory is None else as_inventory(inventory)
+    if model == DICTIONARY:
+        return _dictionary(senses), senses
+    if model == SCISPACY:
+        return _scispacy(), senses
+    expander = Expander.from_pretrained(model, inventory=senses)
+    return expander, senses
+
+
+def _dictionary(inventory: SenseInventory) -> Callable[[str], list[Expansion]]:
+    """Look every short form up, and answer its most frequent sense, by the shipped model's phrase counts."""
+    find = ShortFormFinder(inventory)
+    store = PretrainedModel.from_pretrained(model_folder(None)).phrase_store
+    counts = (
+        dict(zip(store.phrases, store.arrays["counts"].tolist(), strict=True)) if store is not None else {}
+    )
+
+    def expand(text: str) -> list[Expansion]:
+        answers = []
+        for found in find(text):
+            senses = inventory.senses(found.short_form)
+            best = max(senses, key=lambda sense: max(counts.get(form.lower(), 0) for form in sense.forms))
+            candidate = Candidate(best.long_form, 1.0, best.concept_id)
+            answers.append(Expansion(*found, None, best.long_form, 1.0, "model", (candidate,)))
+        return answers
+
+    return expand
+
+
+def _scispacy() -> Callable[[str], list[Expansion]]:
+    try:
+        import scispacy.abbreviation  # noqa: F401
+        import spacy
+    except ImportError:
+        raise InputError("scispacy is not installed. Run: pip install scispacy, or leave it out.") from None
+    nlp = spacy.blank("en")
+    nlp.add_pipe("abbreviation_detector")
+
+    def expand(text: str) -> list[Expansion]:
+        return [
+            Expansion(
+                found.start_char,
+                found.end_char,
+                found.text,
+                None,
+                str(found._.long_form),
+                1.0,
+                "definition",
+                (Candidate(str(found._.long_form), 1.0),),
+            )
+            for found in sorted(nlp(text)._.abbreviations, key=lambda each: each.start_char)
+        ]
+
+    return expand
+
+
+@contextmanager
+def _private(path: Path | None, *, append: bool = False) -> Iterator[TextIO | None]:
+    """Open a file that only its owner may read."""
+    if path is None:
+        yield None
+        return
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC)
+    with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
+        path.chmod(0o600)
+        yield file
+
+
+def _write_line(file: TextIO, value: Mapping[str, Any]) -> None:
+    file.write(json.dumps(value, ensure_ascii=False) + "\n")
+    file.flush()
+
+
+def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
+    """Read what an earlier run has written; a last line that was cut off is left out."""
+    done = {}
+    for line in path.read_text("utf-8").splitlines() if path.is_file() else ():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        done[row["model"], row["id"]] = [
+            Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]
+        ]
+    return done
