@@ -17,7 +17,7 @@ from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Exclusion, Predictions
-from lmcells.evaluation.report import Published, Selection, Setting, Study, write_report
+from lmcells.evaluation.report import Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
 from lmcells.evaluation.report.latex import escape
 from lmcells.evaluation.report.svg import inline_svg
@@ -95,12 +95,11 @@ def results() -> list[ModelResult]:
     return [result_of(predictions, leakage=found if not i else None) for i, predictions in enumerate(made)]
 
 
-def study() -> Study:
-    settings = (
+def settings() -> tuple[Setting, ...]:
+    return (
         Setting("LMC", is_chosen=False, n_seeds=2, macro_f1_there=0.25, here=results()[0].metrics),
         Setting("LMC@_b$", is_chosen=True, n_seeds=2, macro_f1_there=0.5, here=results()[2].metrics),
     )
-    return Study(selection=Selection("dev & co", settings), published=PUBLISHED, remarks=(REMARK,))
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +112,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         everyone,
         dataset_name="reverse_dev <i>",
         seeds=runs,
-        training_curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
+        curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
         ablation={"LMC": (everyone[0].metrics, everyone[1].metrics)},
-        study=study(),
+        chosen_on="dev & co",
+        settings=settings(),
+        published=PUBLISHED,
+        remarks=[REMARK],
         n_rounds=50,
         n_resamples=50,
     )
@@ -289,7 +291,7 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
     predictions = predictions_from_answers([("A", 0, 0), ("A", 1, 1)], {"A": 2}, notes=["n", "n"])
     result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
     again, once = tmp_path / "again", tmp_path / "once"
-    more = {"seeds": {"m": [result.metrics]}, "training_curves": {"m": [(1.0, 0.5)]}}
+    more = {"seeds": {"m": [result.metrics]}, "curves": {"m": [(1.0, 0.5)]}}
     write_report(again, [result], dataset_name="tiny", **more)  # type: ignore[arg-type]
     assert (again / "tables" / "seeds.tex").exists()
     for folder in (again, once):
@@ -307,8 +309,8 @@ def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> 
     pair = [
         result_of(random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}")) for i in range(2)
     ]
-    here = tuple(replace(setting, here=None) for setting in (study().selection or Selection("", ())).settings)
-    write_report(tmp_path, pair, dataset_name="two", study=Study(selection=Selection("two", here)))
+    here = [setting._replace(here=None) for setting in settings()]
+    write_report(tmp_path, pair, dataset_name="two", chosen_on="two", settings=here)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
     assert "are flattered by the choice" in page
@@ -355,9 +357,9 @@ def test_mistakes_are_grouped_by_kind_commonest_first() -> None:
     predictions = predictions_from_answers(answers, {"A": 2, "B": 2})
     result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
     found = commonest_mistakes(result, limit=2)
-    assert [(m.long_form, m.taken_for, m.n) for m in found] == [("A-0", "A-1", 2), ("A-1", "A-0", 1)]
-    assert found[0].p_taken == pytest.approx(2 / 3)
-    assert found[0].window is None
+    assert [(m["long_form"], m["taken_for"], m["n"]) for m in found] == [("A-0", "A-1", 2), ("A-1", "A-0", 1)]
+    assert found[0]["p_taken"] == pytest.approx(2 / 3)
+    assert found[0]["window"] is None
 
 
 def test_window_keeps_whole_words_and_marks_what_was_cut_off() -> None:

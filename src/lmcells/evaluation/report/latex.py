@@ -75,9 +75,9 @@ def latex_tables(findings: Findings) -> dict[str, str]:
         tables["ablation"] = template.ablation(
             (name, *map(_cells, pair)) for name, pair in findings.ablation.items()
         )
-    if (selection := findings.study.selection) is not None:
-        rows = [(s, [f"{s.macro_f1_there:.2f}", *_cells(s.here)]) for s in selection.settings]
-        tables["selection"] = template.selection(selection.chosen_on, rows)
+    if findings.settings:
+        rows = [(s, [f"{s.macro_f1_there:.2f}", *_cells(s.here)]) for s in findings.settings]
+        tables["selection"] = template.selection(findings.chosen_on, rows)
     return tables
 
 

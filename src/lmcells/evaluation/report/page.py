@@ -66,8 +66,7 @@ def render(template: str, **values: Any) -> str:
 
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
     """Return the report; `figures` are SVG documents by name."""
-    models, selection = findings.models, findings.study.selection
-    settings = selection.settings if selection is not None else ()
+    models, settings = findings.models, findings.settings
     is_chosen_here = all(setting.here is None for setting in settings)
     return render(
         "report.html",
@@ -86,7 +85,8 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         acronyms=_acronyms(findings),
         exclusions=_exclusions(findings),
         section_matches=[(m.name, how, n) for m in models for how, n in m.result.section_mapping.items()],
-        leaked=sorted({id_ for m in models if m.leakage is not None for id_ in m.leakage.leaked}),
+        leader_first=sorted(models, key=lambda model: model is not findings.leader),
+        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found.leaked}),
     )
 
 
@@ -102,7 +102,7 @@ def _best(findings: Findings) -> dict[str, float | None]:
 
 def _published(findings: Findings) -> dict[str, Any]:
     """A paper's figures beside ours: its test sets, and a row for each of our models."""
-    published = findings.study.published
+    published = findings.published
     test_sets = list(dict.fromkeys(each.dataset for each in published))
     rows = []
     for model in findings.models:

@@ -34,7 +34,6 @@ def write_csv_tables(folder: Path, findings: Findings) -> None:
 def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     """Name, columns and rows of each; a table with nothing to say has a header only."""
     models, results = findings.models, [(m.name, m.result) for m in findings.models]
-    selection = findings.study.selection
     metric_columns = " ".join(name + end for name in _HEADLINE for end in _ENDS)
     columns = f"model n_examples n_short_forms {metric_columns} n_parameters hours_to_peak seconds"
     yield "headline", columns, map(_headline, models)
@@ -83,7 +82,7 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
         (
             (m.name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable)
             for m in models
-            if (found := m.leakage) is not None
+            if (found := m.result.leakage) is not None
         ),
     )
     yield (
@@ -102,10 +101,10 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
         f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}",
         (
             (s.model, s.is_chosen, s.n_seeds, s.macro_f1_there, *(getattr(s.here, m, None) for m in METRICS))
-            for s in (selection.settings if selection is not None else ())
+            for s in findings.settings
         ),
     )
-    yield "published", _names(Published), map(astuple, findings.study.published)
+    yield "published", " ".join(Published._fields), findings.published
 
 
 def _names(kind: type[Any]) -> str:
