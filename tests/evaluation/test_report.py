@@ -64,12 +64,8 @@ class Page(HTMLParser):
 
 
 def result_of(predictions: Predictions, *, leakage: Leakage | None = None) -> ModelResult:
-    contexts = {
-        id_: Example(
-            id_, f"before {HOSTILE} S0 after", 7 + len(HOSTILE) + 1, 10 + len(HOSTILE), "S0", "PLAN", "x", "n"
-        )
-        for id_ in predictions.ids
-    }
+    text, start = f"before {HOSTILE} S0 after", 8 + len(HOSTILE)
+    contexts = {id_: Example(id_, text, start, start + 2, "S0", "PLAN", "x", "n") for id_ in predictions.ids}
     return ModelResult(
         model=predictions.model,
         predictions=predictions,
@@ -129,13 +125,17 @@ def source(folder: Path) -> str:
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def page(source: str) -> Page:
+    return Page(source)
+
+
 def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
     with (folder / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_page_is_well_formed_and_has_every_section(source: str) -> None:
-    page = Page(source)
+def test_page_is_well_formed_and_has_every_section(page: Page) -> None:
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = [value for tag, name, value in page.attributes if tag == "a" and name == "href" and value]
@@ -144,8 +144,7 @@ def test_page_is_well_formed_and_has_every_section(source: str) -> None:
     assert page.tags["svg"] == 5
 
 
-def test_page_is_self_contained(source: str) -> None:
-    page = Page(source)
+def test_page_is_self_contained(source: str, page: Page) -> None:
     assert not page.tags.keys() & {"img", "link", "iframe", "object", "embed", "base", "form", "image"}
     assert all(
         (value or "").startswith("#") for _, name, value in page.attributes if name in ("href", "xlink:href")
@@ -153,24 +152,20 @@ def test_page_is_self_contained(source: str) -> None:
     assert not any(name in ("src", "style") or name.startswith("on") for _, name, _ in page.attributes)
     assert "@import" not in source
     assert all(match.startswith("#") for match in re.findall(r"url\(([^)]*)\)", source))
-
-
-def test_policy_allows_only_the_page_s_own_style_and_script(source: str) -> None:
-    policy = next(value for _, name, value in Page(source).attributes if name == "content" and value)
+    policy = next(value for _, name, value in page.attributes if name == "content" and value)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
     assert source.count("<style") == source.count("<script") == 1
 
 
-def test_references_within_figures_lead_somewhere(source: str) -> None:
-    ids = {value for _, name, value in Page(source).attributes if name == "id"}
+def test_references_within_figures_lead_somewhere(source: str, page: Page) -> None:
+    ids = {value for _, name, value in page.attributes if name == "id"}
     used = re.findall(r'url\(#([^)]+)\)|<use[^>]* href="#([^"]+)"', source)
     assert used
     assert {one or other for one, other in used} <= ids
 
 
-def test_hostile_text_is_shown_and_not_run(source: str) -> None:
-    page = Page(source)
+def test_hostile_text_is_shown_and_not_run(page: Page) -> None:
     assert page.tags["script"] == 1
     assert HOSTILE in page.text
     assert "S1-<b>1</b>" in page.text
@@ -178,8 +173,8 @@ def test_hostile_text_is_shown_and_not_run(source: str) -> None:
     assert page.tags["mark"] > 0
 
 
-def test_page_shows_numbers_leakage_and_exclusions(source: str) -> None:
-    text = Page(source).text
+def test_page_shows_numbers_leakage_and_exclusions(page: Page) -> None:
+    text = page.text
     metrics = results()[0].metrics
     for value in (metrics.nll, metrics.accuracy, metrics.weighted_f1, metrics.macro_f1):
         assert f"{value:.3f}" in text
@@ -201,18 +196,16 @@ def test_headline_csv_holds_the_metrics_unrounded(folder: Path) -> None:
 def test_other_tables_hold_what_was_measured(folder: Path) -> None:
     first = results()[0]
     acronyms = [row for row in rows_of(folder, "acronyms") if row["model"] == "LMC"]
-    assert [float(row["macro_f1"]) for row in acronyms] == [
-        r.macro_f1 for r in acronym_table(first.predictions)
-    ]
+    expected_f1 = [row.macro_f1 for row in acronym_table(first.predictions)]
+    assert [float(row["macro_f1"]) for row in acronyms] == expected_f1
     seeds = {(row["model"], row["metric"]): row for row in rows_of(folder, "seeds")}
     expected = summarise_seeds([results()[2].metrics, first.metrics])["nll"]
     assert float(seeds["ELMo", "nll"]["worst"]) == expected.worst
-    cells = [
-        row for row in rows_of(folder, "confusion") if (row["model"], row["short_form"]) == ("LMC", "S0")
-    ]
-    assert (
-        sum(int(row["n_examples"]) for row in cells) == confusion_matrix(first.predictions, "S0").counts.sum()
+    rows = rows_of(folder, "confusion")
+    counted = sum(
+        int(row["n_examples"]) for row in rows if (row["model"], row["short_form"]) == ("LMC", "S0")
     )
+    assert counted == confusion_matrix(first.predictions, "S0").counts.sum()
     errors = [row["id"] for row in rows_of(folder, "errors") if row["model"] == "LMC"]
     assert len(errors) == (~first.predictions.is_right).sum()
     assert len(rows_of(folder, "significance")) == 3 * 4
@@ -238,19 +231,16 @@ def test_latex_is_balanced_and_every_row_has_all_columns(folder: Path, name: str
         else:
             assert open_environments.pop() == environment
     assert not open_environments
-    rows = [
-        line
-        for line in text.splitlines()
-        if line.endswith(r"\\") and "multicolumn" not in line and "&" in line
-    ]
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    rows = [line for line in lines if "multicolumn" not in line and "&" in line]
     assert len(rows) >= 3
     if name != "acronyms":
         assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {width}
     assert (r"\textbf" in text) == (name not in ("cost", "ablation"))
 
 
-def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, source: str) -> None:
-    text = Page(source).text
+def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, page: Page) -> None:
+    text = page.text
     assert REMARK in text
     assert "LMC@_b$ was chosen on dev & co by the mean macro F1 of its runs, and not on this dataset." in text
     assert "0.74 / 0.69" in text
@@ -306,11 +296,9 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
 
 def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> None:
     """They are reported without comparison, and the choice is called flattered."""
-    pair = [
-        result_of(random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}")) for i in range(2)
-    ]
+    made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
     here = [setting._replace(here=None) for setting in settings()]
-    write_report(tmp_path, pair, dataset_name="two", chosen_on="two", settings=here)
+    write_report(tmp_path, list(map(result_of, made)), dataset_name="two", chosen_on="two", settings=here)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
     assert "are flattered by the choice" in page

@@ -1,7 +1,7 @@
 """Everything a report says, computed once: tables, figures and the page only show it."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from lmcells.evaluation.calibrate import (
 )
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import Interval, paper_intervals
-from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics
 from lmcells.evaluation.significance import Comparison
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
@@ -135,6 +135,17 @@ def look_at(result: ModelResult) -> ModelFindings:
         reliability=reliability_points(confidence, is_right),
         coverage_curve=coverage_curve(confidence, is_right),
     )
+
+
+def best_of(metric: str, values: Iterable[float]) -> float | None:
+    """Return the best value of a metric; None where there is none."""
+    return (min if metric in LOWER_IS_BETTER else max)(values, default=None)
+
+
+def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[AcronymRow | None]]:
+    """Return the rows of all models side by side; None where a model has no example of a short form."""
+    rows_of = [{row.short_form: row for row in model.acronyms} for model in models]
+    return {name: [rows.get(name) for rows in rows_of] for name in sorted(set().union(*rows_of))}
 
 
 def means_over_short_forms(rows: Sequence[AcronymRow]) -> dict[str, float]:

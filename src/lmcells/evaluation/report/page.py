@@ -15,7 +15,6 @@ import numpy as np
 
 from lmcells.evaluation.breakdown import ConfusionMatrix
 from lmcells.evaluation.intervals import Interval
-from lmcells.evaluation.metrics import LOWER_IS_BETTER
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.rankers import ORACLE
 from lmcells.evaluation.report.findings import (
@@ -24,6 +23,8 @@ from lmcells.evaluation.report.findings import (
     PRECISION,
     Findings,
     Published,
+    best_of,
+    by_short_form,
     commonest_mistakes,
     means_over_short_forms,
     show_hours,
@@ -67,6 +68,8 @@ def render(template: str, **values: Any) -> str:
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
     """Return the report; `figures` are SVG documents by name."""
     models, settings = findings.models, findings.settings
+    competing = [model.result.metrics for model in models if model.name != ORACLE]
+    rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
     is_chosen_here = all(setting.here is None for setting in settings)
     return render(
         "report.html",
@@ -76,7 +79,9 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         acronym_columns=ACRONYM_COLUMNS,
         precision=f"{PRECISION:.0%}",
         oracle=ORACLE,
-        best=_best(findings),
+        best={
+            metric: best_of(metric, values) if len(values) > 1 else None for metric, values in rivals.items()
+        },
         published=_published(findings),
         chosen=next((setting.model for setting in settings if setting.is_chosen), "none"),
         is_chosen_here=is_chosen_here,
@@ -88,16 +93,6 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         leader_first=sorted(models, key=lambda model: model is not findings.leader),
         leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found.leaked}),
     )
-
-
-def _best(findings: Findings) -> dict[str, float | None]:
-    """The best value of each metric, where there is something to compare; the oracle does not compete."""
-    rivals = [model.result.metrics for model in findings.models if model.name != ORACLE]
-    best: dict[str, float | None] = {}
-    for metric in METRICS:
-        values = [getattr(metrics, metric) for metrics in rivals]
-        best[metric] = (min if metric in LOWER_IS_BETTER else max)(values) if len(values) > 1 else None
-    return best
 
 
 def _published(findings: Findings) -> dict[str, Any]:
@@ -143,13 +138,11 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
 
 def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
-    by_model = [{row.short_form: row for row in model.acronyms} for model in findings.models]
-    known = {short_form: row for rows in reversed(by_model) for short_form, row in rows.items()}
     found = []
-    for short_form, row in sorted(known.items()):
-        values = [rows[short_form].macro_f1 if short_form in rows else None for rows in by_model]
+    for short_form, rows in by_short_form(findings.models).items():
+        first, values = next(filter(None, rows)), [None if row is None else row.macro_f1 for row in rows]
         best = max(value for value in values if value is not None) if len(values) > 1 else None
-        counts = {"short_form": short_form, "count": row.count, "targets": row.targets}
+        counts = {"short_form": short_form, "count": first.count, "targets": first.targets}
         found.append({**counts, "macro_f1": values, "best": best})
     return found
 

@@ -12,10 +12,10 @@ from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics
+from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
-from lmcells.evaluation.report.findings import show_hours
+from lmcells.evaluation.report.findings import best_of, show_hours
 from lmcells.evaluation.report.page import accuracy_and_f1, render
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.steps import IsDone, Step
@@ -270,10 +270,8 @@ def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
     summaries = {
         name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in gathered.runs.items()
     }
-    best = {}
-    for metric in _METRICS:
-        means = [summary[metric].mean for name, summary in summaries.items() if name not in oracles]
-        best[metric] = (min if metric in LOWER_IS_BETTER else max)(means, default=None)
+    rivals = [summary for name, summary in summaries.items() if name not in oracles]
+    best = {metric: best_of(metric, (each[metric].mean for each in rivals)) for metric in _METRICS}
     rows = []
     for name, runs in gathered.runs.items():
         found, is_oracle = summaries[name], name in oracles
