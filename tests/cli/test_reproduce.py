@@ -302,7 +302,7 @@ def test_a_machine_with_torch_and_numpy_alone_does_what_it_can_from_the_packed_c
 def test_training_text_that_is_missing_is_said_once_and_the_flag_finds_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("LMCELLS_DATA", raising=False)
+    monkeypatch.setenv("LMCELLS_DATA", "")  # and back to what it was before, when --data has set it
     config = write_protocol(tmp_path / "configs")
     changed(config, '["train.jsonl", "dev.jsonl"]', '["${LMCELLS_DATA}/train.jsonl"]')
     missing = "cannot run: the variable LMCELLS_DATA is not set. "

@@ -1,6 +1,7 @@
 """`lmcells reproduce`: the whole protocol of the paper, from notes to report."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -33,11 +34,11 @@ def _run(options: argparse.Namespace) -> None:
     if options.minutes is not None and not options.minutes > 0:
         raise InputError(f"--minutes: found {options.minutes:g}, allowed: above 0.")
     config, output = options.config.absolute(), options.output.absolute()
-    data = options.data.absolute() if options.data is not None else None
+    if options.data is not None:
+        os.environ["LMCELLS_DATA"] = str(options.data.absolute())  # for the processes of steps as well
     worker = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(config), "--output", str(output)]
-    worker += ["--data", str(data)] if data is not None else []
     steps = plan_steps(
-        load_protocol(options.config, data=data, checks_models=not options.worker),
+        load_protocol(options.config, checks_models=not options.worker),
         Workspace(output),
         device=options.device,
         worker=lambda step: [*worker, "--worker", "--only", step],

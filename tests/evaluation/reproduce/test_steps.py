@@ -243,21 +243,16 @@ def test_a_variable_that_is_not_set_says_how_to_get_the_data(
     assert mimic.path() == tmp_path
 
 
-def test_training_text_is_found_by_the_flag_then_by_the_environment(
+def test_training_text_that_is_missing_leads_to_its_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "flag").mkdir()
-    written = "${LMCELLS_DATA}/train"
+    text = Source("${LMCELLS_DATA}/train", tmp_path)
     monkeypatch.delenv("LMCELLS_DATA", raising=False)
     with pytest.raises(MissingSource, match=r"LMCELLS_DATA is not set.*docs/data\.md.*Give --data FOLDER"):
-        Source(written, tmp_path).path()
-    with pytest.raises(MissingSource, match=r"does not exist \(looked for .*flag/train\).*docs/data\.md"):
-        Source(written, tmp_path, data=tmp_path / "flag").path()
-    for name in ("flag", "environment"):
-        (tmp_path / name / "train").mkdir(parents=True)
-    monkeypatch.setenv("LMCELLS_DATA", str(tmp_path / "environment"))
-    assert Source(written, tmp_path).path() == tmp_path / "environment" / "train"
-    assert Source(written, tmp_path, data=tmp_path / "flag").path() == tmp_path / "flag" / "train"
+        text.path()
+    monkeypatch.setenv("LMCELLS_DATA", str(tmp_path))
+    with pytest.raises(MissingSource, match=r"does not exist \(looked for .*/train\).*docs/data\.md"):
+        text.path()
 
 
 def test_a_package_is_found_or_said_to_be_missing(tmp_path: Path) -> None:

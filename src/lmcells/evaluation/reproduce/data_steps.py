@@ -34,14 +34,9 @@ _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps;
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
     """Copy, filter or draw a dataset; its senses go with it."""
     other = protocol.dataset_of_inventory(plan)
-    named = {
-        key: getattr(plan, key) for key in ("file", "raw", "canonical_forms", "inventory", "section_map")
-    }
-    if other:
-        del named["inventory"]
-    if plan.kind != "casi":  # of other datasets, it is for the models
-        del named["section_map"]
-    sources: dict[str, Source] = {key: source for key, source in named.items() if source is not None}
+    named = ["file", "raw", "canonical_forms", *(() if other else ("inventory",))]
+    named += ["section_map"] if plan.kind == "casi" else []  # of other datasets, it is for the models
+    sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
     sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
     settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
     if "skip" in settings:

@@ -58,7 +58,7 @@ def execute(
     done or cannot be.
     """
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    left, has_time = list(chosen), True
+    left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
 
     def succeed(name: str, started: float) -> None:
         seconds = time.monotonic() - started
@@ -74,7 +74,7 @@ def execute(
                     unpack_corpus(path.with_name(f"{path.name}.packed"), path)
             steps.begin(step)
             if step.run is None or (step.command and jobs > 1):
-                running.append(_start(step, steps.workspace.log(step.name), jobs=jobs, lock=lock))
+                running.append(_start(step, logs / f"{step.name}.log", jobs=jobs, lock=lock))
                 return
             step.run(steps.is_done)
         except LmcellsError as error:
@@ -183,9 +183,8 @@ def _locked(folder: Path) -> Iterator[int | None]:
     except ImportError:  # not a Unix: nobody is kept out
         yield None
         return
-    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     until = time.monotonic() + _LOCK_SECONDS
-    try:
+    with (folder / ".lock").open("a") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -197,6 +196,4 @@ def _locked(folder: Path) -> Iterator[int | None]:
                         "left behind. Wait for it, or end it."
                     ) from None
                 time.sleep(_POLL_SECONDS)
-        yield lock
-    finally:
-        os.close(lock)
+        yield lock.fileno()

@@ -42,13 +42,12 @@ Table = dict[str, Any]
 Plan = TypeVar("Plan")
 
 
-def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool = True) -> Protocol:
+def load_protocol(path: Path, *, checks_models: bool = True) -> Protocol:
     """Read and check a protocol; an error names the file and the key.
 
-    `data` is the folder that `${LMCELLS_DATA}` stands for. `checks_models` lets the trainer check its settings, which
-    takes seconds of importing torch.
+    `checks_models` lets the trainer check its settings, which takes seconds of importing torch.
     """
-    raw = _read(path, data=data, seen=())
+    raw = _read(path)
     try:
         seeds = _value(raw.get("seeds", [0]), Seeds, "seeds")
         for table in (raw.get("selection", {}), raw.get("leakage", {}), *raw.get("model", ())):
@@ -68,7 +67,7 @@ def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool =
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
     """Return the tables of a file, laid over those of the file it extends."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
@@ -82,7 +81,7 @@ def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
         """Paths belong to the folder of the file that names them."""
         if isinstance(value, list):
             return [located(each) for each in value]
-        return Source(value, path.parent, hints, data) if isinstance(value, str) else value
+        return Source(value, path.parent, hints) if isinstance(value, str) else value
 
     for key, value in raw.items():
         if key not in _TOP:
@@ -103,7 +102,7 @@ def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
     base_path = path.parent / str(base)
     if base_path.resolve() in seen:
         raise ConfigError(f"{path}: extends is {base!r}, which extends this file.")
-    return _laid_over(_read(base_path, data=data, seen=(*seen, path.resolve())), raw)
+    return _laid_over(_read(base_path, (*seen, path.resolve())), raw)
 
 
 def _laid_over(below: Table, above: Table) -> Table:
@@ -154,7 +153,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
         if is_dataclass(inner) and inner is not Source:
             return _plans(inner, value, name)
         if not isinstance(value, list):
-            raise ConfigError(f"{name} is {_shown(value)}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
+            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
         return tuple(_value(each, inner, name) for each in value)
     if kind is Literal:
         require_choice(name, value, get_args(hint))
@@ -164,7 +163,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     elif kind is float and type(value) is int:
         return float(value)
     elif type(value) is not kind:
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: {_WORDS[kind]}.")
+        raise ConfigError(f"{name} is {value!r}; allowed: {_WORDS[kind]}.")
     return value
 
 
@@ -178,10 +177,6 @@ def _plans(kind: type[Plan], tables: Any, place: str) -> tuple[Plan, ...]:
 
 def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
-
-
-def _shown(value: Any) -> str:
-    return repr(value.written) if isinstance(value, Source) else repr(value)
 
 
 def flags(plan: ModelPlan) -> list[str]:

@@ -144,7 +144,7 @@ def report_step(
     dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, *, wants: tuple[str, ...]
 ) -> Step:
     """Write the report of one dataset from whatever was evaluated on it."""
-    folder, report = workspace.report / dataset.name, protocol.report
+    folder, report = workspace.folder / "report" / dataset.name, protocol.report
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
@@ -230,7 +230,7 @@ def _remarks(gathered: Gathered) -> list[str]:
 
 def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str, ...]) -> Step:
     """Write results.md, for a README, and index.html, which leads to the reports."""
-    datasets, folder = protocol.evaluated(), workspace.report
+    datasets, folder = protocol.evaluated(), workspace.folder / "report"
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()

@@ -51,7 +51,7 @@ class Steps:
                 raise ConfigError(f"two runs would be called {step.name!r}. Rename one of the models.")
             self.by_name[step.name] = step
         self.workspace = workspace
-        self._digests = Digests(workspace.digests)
+        self._digests = Digests(workspace.folder / "steps" / "sources.json")
         self._keys: dict[str, str] = {}
         self._states: dict[str, tuple[str, str]] = {}
 

@@ -41,23 +41,12 @@ class Workspace:
         """Return one of an evaluation's files; without a suffix, what their names begin with."""
         return self.folder / "evaluate" / dataset / f"{run}{suffix}"
 
-    def log(self, step: str) -> Path:
-        return self.folder / "logs" / f"{step}.log"
-
     def record(self, step: str) -> Path:
         return self.folder / "steps" / f"{step}.json"
 
     @property
-    def digests(self) -> Path:
-        return self.folder / "steps" / "sources.json"
-
-    @property
     def selection(self) -> Path:
         return self.folder / "selection.json"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report"
 
 
 def remove(*paths: Path) -> None:
