@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.reproduce.small_protocol import write_protocol
+from evaluation.reproduce.small_protocol import WORDS_OF, write_protocol
 from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute, load_protocol, plan_steps
@@ -17,19 +17,15 @@ from lmcells.notes.readers import ReadReport
 from note_files import write_noteevents
 
 CONFIG = Path(__file__).parents[3] / "configs" / "paper-mimic.toml"
-WORDS_OF = {
-    "physical therapy": ("Plan", "exercise gait walking strength stairs balance"),
-    "prothrombin time": ("Labs", "bleeding clotting warfarin seconds plasma bruise"),
-}
 N_NOTES = 200
 
 
 def note_text(draw: random.Random) -> str:
-    lines = []
-    for long_form, (header, words) in WORDS_OF.items():
-        before, after = (" ".join(draw.choices(words.split(), k=8)) for _ in range(2))
-        lines.append(f"{header}: {before} {long_form} {after}.")
-    return "\n\n".join(lines)
+    senses_of_pt = list(WORDS_OF.items())[:2]
+    return "\n\n".join(
+        f"{header.title()}: {' '.join(draw.choices(words, k=8))} {long_form} {' '.join(draw.choices(words, k=8))}."
+        for long_form, (header, words) in senses_of_pt
+    )
 
 
 @pytest.fixture

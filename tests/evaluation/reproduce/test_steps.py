@@ -47,11 +47,11 @@ class Work:
             self.workspace,
         )
 
-    def go(self, *patterns: str, minutes: float | None = None, **changes: Any) -> bool:
+    def go(self, *patterns: str, **changes: Any) -> bool:
         self.ran.clear()
         self.said.clear()
         steps = self.steps(**changes)
-        return execute(steps, steps.matching(patterns), minutes=minutes, say=self.said.append)
+        return execute(steps, steps.matching(patterns), say=self.said.append)
 
 
 @pytest.fixture
@@ -116,11 +116,6 @@ def test_a_failure_stops_only_what_needs_it_and_the_report_is_of_the_rest(work: 
     assert work.ran == ["corpus/main", "train/b-0", "evaluate/d/b-0", "report"]
     work.go()
     assert work.ran == ["train/a-0", "evaluate/d/a-0", "report"]
-
-
-def test_no_step_is_begun_when_time_is_up(work: Work) -> None:
-    assert not work.go(minutes=1e-9)
-    assert work.ran == []
 
 
 def test_what_stays_on_another_machine_is_done_when_all_that_needs_it_is_here(work: Work) -> None:
