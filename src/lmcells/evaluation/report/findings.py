@@ -27,10 +27,11 @@ from lmcells.evaluation.calibrate import (
 )
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import Interval, paper_intervals
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics
+from lmcells.evaluation.metrics import LOWER_IS_BETTER
 from lmcells.evaluation.significance import Comparison
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
+Means = Mapping[str, float]  # metric -> mean over runs
 
 METRICS = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
 ACRONYM_COLUMNS = {
@@ -53,7 +54,7 @@ class Setting(NamedTuple):
     is_chosen: bool
     n_seeds: int
     macro_f1_there: float
-    here: Metrics | None  # None in the report of the dataset that it was chosen on
+    here: Means  # empty in the report of the dataset that it was chosen on
 
 
 class Published(NamedTuple):
@@ -95,9 +96,7 @@ class Findings:
     why_not_compared: str  # empty when they were
     seeds: dict[str, dict[str, SeedSummary]]  # model -> metric -> worst, mean, best
     curves: dict[str, Curve]
-    ablation: Mapping[
-        str, tuple[Metrics, Metrics]
-    ]  # model -> with and without the test notes in pre-training
+    ablation: Mapping[str, tuple[Means, Means]]  # model -> with and without the test notes in pre-training
     chosen_on: str  # the dataset that the settings were compared on, by macro F1
     settings: Sequence[Setting]
     published: Sequence[Published]

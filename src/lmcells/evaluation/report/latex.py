@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
     Findings,
+    Means,
     ModelFindings,
     best_of,
     by_short_form,
@@ -92,8 +92,8 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in printable)
 
 
-def _cells(metrics: Metrics | None) -> list[str]:
-    return ["--" if metrics is None else f"{getattr(metrics, metric):.2f}" for metric in _HEADLINE]
+def _cells(means: Means) -> list[str]:
+    return [f"{means[metric]:.2f}" if means else "--" for metric in _HEADLINE]
 
 
 def _runs(findings: Findings) -> str:

@@ -70,7 +70,7 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
     models, settings = findings.models, findings.settings
     competing = [model.result.metrics for model in models if model.name != ORACLE]
     rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
-    is_chosen_here = all(setting.here is None for setting in settings)
+    is_chosen_here = not any(setting.here for setting in settings)
     return render(
         "report.html",
         findings=findings,

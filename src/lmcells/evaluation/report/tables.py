@@ -68,7 +68,7 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     )
     yield "leakage", "model n_leaked_notes n_notes n_leaked_examples n_incomparable", leakage
     ablation = (
-        (model, metric, getattr(within, metric), getattr(without, metric))
+        (model, metric, within[metric], without[metric])
         for model, (within, without) in findings.ablation.items()
         for metric in METRICS
     )
@@ -76,7 +76,7 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     curves = ((model, *point) for model, curve in findings.curves.items() for point in curve)
     yield "training_time", "model hours accuracy", curves
     # The last columns are empty on the dataset that the settings were compared on.
-    selection = ((*s[:-1], *(getattr(s.here, metric, None) for metric in METRICS)) for s in findings.settings)
+    selection = ((*s[:-1], *map(s.here.get, METRICS)) for s in findings.settings)
     yield "selection", f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}", selection
     yield "published", " ".join(Published._fields), findings.published
 

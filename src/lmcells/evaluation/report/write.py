@@ -16,7 +16,7 @@ from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.metrics import Metrics
-from lmcells.evaluation.report.findings import Curve, Findings, Published, Setting, look_at
+from lmcells.evaluation.report.findings import Curve, Findings, Means, Published, Setting, look_at
 from lmcells.evaluation.report.latex import latex_tables
 from lmcells.evaluation.report.page import report_page
 from lmcells.evaluation.report.tables import write_csv_tables
@@ -45,7 +45,7 @@ def write_report(
     dataset_name: str,
     seeds: Mapping[str, Sequence[Metrics]] = {},
     curves: Mapping[str, Curve] = {},
-    ablation: Mapping[str, tuple[Metrics, Metrics]] = {},
+    ablation: Mapping[str, tuple[Means, Means]] = {},
     chosen_on: str = "",
     settings: Sequence[Setting] = (),
     published: Sequence[Published] = (),

@@ -1,7 +1,7 @@
 """The steps that report: a folder for each dataset, then `results.md` and `index.html`, all datasets at a glance."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
-from lmcells.evaluation.report.findings import best_of, show_hours
+from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import accuracy_and_f1, render
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.steps import IsDone, Step
@@ -64,7 +64,7 @@ class Gathered:
 
     runs: dict[str, list[Result]]
     missing: list[str]  # runs
-    ablation: dict[str, tuple[Metrics, Metrics]]
+    ablation: dict[str, tuple[Means, Means]]
     settings: list[Setting]  # that were compared, where a selection was made
 
 
@@ -82,8 +82,8 @@ def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: I
         is_elsewhere = dataset != plan.dataset
         for name, scores in found["macro_f1"].items():
             runs_here = results(Run(compared[name], seed) for seed in plan.seeds) if is_elsewhere else []
-            here, mean = mean_metrics(runs_here), float(np.mean(scores))
-            settings.append(Setting(name, name == found["chosen"], len(scores), mean, here))
+            mean, is_chosen = float(np.mean(scores)), name == found["chosen"]
+            settings.append(Setting(name, is_chosen, len(scores), mean, means_of(runs_here)))
         chosen = compared[found["chosen"]]
         models += [chosen] if is_elsewhere and chosen not in models else []
     runs = {model.name: results(runs_of(model)) for model in models}
@@ -92,8 +92,8 @@ def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: I
     if (leakage := protocol.leakage) is not None and leakage.dataset == dataset:
         clean = {run["seed"]: run for run in runs[leakage.model]}
         pairs = [(run, clean[run["seed"]]) for run in results(leaky_runs(protocol)) if run["seed"] in clean]
-        within, without = mean_metrics([run for run, _ in pairs]), mean_metrics([run for _, run in pairs])
-        if within is not None and without is not None:
+        if pairs:
+            within, without = (means_of(each) for each in zip(*pairs, strict=True))
             ablation[leakage.model] = (within, without)
     return Gathered(
         runs={name: of_model for name, of_model in runs.items() if of_model},
@@ -125,19 +125,10 @@ def curve_of(runs: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
     return [tuple(np.mean(at_once, axis=0).tolist()) for at_once in points]
 
 
-def mean_metrics(runs: Sequence[Result]) -> Metrics | None:
-    """Return metrics averaged over runs on the same examples."""
-    if not runs:
-        return None
-    each = [run["metrics"] for run in runs]
-    averaged: dict[str, Any] = {
-        field.name: float(np.mean([getattr(metrics, field.name) for metrics in each]))
-        for field in fields(Metrics)
-        if isinstance(getattr(each[0], field.name), float)
-    }
-    at_k = {k: float(np.mean([metrics.accuracy_at_k[k] for metrics in each])) for k in each[0].accuracy_at_k}
-    first: Metrics = each[0]
-    return replace(first, **averaged, accuracy_at_k=at_k)
+def means_of(runs: Sequence[Result]) -> Means:
+    """Return each metric averaged over runs on the same examples; nothing where there is no run."""
+    found = summarise_seeds([run["metrics"] for run in runs]) if runs else {}
+    return {metric: summary.mean for metric, summary in found.items()}
 
 
 def report_step(
@@ -321,9 +312,9 @@ def _about(gathered: Gathered, protocol: Protocol) -> str:
         )
     for model, (within, without) in gathered.ablation.items():
         told.append(
-            f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 {_short(within.macro_f1)} "
-            f"instead of {_short(without.macro_f1)}, accuracy {_short(within.accuracy)} instead of "
-            f"{_short(without.accuracy)}."
+            f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 "
+            f"{_short(within['macro_f1'])} instead of {_short(without['macro_f1'])}, accuracy "
+            f"{_short(within['accuracy'])} instead of {_short(without['accuracy'])}."
         )
     if gathered.settings and (plan := protocol.selection):
         compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in gathered.settings)
