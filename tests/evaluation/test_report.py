@@ -17,7 +17,7 @@ from lmcells.evaluation.evaluate import Leakage, ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Exclusion, Predictions
-from lmcells.evaluation.report import Published, Selection, Setting, Study, write_report
+from lmcells.evaluation.report import Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
 from lmcells.evaluation.report.latex import escape
 from lmcells.evaluation.report.svg import inline_svg
@@ -64,12 +64,8 @@ class Page(HTMLParser):
 
 
 def result_of(predictions: Predictions, *, leakage: Leakage | None = None) -> ModelResult:
-    contexts = {
-        id_: Example(
-            id_, f"before {HOSTILE} S0 after", 7 + len(HOSTILE) + 1, 10 + len(HOSTILE), "S0", "PLAN", "x", "n"
-        )
-        for id_ in predictions.ids
-    }
+    text, start = f"before {HOSTILE} S0 after", 8 + len(HOSTILE)
+    contexts = {id_: Example(id_, text, start, start + 2, "S0", "PLAN", "x", "n") for id_ in predictions.ids}
     return ModelResult(
         model=predictions.model,
         predictions=predictions,
@@ -95,12 +91,11 @@ def results() -> list[ModelResult]:
     return [result_of(predictions, leakage=found if not i else None) for i, predictions in enumerate(made)]
 
 
-def study() -> Study:
-    settings = (
-        Setting("LMC", is_chosen=False, n_seeds=2, macro_f1_there=0.25, here=results()[0].metrics),
-        Setting("LMC@_b$", is_chosen=True, n_seeds=2, macro_f1_there=0.5, here=results()[2].metrics),
+def settings() -> tuple[Setting, ...]:
+    return (
+        Setting("LMC", is_chosen=False, n_seeds=2, macro_f1_there=0.25, here=vars(results()[0].metrics)),
+        Setting("LMC@_b$", is_chosen=True, n_seeds=2, macro_f1_there=0.5, here=vars(results()[2].metrics)),
     )
-    return Study(selection=Selection("dev & co", settings), published=PUBLISHED, remarks=(REMARK,))
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +108,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         everyone,
         dataset_name="reverse_dev <i>",
         seeds=runs,
-        training_curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
-        ablation={"LMC": (everyone[0].metrics, everyone[1].metrics)},
-        study=study(),
+        curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
+        ablation={"LMC": (vars(everyone[0].metrics), vars(everyone[1].metrics))},
+        chosen_on="dev & co",
+        settings=settings(),
+        published=PUBLISHED,
+        remarks=[REMARK],
         n_rounds=50,
         n_resamples=50,
     )
@@ -127,13 +125,17 @@ def source(folder: Path) -> str:
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def page(source: str) -> Page:
+    return Page(source)
+
+
 def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
     with (folder / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_page_is_well_formed_and_has_every_section(source: str) -> None:
-    page = Page(source)
+def test_page_is_well_formed_and_has_every_section(page: Page) -> None:
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert len(ids) == len(set(ids))
     links = [value for tag, name, value in page.attributes if tag == "a" and name == "href" and value]
@@ -142,8 +144,7 @@ def test_page_is_well_formed_and_has_every_section(source: str) -> None:
     assert page.tags["svg"] == 5
 
 
-def test_page_is_self_contained(source: str) -> None:
-    page = Page(source)
+def test_page_is_self_contained(source: str, page: Page) -> None:
     assert not page.tags.keys() & {"img", "link", "iframe", "object", "embed", "base", "form", "image"}
     assert all(
         (value or "").startswith("#") for _, name, value in page.attributes if name in ("href", "xlink:href")
@@ -151,24 +152,20 @@ def test_page_is_self_contained(source: str) -> None:
     assert not any(name in ("src", "style") or name.startswith("on") for _, name, _ in page.attributes)
     assert "@import" not in source
     assert all(match.startswith("#") for match in re.findall(r"url\(([^)]*)\)", source))
-
-
-def test_policy_allows_only_the_page_s_own_style_and_script(source: str) -> None:
-    policy = next(value for _, name, value in Page(source).attributes if name == "content" and value)
+    policy = next(value for _, name, value in page.attributes if name == "content" and value)
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
     assert source.count("<style") == source.count("<script") == 1
 
 
-def test_references_within_figures_lead_somewhere(source: str) -> None:
-    ids = {value for _, name, value in Page(source).attributes if name == "id"}
+def test_references_within_figures_lead_somewhere(source: str, page: Page) -> None:
+    ids = {value for _, name, value in page.attributes if name == "id"}
     used = re.findall(r'url\(#([^)]+)\)|<use[^>]* href="#([^"]+)"', source)
     assert used
     assert {one or other for one, other in used} <= ids
 
 
-def test_hostile_text_is_shown_and_not_run(source: str) -> None:
-    page = Page(source)
+def test_hostile_text_is_shown_and_not_run(page: Page) -> None:
     assert page.tags["script"] == 1
     assert HOSTILE in page.text
     assert "S1-<b>1</b>" in page.text
@@ -176,8 +173,8 @@ def test_hostile_text_is_shown_and_not_run(source: str) -> None:
     assert page.tags["mark"] > 0
 
 
-def test_page_shows_numbers_leakage_and_exclusions(source: str) -> None:
-    text = Page(source).text
+def test_page_shows_numbers_leakage_and_exclusions(page: Page) -> None:
+    text = page.text
     metrics = results()[0].metrics
     for value in (metrics.nll, metrics.accuracy, metrics.weighted_f1, metrics.macro_f1):
         assert f"{value:.3f}" in text
@@ -199,18 +196,16 @@ def test_headline_csv_holds_the_metrics_unrounded(folder: Path) -> None:
 def test_other_tables_hold_what_was_measured(folder: Path) -> None:
     first = results()[0]
     acronyms = [row for row in rows_of(folder, "acronyms") if row["model"] == "LMC"]
-    assert [float(row["macro_f1"]) for row in acronyms] == [
-        r.macro_f1 for r in acronym_table(first.predictions)
-    ]
+    expected_f1 = [row.macro_f1 for row in acronym_table(first.predictions)]
+    assert [float(row["macro_f1"]) for row in acronyms] == expected_f1
     seeds = {(row["model"], row["metric"]): row for row in rows_of(folder, "seeds")}
     expected = summarise_seeds([results()[2].metrics, first.metrics])["nll"]
     assert float(seeds["ELMo", "nll"]["worst"]) == expected.worst
-    cells = [
-        row for row in rows_of(folder, "confusion") if (row["model"], row["short_form"]) == ("LMC", "S0")
-    ]
-    assert (
-        sum(int(row["n_examples"]) for row in cells) == confusion_matrix(first.predictions, "S0").counts.sum()
+    rows = rows_of(folder, "confusion")
+    counted = sum(
+        int(row["n_examples"]) for row in rows if (row["model"], row["short_form"]) == ("LMC", "S0")
     )
+    assert counted == confusion_matrix(first.predictions, "S0").counts.sum()
     errors = [row["id"] for row in rows_of(folder, "errors") if row["model"] == "LMC"]
     assert len(errors) == (~first.predictions.is_right).sum()
     assert len(rows_of(folder, "significance")) == 3 * 4
@@ -236,19 +231,16 @@ def test_latex_is_balanced_and_every_row_has_all_columns(folder: Path, name: str
         else:
             assert open_environments.pop() == environment
     assert not open_environments
-    rows = [
-        line
-        for line in text.splitlines()
-        if line.endswith(r"\\") and "multicolumn" not in line and "&" in line
-    ]
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    rows = [line for line in lines if "multicolumn" not in line and "&" in line]
     assert len(rows) >= 3
     if name != "acronyms":
         assert {len(re.findall(r"(?<!\\)&", row)) + 1 for row in rows} == {width}
     assert (r"\textbf" in text) == (name not in ("cost", "ablation"))
 
 
-def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, source: str) -> None:
-    text = Page(source).text
+def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, page: Page) -> None:
+    text = page.text
     assert REMARK in text
     assert "LMC@_b$ was chosen on dev & co by the mean macro F1 of its runs, and not on this dataset." in text
     assert "0.74 / 0.69" in text
@@ -289,9 +281,9 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
     predictions = predictions_from_answers([("A", 0, 0), ("A", 1, 1)], {"A": 2}, notes=["n", "n"])
     result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
     again, once = tmp_path / "again", tmp_path / "once"
-    more = {"seeds": {"m": [result.metrics]}, "training_curves": {"m": [(1.0, 0.5)]}}
-    write_report(again, [result], dataset_name="tiny", **more)  # type: ignore[arg-type]
-    assert (again / "tables" / "seeds.tex").exists()
+    for old in (again / "tables" / "seeds.tex", again / "figures" / "training_time.svg"):
+        old.parent.mkdir(parents=True)
+        old.touch()
     for folder in (again, once):
         write_report(folder, [result], dataset_name="tiny")
     files = {path.relative_to(again): path.read_bytes() for path in again.rglob("*.*")}
@@ -304,11 +296,9 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
 
 def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> None:
     """They are reported without comparison, and the choice is called flattered."""
-    pair = [
-        result_of(random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}")) for i in range(2)
-    ]
-    here = tuple(replace(setting, here=None) for setting in (study().selection or Selection("", ())).settings)
-    write_report(tmp_path, pair, dataset_name="two", study=Study(selection=Selection("two", here)))
+    made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
+    here = [setting._replace(here={}) for setting in settings()]
+    write_report(tmp_path, list(map(result_of, made)), dataset_name="two", chosen_on="two", settings=here)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
     assert "are flattered by the choice" in page
@@ -355,9 +345,9 @@ def test_mistakes_are_grouped_by_kind_commonest_first() -> None:
     predictions = predictions_from_answers(answers, {"A": 2, "B": 2})
     result = ModelResult("m", predictions, measure(predictions), {}, None, None, 0.0, {})
     found = commonest_mistakes(result, limit=2)
-    assert [(m.long_form, m.taken_for, m.n) for m in found] == [("A-0", "A-1", 2), ("A-1", "A-0", 1)]
-    assert found[0].p_taken == pytest.approx(2 / 3)
-    assert found[0].window is None
+    assert [(m["long_form"], m["taken_for"], m["n"]) for m in found] == [("A-0", "A-1", 2), ("A-1", "A-0", 1)]
+    assert found[0]["p_taken"] == pytest.approx(2 / 3)
+    assert found[0]["window"] is None
 
 
 def test_window_keeps_whole_words_and_marks_what_was_cut_off() -> None:

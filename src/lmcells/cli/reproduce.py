@@ -1,6 +1,7 @@
 """`lmcells reproduce`: the whole protocol of the paper, from notes to report."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -26,20 +27,27 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace) -> None:
     """Do the steps that are not done, one line each, and say what is left."""
     # A large part of the package: the command line starts without it.
-    from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps, worker_command
+    from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps
 
     if options.jobs < 1:
         raise InputError(f"--jobs: found {options.jobs}, allowed: 1 or more.")
     if options.minutes is not None and not options.minutes > 0:
         raise InputError(f"--minutes: found {options.minutes:g}, allowed: above 0.")
     config, output = options.config.absolute(), options.output.absolute()
-    data = options.data.absolute() if options.data is not None else None
-    protocol = load_protocol(options.config, data=data, checks_models=not options.worker)
-    steps = plan_steps(protocol, Workspace(output), device=options.device)
+    if options.data is not None:
+        os.environ["LMCELLS_DATA"] = str(options.data.absolute())  # for the processes of steps as well
+    worker = [sys.executable, "-m", "lmcells", "reproduce", "--config", str(config), "--output", str(output)]
+    steps = plan_steps(
+        load_protocol(options.config, checks_models=not options.worker),
+        Workspace(output),
+        device=options.device,
+        worker=lambda step: [*worker, "--worker", "--only", step],
+    )
     chosen = steps.matching(options.only)
     if options.worker:
         for step in chosen:
-            step.run(steps.is_done)
+            if step.run is not None:
+                step.run(steps.is_done)
         return
     had_time = True
     if not options.steps:
@@ -49,18 +57,17 @@ def _run(options: argparse.Namespace) -> None:
                 chosen,
                 jobs=options.jobs,
                 minutes=options.minutes,
-                worker=lambda step: worker_command(config, output, step, data=data),
                 say=_say,
                 show_progress=line.update,
             )
-    states = [steps.state(step.name) for step in chosen]
+    states = [(step.name, *steps.state(step.name)) for step in chosen]
     if options.json:
-        print_json([{"step": each.name, "state": each.state, "why": each.why} for each in states])
+        print_json([dict(zip(("step", "state", "why"), each, strict=True)) for each in states])
     elif options.steps:
-        width = max(len(state.name) for state in states)
-        for state in states:
-            print(f"  {state.name:<{width}}  {state.state}{f': {state.why}' if state.why else ''}")
-    n_left = sum(not state.is_done for state in states)
+        width = max(len(name) for name, _, _ in states)
+        for name, state, why in states:
+            print(f"  {name:<{width}}  {state}{f': {why}' if why else ''}")
+    n_left = sum(not steps.is_done(step.name) for step in chosen)
     if not had_time:
         print(f"lmcells reproduce: {n_left} steps are left; run the command again to go on.", file=sys.stderr)
     elif n_left and not options.steps:

@@ -34,7 +34,6 @@ if TYPE_CHECKING:  # torch takes seconds to import
 
 Scores = dict[str, dict[str, float]]  # dataset -> metric -> value
 
-_WAIVER = "--no-leakage-check"
 _RUNS = re.compile(r"[^\W_]+")
 
 
@@ -200,12 +199,12 @@ def _read(path: Path, warn: Callable[[str], None]) -> list[Example]:
     return examples
 
 
-def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAIVER) -> Leakage:
+def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> Leakage:
     """List the test notes that are documents of a corpus; `note_ids` has one id per example.
 
     Finding none means nothing unless one could have been found: `mimic3/12` can be looked for among `mimic3/7` and
     `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
-    and notes whose form the corpus does not have are counted. `waiver` is what to write if the notes are truly others.
+    and notes whose form the corpus does not have are counted.
     """
     of_examples = list(note_ids)
     tested, trained = set(of_examples), set(corpus.metadata_names("document"))
@@ -216,7 +215,7 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus, *, waiver: str = _WAI
         raise InputError(
             f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
             f"in {corpus.folder} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
-            f"are truly different notes, say so with {waiver}."
+            f"are truly different notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return Leakage(
         leaked=tuple(sorted(leaked)),

@@ -1,5 +1,6 @@
 """Many runs of a model as one: the middle one, means, and the curve while training."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,47 +9,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.prediction_samples import random_predictions
-from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.metrics import measure
-from lmcells.evaluation.reproduce.gathering import curve_of, mean_metrics, middle
-from lmcells.evaluation.reproduce.run_steps import RunResult
+from lmcells.evaluation.reproduce.report_steps import curve_of, means_of, middle
 
-PREDICTIONS = random_predictions(0, skill=1.0, n_notes=5, test_set=1, model="x")
+METRICS = measure(random_predictions(0, skill=1.0, n_notes=5, test_set=1, model="x"))
 
 
-def run(seed: int, macro_f1: float = 0.0, curve: list[tuple[float, float]] | None = None) -> RunResult:
-    points: list[dict[str, Any]] = [
-        {"step": step, "hours": hours, "evaluation": {"dev": {"accuracy": accuracy}}}
-        for step, (hours, accuracy) in enumerate(curve or [])
-    ]
-    metrics = replace(measure(PREDICTIONS), macro_f1=macro_f1)
-    return RunResult(
-        f"x-{seed}", seed, ModelResult("x", PREDICTIONS, metrics, {}, None, None, 1.0, {}), points
-    )
+def run(macro_f1: float = 0.0, curve: Sequence[tuple[float, float]] = ()) -> dict[str, Any]:
+    points = [{"hours": hours, "evaluation": {"dev": {"accuracy": accuracy}}} for hours, accuracy in curve]
+    return {"metrics": replace(METRICS, macro_f1=macro_f1), "curve": points}
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_as_many_runs_are_better_than_the_middle_one_as_are_worse_or_one_more(scores: list[float]) -> None:
-    chosen = middle([run(seed, score) for seed, score in enumerate(scores)]).metrics.macro_f1
+    chosen = middle(list(map(run, scores)))["metrics"].macro_f1
     assert sum(score > chosen for score in scores) <= len(scores) // 2
     assert sum(score < chosen for score in scores) <= (len(scores) - 1) // 2
 
 
 def test_a_curve_is_the_mean_over_runs_for_as_long_as_all_have_one() -> None:
-    runs = [
-        run(0, curve=[(1.0, 0.2), (2.0, 0.4)]),
-        run(1, curve=[(3.0, 0.4), (4.0, 0.6), (5.0, 0.7)]),
-        run(2),
-    ]
+    curves = ([(1.0, 0.2), (2.0, 0.4)], [(3.0, 0.4), (4.0, 0.6), (5.0, 0.7)], [])
+    runs = [run(curve=curve) for curve in curves]
     assert curve_of(runs, "dev") == [(2.0, pytest.approx(0.3)), (3.0, pytest.approx(0.5))]
     assert curve_of(runs, "other") == []
-    assert curve_of([run(2)], "dev") == []
+    assert curve_of([run()], "dev") == []
 
 
-def test_mean_metrics_are_means_and_counts_stay() -> None:
-    mean = mean_metrics([run(0, 0.25), run(1, 0.75)])
-    assert mean is not None
-    assert mean.macro_f1 == 0.5
-    assert mean.n == measure(PREDICTIONS).n
-    assert mean.accuracy_at_k == pytest.approx(measure(PREDICTIONS).accuracy_at_k)
-    assert mean_metrics([]) is None
+def test_means_are_over_runs() -> None:
+    mean = means_of([run(0.25), run(0.75)])
+    assert mean["macro_f1"] == 0.5
+    assert mean["accuracy_at_2"] == pytest.approx(METRICS.accuracy_at_k[2])
+    assert means_of([]) == {}

@@ -20,15 +20,14 @@ def test_a_protocol_is_read_with_its_defaults(config: Path) -> None:
     protocol = load_protocol(config)
     assert protocol.model("lmc").seeds == (0, 1)
     assert protocol.dataset("reverse").max_per_sense == 500
-    assert [source.path() for source in protocol.corpus.inputs] == [
-        config.parent / "train.jsonl",
-        config.parent / "dev.jsonl",
-    ]
+    inputs = [source.path() for source in protocol.corpus.inputs]
+    assert inputs == [config.parent / name for name in ("train.jsonl", "dev.jsonl")]
 
 
 INPUTS = 'inputs = ["train.jsonl", "dev.jsonl"]'
 NOTES = 'notes = ["dev.jsonl"]'
 SELECTION = "[selection]\nmodel = 'lmc'\ndataset = 'reverse'\n{}\n[report]"
+LEAKAGE = "[leakage]\ndataset = 'reverse'\n"
 SETTING = "[[selection.setting]]\nname = 'a'\n"
 
 
@@ -49,11 +48,7 @@ SETTING = "[[selection.setting]]\nname = 'a'\n"
         ('["reverse"]', "[3]", "corpus.exclude is 3; allowed: text"),
         (INPUTS, 'inputs = "train"', "corpus.inputs is 'train'; allowed: a list of paths"),
         (INPUTS, "inputs = []", "corpus.inputs is empty"),
-        (
-            '"reverse"\nnotes',
-            '"revers"\nnotes',
-            "dataset 'reverse': kind is 'revers'; allowed: file, casi, rev",
-        ),
+        ('"reverse"\nnotes', '"revers"\nnotes', "dataset 'reverse': kind is 'revers'; allowed: file, casi,"),
         (NOTES, "", "dataset 'reverse': notes is not given; a dataset of kind 'reverse' needs"),
         (NOTES, f"{NOTES}\nshare = 1.5", "share is 1.5; allowed: above 0, at most 1"),
         ('name = "reverse"', 'name = "a/b"', "dataset.name is 'a/b'; allowed: letters"),
@@ -63,39 +58,24 @@ SETTING = "[[selection.setting]]\nname = 'a'\n"
         ('kind = "lmc"', 'kind = "bert"', "model 'lmc': folder; the kind 'bert' needs the folder of a check"),
         ('kind = "lmc"', 'kind = "random"', "model 'lmc': 'model' is for trained kinds"),
         ('"paper"', '"papr"', "model 'lmc': preset is 'papr'; allowed: paper, tuned, default. Nearest"),
-        (
-            "training.epochs = 1",
-            "training.epoch = 1",
-            "model 'lmc': --set: 'training.epoch' is not known. Near",
-        ),
+        ("training.epochs = 1", "training.epoch = 1", "model 'lmc': --set: 'training.epoch' is not known. N"),
         ("training.epochs = 1", "training.epochs = 0", "model 'lmc': epochs is 0; allowed"),
         ("training.epochs = 1", "language_model = 1", "language_model is a value; write language_model.KEY"),
         ("training.epochs = 1", "speed = 1", "model 'lmc': speed is not known; allowed: name, model"),
         ("rounds = 20", "rounds = 0", "report.rounds is 0; allowed: 1 or more"),
         ("[[model]]", '[[model]]\nname = "lmc"\n[[model]]', "model: the name 'lmc' is given twice"),
         ("[report]", "[curve]\ndataset = 'x'\n[report]", "curve.dataset is 'x'; allowed: reverse"),
-        (
-            "[report]",
-            "[leakage]\nmodel = 'x'\ndataset = 'reverse'\n[report]",
-            "leakage.model is 'x'; allowed: lmc",
-        ),
+        ("[report]", f"{LEAKAGE}model = 'x'\n[report]", "leakage.model is 'x'; allowed: lmc"),
         ("[report]", "[leakage]\nmodel = 'lmc'\n[report]", "leakage.dataset is not given"),
         ("[report]", SELECTION.format(""), "selection.setting: there is none"),
         (
             "[report]",
             SELECTION.format(f"seeds = [7]\n{SETTING}"),
-            "selection.seeds is [7]; allowed: of lmc's seeds",
+            "selection.seeds is [7]; allowed: of lmc's",
         ),
-        (
-            "[report]",
-            SELECTION.format(f"{SETTING}{SETTING}"),
-            "selection.setting: the name 'a' is given twice",
-        ),
-        (
-            "[report]",
-            SELECTION.format(f"{SETTING}training.epoch = 3"),
-            "model 'lmc@a': --set: 'training.epoch' is",
-        ),
+        ("[report]", SELECTION.format(2 * SETTING), "selection.setting: the name 'a' is given twice"),
+        ("[report]", SELECTION.format(f"{SETTING}training.epoch = 3"), "model 'lmc@a': --set: 'training.epo"),
+        ("[report]", "[report]\nrounds = [", "cannot be read as TOML"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(config: Path, before: str, after: str, message: str) -> None:
@@ -107,12 +87,9 @@ def test_what_is_wrong_is_said_in_one_line(config: Path, before: str, after: str
     assert "\n" not in said
 
 
-def test_a_file_that_is_absent_or_no_toml_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_absent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         load_protocol(tmp_path / "absent.toml")
-    (tmp_path / "broken.toml").write_text("seeds = [")
-    with pytest.raises(ConfigError, match="cannot be read as TOML"):
-        load_protocol(tmp_path / "broken.toml")
 
 
 def test_a_protocol_extends_another_whose_paths_stay_its_own(config: Path) -> None:
@@ -141,10 +118,9 @@ def test_files_that_extend_each_other_are_refused(tmp_path: Path) -> None:
 def test_datasets_that_use_each_other_are_refused(config: Path) -> None:
     circle = '[[dataset]]\nname = "a"\nkind = "reverse"\nnotes = ["dev.jsonl"]\ninventory = "{}"\n'
     text = circle.format("b") + circle.replace('"a"', '"b"').format("a")
+    protocol = load_protocol(changed(config, "[[model]]", f"{text}[[model]]"), checks_models=False)
     with pytest.raises(ConfigError, match="use each other: a -> b -> a"):
-        plan_steps(
-            load_protocol(changed(config, "[[model]]", f"{text}[[model]]")), Workspace(config.parent / "out")
-        )
+        plan_steps(protocol, Workspace(config.parent / "out"))
 
 
 def test_runs_that_would_share_their_files_are_refused(config: Path) -> None:

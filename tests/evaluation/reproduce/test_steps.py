@@ -47,11 +47,11 @@ class Work:
             self.workspace,
         )
 
-    def go(self, *patterns: str, minutes: float | None = None, **changes: Any) -> bool:
+    def go(self, *patterns: str, **changes: Any) -> bool:
         self.ran.clear()
         self.said.clear()
         steps = self.steps(**changes)
-        return execute(steps, steps.matching(patterns), minutes=minutes, say=self.said.append)
+        return execute(steps, steps.matching(patterns), say=self.said.append)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def work(tmp_path: Path) -> Work:
 
 
 def states(steps: Steps) -> dict[str, str]:
-    return {step.name: steps.state(step.name).state for step in steps}
+    return {step.name: steps.state(step.name)[0] for step in steps}
 
 
 def test_all_steps_are_done_once(work: Work) -> None:
@@ -74,7 +74,7 @@ def test_all_steps_are_done_once(work: Work) -> None:
 
 def test_a_changed_setting_concerns_what_depends_on_it_and_nothing_else(work: Work) -> None:
     work.go()
-    assert work.steps(epochs=2).state("train/a-0").why == "changed: training.epochs"
+    assert work.steps(epochs=2).state("train/a-0") == ("to do", "changed: training.epochs")
     work.go(epochs=2)
     assert work.ran == ["train/a-0", "evaluate/d/a-0", "report"]
     work.go(epochs=2, score="nll")
@@ -105,9 +105,7 @@ def test_patterns_choose_steps_and_those_that_lack_something_wait(work: Work) ->
     assert work.said == ["train/a-0: waits: for corpus/main"]
     work.go("corpus", "train")
     assert work.ran == ["corpus/main", "train/a-0", "train/b-0"]
-    with pytest.raises(
-        InputError, match=r"'trian' matches no step; there are: corpus, train, evaluate, report. Nearest"
-    ):
+    with pytest.raises(InputError, match=r"'trian' matches no step; there are: corpus, train, .*Nearest"):
         work.go("trian")
 
 
@@ -118,11 +116,6 @@ def test_a_failure_stops_only_what_needs_it_and_the_report_is_of_the_rest(work: 
     assert work.ran == ["corpus/main", "train/b-0", "evaluate/d/b-0", "report"]
     work.go()
     assert work.ran == ["train/a-0", "evaluate/d/a-0", "report"]
-
-
-def test_no_step_is_begun_when_time_is_up(work: Work) -> None:
-    assert not work.go(minutes=1e-9)
-    assert work.ran == []
 
 
 def test_what_stays_on_another_machine_is_done_when_all_that_needs_it_is_here(work: Work) -> None:
@@ -145,12 +138,27 @@ def test_a_record_that_was_cut_off_counts_for_nothing(work: Work) -> None:
     assert work.ran == ["train/b-0"]
 
 
+def test_what_a_stopped_step_goes_on_from_is_kept_until_its_settings_change(work: Work) -> None:
+    kept = work.folder / "checkpoints"
+
+    def begun(**settings: Any) -> bool:
+        kept.mkdir(exist_ok=True)
+        step = work.step("a", settings={**settings, "fails": True}, resumes=(kept,))
+        steps = Steps([step], work.workspace)
+        execute(steps, list(steps))
+        return kept.exists()
+
+    assert [begun(epochs=1), begun(epochs=1), begun(epochs=2)] == [False, True, False]
+    steps = Steps([work.step("a", settings={"epochs": 2, "fails": True})], work.workspace)
+    assert steps.state("a") == ("to do", "it was begun, and did not end")
+
+
 def test_a_missing_file_stops_one_step_and_the_others_wait_for_that(work: Work) -> None:
     absent = {"notes": Source("absent", work.folder)}
     first, second = work.step("a", sources=absent), work.step("b", needs=("a",))
     steps = Steps([first, second], work.workspace)
-    assert states(steps) == {"a": "cannot run", "b": "waits"}
-    assert steps.state("b").why == "for a"
+    assert steps.state("a")[0] == "cannot run"
+    assert steps.state("b") == ("waits", "for a")
 
 
 def processes(folder: Path, **code: str) -> Steps:
@@ -207,7 +215,7 @@ def test_termination_waits_until_the_children_have_ended(tmp_path: Path) -> None
         execute(steps, list(steps), show_progress=terminate_when_ready)
     assert (tmp_path / "checkpoint").exists()
     assert signal.getsignal(signal.SIGTERM) == before
-    assert steps.state("a").state == "to do"
+    assert steps.state("a")[0] == "to do"
 
 
 def test_a_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
@@ -221,9 +229,7 @@ def test_a_variable_that_is_not_set_says_how_to_get_the_data(
 ) -> None:
     monkeypatch.delenv("MIMIC_NOTES", raising=False)
     mimic = Source("${MIMIC_NOTES}", tmp_path, {"MIMIC_NOTES": "Get it from PhysioNet."})
-    with pytest.raises(
-        MissingSource, match=r"MIMIC_NOTES is not set.*Get it from PhysioNet.*export MIMIC_NOTES=PATH"
-    ):
+    with pytest.raises(MissingSource, match=r"MIMIC_NOTES is not set.*PhysioNet.*export MIMIC_NOTES=PATH"):
         mimic.path()
     monkeypatch.setenv("MIMIC_NOTES", str(tmp_path / "absent"))
     with pytest.raises(MissingSource, match=r"does not exist.*Get it from PhysioNet"):
@@ -232,21 +238,16 @@ def test_a_variable_that_is_not_set_says_how_to_get_the_data(
     assert mimic.path() == tmp_path
 
 
-def test_training_text_is_found_by_the_flag_then_by_the_environment(
+def test_training_text_that_is_missing_leads_to_its_description(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "flag").mkdir()
-    written = "${LMCELLS_DATA}/train"
+    text = Source("${LMCELLS_DATA}/train", tmp_path)
     monkeypatch.delenv("LMCELLS_DATA", raising=False)
     with pytest.raises(MissingSource, match=r"LMCELLS_DATA is not set.*docs/data\.md.*Give --data FOLDER"):
-        Source(written, tmp_path).path()
-    with pytest.raises(MissingSource, match=r"does not exist \(looked for .*flag/train\).*docs/data\.md"):
-        Source(written, tmp_path, data=tmp_path / "flag").path()
-    for name in ("flag", "environment"):
-        (tmp_path / name / "train").mkdir(parents=True)
-    monkeypatch.setenv("LMCELLS_DATA", str(tmp_path / "environment"))
-    assert Source(written, tmp_path).path() == tmp_path / "environment" / "train"
-    assert Source(written, tmp_path, data=tmp_path / "flag").path() == tmp_path / "flag" / "train"
+        text.path()
+    monkeypatch.setenv("LMCELLS_DATA", str(tmp_path))
+    with pytest.raises(MissingSource, match=r"does not exist \(looked for .*/train\).*docs/data\.md"):
+        text.path()
 
 
 def test_a_package_is_found_or_said_to_be_missing(tmp_path: Path) -> None:
@@ -258,27 +259,24 @@ def test_a_package_is_found_or_said_to_be_missing(tmp_path: Path) -> None:
         Source("package:lmcells/nothing", tmp_path).path()
 
 
-def test_a_digest_follows_the_content_and_outlives_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "notes.txt"
-    file.write_text("one")
-    notes = Source("notes.txt", tmp_path)
-    first = Digests(tmp_path / "d.json").of(notes)
-    os.utime(file, ns=(1, 1))
-    assert Digests(tmp_path / "d.json").of(notes) == first
-    file.write_text("two")
-    second = Digests(tmp_path / "d.json").of(notes)
-    assert second != first
-    file.unlink()
-    assert Digests(tmp_path / "d.json").of(notes) == second
-    with pytest.raises(MissingSource):
-        Digests(tmp_path / "other.json").of(notes)
-
-
-def test_the_digest_of_a_folder_follows_names_and_contents(tmp_path: Path) -> None:
+def test_a_digest_follows_names_and_contents_and_outlives_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "notes"
     folder.mkdir()
-    (folder / "a").write_text("x")
-    notes = Source("notes", tmp_path)
-    first = Digests(tmp_path / "d.json").of(notes)
+    (folder / "a").write_text("one")
+
+    def digest(remembered: str = "d.json") -> str:
+        return Digests(tmp_path / remembered).of(Source("notes", tmp_path))
+
+    first = digest()
+    os.utime(folder / "a", ns=(1, 1))
+    assert digest() == first
+    (folder / "a").write_text("two")
+    second = digest()
     (folder / "a").rename(folder / "b")
-    assert Digests(tmp_path / "e.json").of(notes) != first
+    assert len({first, second, digest("other.json")}) == 3
+    third = digest("third.json")
+    (folder / "b").unlink()
+    folder.rmdir()
+    assert digest("third.json") == third
+    with pytest.raises(MissingSource):
+        digest("never.json")

@@ -50,7 +50,7 @@ def intervals(findings: Findings) -> Figure:
 
 def accuracy_at_k(findings: Findings) -> Figure:
     """Share of examples whose true long form is among the first k."""
-    figure, axes = _one_panel()
+    figure, (axes,) = _panels(1, width=0.75 * PAGE_WIDTH)
     for number, model in enumerate(findings.models):
         at_k = model.result.metrics.accuracy_at_k
         _line(axes, number, model.name, list(at_k), list(at_k.values()))
@@ -64,7 +64,7 @@ def accuracy_at_k(findings: Findings) -> Figure:
 
 def number_of_candidates(findings: Findings) -> Figure:
     """How F1 falls as there is more to choose from."""
-    figure, panels = _two_panels(sharey=True)
+    figure, panels = _panels(2, sharey=True)
     widths = sorted({row.n_candidates for model in findings.models for row in model.by_candidates})
     for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):
         for number, model in enumerate(findings.models):
@@ -79,7 +79,7 @@ def number_of_candidates(findings: Findings) -> Figure:
 
 def calibration(findings: Findings) -> Figure:
     """Reliability diagram, and accuracy when only the most confident answers are given."""
-    figure, (reliability, coverage) = _two_panels()
+    figure, (reliability, coverage) = _panels(2)
     reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for number, model in enumerate(findings.models):
         points, curve = model.reliability, model.coverage_curve
@@ -100,7 +100,7 @@ def calibration(findings: Findings) -> Figure:
 
 def training_time(findings: Findings) -> Figure:
     """Accuracy at successive checkpoints of pre-training; in minutes where all runs took less than an hour."""
-    figure, axes = _one_panel()
+    figure, (axes,) = _panels(1, width=0.75 * PAGE_WIDTH)
     order = [model.name for model in findings.models]
     order += [name for name in findings.curves if name not in order]
     longest = max(hours for curve in findings.curves.values() for hours, _ in curve)
@@ -115,14 +115,9 @@ def training_time(findings: Findings) -> Figure:
     return figure
 
 
-def _one_panel() -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(PAGE_WIDTH * 0.75, 3.1), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _two_panels(*, sharey: bool = False) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(PAGE_WIDTH, 3.1), layout="constrained")
-    return figure, list(figure.subplots(1, 2, sharey=sharey))
+def _panels(n: int, *, width: float = PAGE_WIDTH, sharey: bool = False) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(width, 3.1), layout="constrained")
+    return figure, list(figure.subplots(1, n, sharey=sharey, squeeze=False)[0])
 
 
 def _line(

@@ -1,8 +1,9 @@
 """Everything a report says, computed once: tables, figures and the page only show it."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,12 +25,13 @@ from lmcells.evaluation.calibrate import (
     expected_calibration_error,
     reliability_points,
 )
-from lmcells.evaluation.evaluate import Leakage, ModelResult
+from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import Interval, paper_intervals
-from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.metrics import LOWER_IS_BETTER
 from lmcells.evaluation.significance import Comparison
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
+Means = Mapping[str, float]  # metric -> mean over runs
 
 METRICS = {"nll": "NLL", "accuracy": "Accuracy", "weighted_f1": "Weighted F1", "macro_f1": "Macro F1"}
 ACRONYM_COLUMNS = {
@@ -45,27 +47,17 @@ _N_CONFUSIONS = 6
 _AROUND = 160  # characters of context on each side of a mistake
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """A setting that was compared with others on one dataset, with its mean over runs there and here."""
 
     model: str
     is_chosen: bool
     n_seeds: int
     macro_f1_there: float
-    here: Metrics | None  # None in the report of the dataset that it was chosen on
+    here: Means  # empty in the report of the dataset that it was chosen on
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Settings that were compared on the dataset `chosen_on` by macro F1."""
-
-    chosen_on: str
-    settings: tuple[Setting, ...]
-
-
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """A paper's figures for a model on the paper's own data."""
 
     model: str  # our name for it
@@ -75,15 +67,6 @@ class Published:
     accuracy: float | None
     weighted_f1: float | None
     macro_f1: float | None
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a protocol adds to one evaluation: a choice of settings, published figures, remarks to the reader."""
-
-    selection: Selection | None = None
-    published: tuple[Published, ...] = ()
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +84,6 @@ class ModelFindings:
     coverage: float  # share answered at a precision of at least PRECISION
     reliability: list[ReliabilityPoint]
     coverage_curve: CoverageCurve
-    leakage: Leakage | None
-
-    @property
-    def n_wrong(self) -> int:
-        """How many examples were answered wrong."""
-        return int((~self.result.predictions.is_right).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,18 +96,16 @@ class Findings:
     why_not_compared: str  # empty when they were
     seeds: dict[str, dict[str, SeedSummary]]  # model -> metric -> worst, mean, best
     curves: dict[str, Curve]
-    ablation: dict[str, tuple[Metrics, Metrics]]  # model -> with and without the test notes in pre-training
-    study: Study
+    ablation: Mapping[str, tuple[Means, Means]]  # model -> with and without the test notes in pre-training
+    chosen_on: str  # the dataset that the settings were compared on, by macro F1
+    settings: Sequence[Setting]
+    published: Sequence[Published]
+    remarks: Sequence[str]  # to the reader
 
     @property
     def leader(self) -> ModelFindings:
         """The model with the best macro F1 (the mean over its runs); the first of equals."""
         return max(self.models, key=lambda model: self.mean(model.name, "macro_f1"))
-
-    @property
-    def leader_first(self) -> list[ModelFindings]:
-        """The leader, then the others in their order."""
-        return sorted(self.models, key=lambda model: model is not self.leader)
 
     def mean(self, name: str, metric: str) -> float:
         """Return a metric of a model, the mean over its runs where there are several."""
@@ -140,8 +115,8 @@ class Findings:
         return float(getattr(model.result.metrics, metric))
 
 
-def look_at(result: ModelResult, *, leakage: Leakage | None) -> ModelFindings:
-    """Break one model's predictions down; `leakage` is used where the result carries none."""
+def look_at(result: ModelResult) -> ModelFindings:
+    """Break one model's predictions down."""
     predictions = result.predictions
     confidence, is_right = predictions.confidence, predictions.is_right
     rows = acronym_table(predictions)
@@ -158,8 +133,18 @@ def look_at(result: ModelResult, *, leakage: Leakage | None) -> ModelFindings:
         coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
         reliability=reliability_points(confidence, is_right),
         coverage_curve=coverage_curve(confidence, is_right),
-        leakage=result.leakage or leakage,
     )
+
+
+def best_of(metric: str, values: Iterable[float]) -> float | None:
+    """Return the best value of a metric; None where there is none."""
+    return (min if metric in LOWER_IS_BETTER else max)(values, default=None)
+
+
+def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[AcronymRow | None]]:
+    """Return the rows of all models side by side; None where a model has no example of a short form."""
+    rows_of = [{row.short_form: row for row in model.acronyms} for model in models]
+    return {name: [rows.get(name) for rows in rows_of] for name in sorted(set().union(*rows_of))}
 
 
 def means_over_short_forms(rows: Sequence[AcronymRow]) -> dict[str, float]:
@@ -172,24 +157,11 @@ def show_hours(hours: float) -> str:
     return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """One long form mistaken for another `n` times, with the example where the model was most confident."""
+def commonest_mistakes(result: ModelResult, *, limit: int) -> list[dict[str, Any]]:
+    """Return the most frequent confusions of one long form with another, most frequent first.
 
-    short_form: str
-    long_form: str
-    taken_for: str
-    n: int
-    example_id: str
-    note_id: str | None
-    p_taken: float
-    p_truth: float
-    section: str | None
-    window: tuple[str, str, str] | None = field(repr=False)  # before, short form, after: patient data
-
-
-def commonest_mistakes(result: ModelResult, *, limit: int) -> list[Mistake]:
-    """Return the most frequent confusions of one long form with another, most frequent first."""
+    Each comes with the example where the model was most confident, and the text around it, which is patient data.
+    """
     predictions = result.predictions
     kinds = np.stack([predictions.short_form_index, predictions.truth, predictions.predicted], axis=1)
     rows_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
@@ -200,18 +172,18 @@ def commonest_mistakes(result: ModelResult, *, limit: int) -> list[Mistake]:
     for (short_form, truth, taken), rows in commonest:
         row = max(rows, key=lambda row: float(predictions.confidence[row]))
         example = result.contexts.get(predictions.ids[row])
-        mistake = Mistake(
-            short_form=predictions.short_forms[short_form],
-            long_form=predictions.candidates[short_form][truth],
-            taken_for=predictions.candidates[short_form][taken],
-            n=len(rows),
-            example_id=predictions.ids[row],
-            note_id=predictions.note_ids[row],
-            p_taken=float(predictions.confidence[row]),
-            p_truth=float(np.exp(predictions.log_probability_of_truth[row])),
-            section=None if example is None else example.section,
-            window=None if example is None else window_around(example.text, example.start, example.end),
-        )
+        mistake = {
+            "short_form": predictions.short_forms[short_form],
+            "long_form": predictions.candidates[short_form][truth],
+            "taken_for": predictions.candidates[short_form][taken],
+            "n": len(rows),
+            "example_id": predictions.ids[row],
+            "note_id": predictions.note_ids[row],
+            "p_taken": float(predictions.confidence[row]),
+            "p_truth": float(np.exp(predictions.log_probability_of_truth[row])),
+            "section": None if example is None else example.section,
+            "window": None if example is None else window_around(example.text, example.start, example.end),
+        }
         found.append(mistake)
     return found
 

@@ -1,14 +1,16 @@
 r"""The paper's tables in LaTeX, for `\input`; they need the packages booktabs, multirow and longtable."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
     Findings,
+    Means,
     ModelFindings,
+    best_of,
+    by_short_form,
     means_over_short_forms,
     show_hours,
 )
@@ -48,36 +50,39 @@ def latex_tables(findings: Findings) -> dict[str, str]:
             "columns": ACRONYM_COLUMNS,
         }
     )
+    models, seeds = findings.models, findings.seeds
+    means = {m.name: {k: findings.mean(m.name, k) for k in _HEADLINE} for m in models}
+    pairs = [models[start : start + 2] for start in range(0, len(models), 2)]  # side by side, as in the paper
+    cost = (
+        (
+            model.name,
+            "--" if (n := model.result.n_parameters) is None else f"{n:,}",
+            "--" if (hours := model.result.hours_to_peak) is None else show_hours(hours),
+        )
+        for model in models
+    )
     tables = {
-        "main": template.main(_main(findings), _runs(findings)),
-        "acronyms": "\n".join(
-            template.acronyms(
-                *_acronyms(findings.models[start : start + 2])
-            )  # two side by side, as in the paper
-            for start in range(0, len(findings.models), 2)
-        ),
-        "cost": template.cost(
-            (
-                model.name,
-                "--" if (n := model.result.n_parameters) is None else f"{n:,}",
-                "--" if (hours := model.result.hours_to_peak) is None else show_hours(hours),
-            )
-            for model in findings.models
-        ),
+        "main": template.main(_bold_best(means), _runs(findings)),
+        "acronyms": "\n".join(template.acronyms(*_acronyms(pair)) for pair in pairs),
+        "cost": template.cost(cost),
     }
-    if findings.seeds:
-        n_runs = sorted({summary["nll"].n_seeds for summary in findings.seeds.values()})
+    if seeds:
+        n_runs = sorted({summary["nll"].n_seeds for summary in seeds.values()})
         many = f"{n_runs[0]}" if len(n_runs) == 1 else f"{n_runs[0]} to {n_runs[-1]}"
+        parts = {
+            part: {name: {k: getattr(found[k], part) for k in _HEADLINE} for name, found in seeds.items()}
+            for part in ("worst", "mean", "best")
+        }
         tables["seeds"] = template.seeds(
-            {part.capitalize(): _seeds(findings, part) for part in ("worst", "mean", "best")}, many
+            {p.capitalize(): _bold_best(each) for p, each in parts.items()}, many
         )
     if findings.ablation:
         tables["ablation"] = template.ablation(
             (name, *map(_cells, pair)) for name, pair in findings.ablation.items()
         )
-    if (selection := findings.study.selection) is not None:
-        rows = [(s, [f"{s.macro_f1_there:.2f}", *_cells(s.here)]) for s in selection.settings]
-        tables["selection"] = template.selection(selection.chosen_on, rows)
+    if findings.settings:
+        rows = [(s, [f"{s.macro_f1_there:.2f}", *_cells(s.here)]) for s in findings.settings]
+        tables["selection"] = template.selection(findings.chosen_on, rows)
     return tables
 
 
@@ -87,8 +92,8 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(character, character) for character in printable)
 
 
-def _cells(metrics: Metrics | None) -> list[str]:
-    return ["--" if metrics is None else f"{getattr(metrics, metric):.2f}" for metric in _HEADLINE]
+def _cells(means: Means) -> list[str]:
+    return [f"{means[metric]:.2f}" if means else "--" for metric in _HEADLINE]
 
 
 def _runs(findings: Findings) -> str:
@@ -103,22 +108,11 @@ def _runs(findings: Findings) -> str:
     return "Mean across pre-training runs, where there are several."
 
 
-def _main(findings: Findings) -> dict[str, list[str]]:
-    return _bold_best({m.name: {k: findings.mean(m.name, k) for k in _HEADLINE} for m in findings.models})
-
-
-def _seeds(findings: Findings, part: str) -> dict[str, list[str]]:
-    return _bold_best(
-        {name: {k: getattr(found[k], part) for k in _HEADLINE} for name, found in findings.seeds.items()}
-    )
-
-
 def _bold_best(values: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]]:
     """Two decimals; the best of a column is bold, and so are those that look equal."""
-    best: dict[str, str] = {}
-    for metric in _HEADLINE:
-        better: Callable[..., float] = min if metric in LOWER_IS_BETTER else max
-        best[metric] = f"{better(row[metric] for row in values.values()):.2f}"
+    best = {
+        metric: f"{best_of(metric, (row[metric] for row in values.values())):.2f}" for metric in _HEADLINE
+    }
     shown = {name: {metric: f"{row[metric]:.2f}" for metric in _HEADLINE} for name, row in values.items()}
     return {
         name: [rf"\textbf{{{cell}}}" if cell == best[metric] else cell for metric, cell in cells.items()]
@@ -126,22 +120,13 @@ def _bold_best(values: Mapping[str, Mapping[str, float]]) -> dict[str, list[str]
     }
 
 
-def _acronyms(
-    models: Sequence[ModelFindings],
-) -> tuple[list[str], dict[str, list[str]], list[str]]:
+def _acronyms(models: Sequence[ModelFindings]) -> tuple[list[str], dict[str, list[str]], list[str]]:
     """Names of the models, cells by short form, and the means."""
-    rows_of = [{row.short_form: row for row in model.acronyms} for model in models]
-    known = {short_form: row for rows in reversed(rows_of) for short_form, row in rows.items()}
-    cells = {
-        short_form: [
-            *(str(known[short_form].count), str(known[short_form].targets)),
-            *(
-                "--" if short_form not in rows else f"{getattr(rows[short_form], column):.2f}"
-                for rows in rows_of
-                for column in ACRONYM_COLUMNS
-            ),
-        ]
-        for short_form in sorted(known)
-    }
+    cells = {}
+    for short_form, rows in by_short_form(models).items():
+        first = next(filter(None, rows))
+        values = [None if row is None else getattr(row, key) for row in rows for key in ACRONYM_COLUMNS]
+        shown = ["--" if value is None else f"{value:.2f}" for value in values]
+        cells[short_form] = [str(first.count), str(first.targets), *shown]
     means = [f"{value:.2f}" for m in models for value in means_over_short_forms(m.acronyms).values()]
     return [model.name for model in models], cells, means

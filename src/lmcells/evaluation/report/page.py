@@ -15,7 +15,6 @@ import numpy as np
 
 from lmcells.evaluation.breakdown import ConfusionMatrix
 from lmcells.evaluation.intervals import Interval
-from lmcells.evaluation.metrics import LOWER_IS_BETTER
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.rankers import ORACLE
 from lmcells.evaluation.report.findings import (
@@ -24,6 +23,8 @@ from lmcells.evaluation.report.findings import (
     PRECISION,
     Findings,
     Published,
+    best_of,
+    by_short_form,
     commonest_mistakes,
     means_over_short_forms,
     show_hours,
@@ -66,9 +67,10 @@ def render(template: str, **values: Any) -> str:
 
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
     """Return the report; `figures` are SVG documents by name."""
-    models, selection = findings.models, findings.study.selection
-    settings = selection.settings if selection is not None else ()
-    is_chosen_here = all(setting.here is None for setting in settings)
+    models, settings = findings.models, findings.settings
+    competing = [model.result.metrics for model in models if model.name != ORACLE]
+    rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
+    is_chosen_here = not any(setting.here for setting in settings)
     return render(
         "report.html",
         findings=findings,
@@ -77,7 +79,9 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         acronym_columns=ACRONYM_COLUMNS,
         precision=f"{PRECISION:.0%}",
         oracle=ORACLE,
-        best=_best(findings),
+        best={
+            metric: best_of(metric, values) if len(values) > 1 else None for metric, values in rivals.items()
+        },
         published=_published(findings),
         chosen=next((setting.model for setting in settings if setting.is_chosen), "none"),
         is_chosen_here=is_chosen_here,
@@ -86,23 +90,14 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         acronyms=_acronyms(findings),
         exclusions=_exclusions(findings),
         section_matches=[(m.name, how, n) for m in models for how, n in m.result.section_mapping.items()],
-        leaked=sorted({id_ for m in models if m.leakage is not None for id_ in m.leakage.leaked}),
+        leader_first=sorted(models, key=lambda model: model is not findings.leader),
+        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found.leaked}),
     )
-
-
-def _best(findings: Findings) -> dict[str, float | None]:
-    """The best value of each metric, where there is something to compare; the oracle does not compete."""
-    rivals = [model.result.metrics for model in findings.models if model.name != ORACLE]
-    best: dict[str, float | None] = {}
-    for metric in METRICS:
-        values = [getattr(metrics, metric) for metrics in rivals]
-        best[metric] = (min if metric in LOWER_IS_BETTER else max)(values) if len(values) > 1 else None
-    return best
 
 
 def _published(findings: Findings) -> dict[str, Any]:
     """A paper's figures beside ours: its test sets, and a row for each of our models."""
-    published = findings.study.published
+    published = findings.published
     test_sets = list(dict.fromkeys(each.dataset for each in published))
     rows = []
     for model in findings.models:
@@ -143,13 +138,11 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
 
 def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
-    by_model = [{row.short_form: row for row in model.acronyms} for model in findings.models]
-    known = {short_form: row for rows in reversed(by_model) for short_form, row in rows.items()}
     found = []
-    for short_form, row in sorted(known.items()):
-        values = [rows[short_form].macro_f1 if short_form in rows else None for rows in by_model]
+    for short_form, rows in by_short_form(findings.models).items():
+        first, values = next(filter(None, rows)), [None if row is None else row.macro_f1 for row in rows]
         best = max(value for value in values if value is not None) if len(values) > 1 else None
-        counts = {"short_form": short_form, "count": row.count, "targets": row.targets}
+        counts = {"short_form": short_form, "count": first.count, "targets": first.targets}
         found.append({**counts, "macro_f1": values, "best": best})
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from lmcells.evaluation.breakdown import AcronymRow, CandidateCountRow, SeedSummary
 from lmcells.evaluation.intervals import Interval
+from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import METRICS, PRECISION, Findings, ModelFindings, Published
 
 _HEADLINE = (
@@ -34,78 +35,50 @@ def write_csv_tables(folder: Path, findings: Findings) -> None:
 def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     """Name, columns and rows of each; a table with nothing to say has a header only."""
     models, results = findings.models, [(m.name, m.result) for m in findings.models]
-    selection = findings.study.selection
     metric_columns = " ".join(name + end for name in _HEADLINE for end in _ENDS)
     columns = f"model n_examples n_short_forms {metric_columns} n_parameters hours_to_peak seconds"
     yield "headline", columns, map(_headline, models)
-    yield (
-        "accuracy_at_k",
-        "model k accuracy",
-        ((name, k, accuracy) for name, r in results for k, accuracy in r.metrics.accuracy_at_k.items()),
-    )
+    at_k = ((name, *item) for name, r in results for item in r.metrics.accuracy_at_k.items())
+    yield "accuracy_at_k", "model k accuracy", at_k
     by_candidates = ((m.name, *astuple(row)) for m in models for row in m.by_candidates)
     yield "number_of_candidates", f"model {_names(CandidateCountRow)}", by_candidates
     acronyms = ((m.name, *astuple(row)) for m in models for row in m.acronyms)
     yield "acronyms", f"model {_names(AcronymRow)}", acronyms
     seeds = ((name, *astuple(row)) for name, summary in findings.seeds.items() for row in summary.values())
     yield "seeds", f"model {_names(SeedSummary)}", seeds
-    yield (
-        "significance",
-        "first second metric difference low high p_value adjusted_p_value",
-        (
-            (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
-            for c in findings.comparisons
-        ),
+    compared = (
+        (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
+        for c in findings.comparisons
     )
+    yield "significance", "first second metric difference low high p_value adjusted_p_value", compared
     yield "confusion", "model short_form long_form taken_for n_examples", _confusions(models)
     yield "errors", "model id note_id short_form long_form taken_for p_taken p_truth", _errors(models)
-    yield (
-        "calibration",
-        f"model calibration_error auroc coverage_at_{100 * PRECISION:.0f}_precision",
-        ((m.name, m.calibration_error, m.auroc, m.coverage) for m in models),
-    )
+    columns = f"model calibration_error auroc coverage_at_{100 * PRECISION:.0f}_precision"
+    yield "calibration", columns, ((m.name, m.calibration_error, m.auroc, m.coverage) for m in models)
     reliability = ((m.name, p.confidence, p.accuracy, p.n) for m in models for p in m.reliability)
     yield "reliability", "model confidence accuracy n_examples", reliability
-    yield (
-        "excluded",
-        "model short_form long_form reason n_examples kept",
-        (
-            (name, e.short_form, e.long_form, e.reason, e.n_examples, e.kept)
-            for name, r in results
-            for e in r.predictions.excluded
-        ),
-    )
+    excluded = ((name, *astuple(each)) for name, r in results for each in r.predictions.excluded)
+    yield "excluded", f"model {_names(Exclusion)}", excluded
     sections = ((name, mapping, n) for name, r in results for mapping, n in r.section_mapping.items())
     yield "sections", "model mapping n_examples", sections
-    yield (
-        "leakage",
-        "model n_leaked_notes n_notes n_leaked_examples n_incomparable",
-        (
-            (m.name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable)
-            for m in models
-            if (found := m.leakage) is not None
-        ),
+    leakage = (
+        (name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable)
+        for name, r in results
+        if (found := r.leakage) is not None
     )
-    yield (
-        "ablation",
-        "model metric with_test_notes without_test_notes",
-        (
-            (model, metric, getattr(within, metric), getattr(without, metric))
-            for model, (within, without) in findings.ablation.items()
-            for metric in METRICS
-        ),
+    yield "leakage", "model n_leaked_notes n_notes n_leaked_examples n_incomparable", leakage
+    ablation = (
+        (model, metric, within[metric], without[metric])
+        for model, (within, without) in findings.ablation.items()
+        for metric in METRICS
     )
+    yield "ablation", "model metric with_test_notes without_test_notes", ablation
     curves = ((model, *point) for model, curve in findings.curves.items() for point in curve)
     yield "training_time", "model hours accuracy", curves
-    yield (
-        "selection",  # its last columns are empty on the dataset that the settings were compared on
-        f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}",
-        (
-            (s.model, s.is_chosen, s.n_seeds, s.macro_f1_there, *(getattr(s.here, m, None) for m in METRICS))
-            for s in (selection.settings if selection is not None else ())
-        ),
-    )
-    yield "published", _names(Published), map(astuple, findings.study.published)
+    # The last columns are empty on the dataset that the settings were compared on.
+    selection = ((*s[:-1], *map(s.here.get, METRICS)) for s in findings.settings)
+    yield "selection", f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}", selection
+    yield "published", " ".join(Published._fields), findings.published
 
 
 def _names(kind: type[Any]) -> str:
@@ -118,18 +91,10 @@ def _ends(interval: Interval | None) -> tuple[float | None, float | None]:
 
 def _headline(model: ModelFindings) -> Row:
     result, metrics = model.result, model.result.metrics
-    values = [
-        (getattr(metrics, name), *_ends(result.intervals.get(name)), *_ends(model.paper[name]))
-        for name in _HEADLINE
-    ]
-    cost = (result.n_parameters, result.hours_to_peak, result.seconds)
-    return (
-        model.name,
-        metrics.n,
-        metrics.n_short_forms,
-        *(value for each in values for value in each),
-        *cost,
-    )
+    row: list[Any] = [model.name, metrics.n, metrics.n_short_forms]
+    for name in _HEADLINE:
+        row += [getattr(metrics, name), *_ends(result.intervals.get(name)), *_ends(model.paper[name])]
+    return [*row, result.n_parameters, result.hours_to_peak, result.seconds]
 
 
 def _confusions(models: Sequence[ModelFindings]) -> Iterator[Row]:

@@ -9,13 +9,14 @@ Only `report.html` quotes notes.
 """
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.breakdown import summarise_seeds
-from lmcells.evaluation.evaluate import Leakage, ModelResult
+from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.metrics import Metrics
-from lmcells.evaluation.report.findings import Curve, Findings, Study, look_at
+from lmcells.evaluation.report.findings import Curve, Findings, Means, Published, Setting, look_at
 from lmcells.evaluation.report.latex import latex_tables
 from lmcells.evaluation.report.page import report_page
 from lmcells.evaluation.report.tables import write_csv_tables
@@ -30,14 +31,11 @@ _NOT_ALWAYS = (
 
 def require_matplotlib() -> None:
     """Say what to install where the extra `report` is missing, before hours of evaluation."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingExtra("matplotlib", extra="report", purpose="Writing a report") from None
-    try:
-        import jinja2  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingExtra("Jinja2", extra="report", purpose="Writing a report") from None
+    for module, package in {"matplotlib.figure": "matplotlib", "jinja2": "Jinja2"}.items():
+        try:
+            import_module(module)
+        except ModuleNotFoundError:
+            raise MissingExtra(package, extra="report", purpose="Writing a report") from None
 
 
 def write_report(
@@ -45,20 +43,22 @@ def write_report(
     results: Sequence[ModelResult],
     *,
     dataset_name: str,
-    seeds: Mapping[str, Sequence[Metrics]] | None = None,
-    training_curves: Mapping[str, Curve] | None = None,
-    leakage: Leakage | None = None,
-    ablation: Mapping[str, tuple[Metrics, Metrics]] | None = None,
-    study: Study = Study(),  # noqa: B008 - immutable
+    seeds: Mapping[str, Sequence[Metrics]] = {},
+    curves: Mapping[str, Curve] = {},
+    ablation: Mapping[str, tuple[Means, Means]] = {},
+    chosen_on: str = "",
+    settings: Sequence[Setting] = (),
+    published: Sequence[Published] = (),
+    remarks: Sequence[str] = (),
     n_rounds: int = 5_000,
     n_resamples: int = 2_000,
 ) -> None:
     """Write the report of all models on one dataset; an existing report is replaced.
 
-    `seeds` are all pre-training runs of a model, `training_curves` its (hours, accuracy); `leakage` is for results that
-    carry none of their own; `ablation` has the metrics with and without the test notes in pre-training; `study` is what
-    a protocol adds. `n_rounds` and `n_resamples` are for the paired tests, which take most of the time. Models that
-    cannot be compared are reported one by one all the same.
+    `seeds` are all pre-training runs of a model, `curves` its (hours, accuracy); `ablation` has the metrics with and
+    without the test notes in pre-training; `settings` were compared on the dataset `chosen_on`. `n_rounds` and
+    `n_resamples` are for the paired tests, which take most of the time. Models that cannot be compared are reported one
+    by one all the same.
     """
     require_matplotlib()
     names = [result.model for result in results]
@@ -66,24 +66,25 @@ def write_report(
         found = ", ".join(names) or "none"
         raise InputError(f"A report needs models, each with a name of its own; found: {found}.")
     comparisons: list[Comparison] = []
-    why_not = "There is only one model."
-    if len(results) > 1:
+    why_not = "" if len(results) > 1 else "There is only one model."
+    if not why_not:
         try:
             everyone = [result.predictions for result in results]
             comparisons = compare_all(everyone, n_rounds=n_rounds, n_resamples=n_resamples)
-            why_not = ""
         except InputError as error:
             why_not = str(error)
-    is_checked = any(result.leakage is not None for result in results)
     findings = Findings(
         dataset_name=dataset_name,
-        models=tuple(look_at(result, leakage=None if is_checked else leakage) for result in results),
+        models=tuple(map(look_at, results)),
         comparisons=comparisons,
         why_not_compared=why_not,
-        seeds={model: summarise_seeds(runs) for model, runs in (seeds or {}).items() if runs},
-        curves={model: curve for model, curve in (training_curves or {}).items() if curve},
-        ablation=dict(ablation or {}),
-        study=study,
+        seeds={model: summarise_seeds(runs) for model, runs in seeds.items() if runs},
+        curves={model: curve for model, curve in curves.items() if curve},
+        ablation=ablation,
+        chosen_on=chosen_on,
+        settings=settings,
+        published=published,
+        remarks=remarks,
     )
     try:
         _write(folder, findings)

@@ -8,16 +8,7 @@ execute(steps, steps.matching(["train/lmc-*"]), jobs=4)
 from lmcells.evaluation.reproduce.execution import execute
 from lmcells.evaluation.reproduce.plan import plan_steps
 from lmcells.evaluation.reproduce.protocol_file import load_protocol
-from lmcells.evaluation.reproduce.run_steps import worker_command
 from lmcells.evaluation.reproduce.steps import Step, Steps
 from lmcells.evaluation.reproduce.workspace import Workspace
 
-__all__ = [
-    "Step",
-    "Steps",
-    "Workspace",
-    "execute",
-    "load_protocol",
-    "plan_steps",
-    "worker_command",
-]
+__all__ = ["Step", "Steps", "Workspace", "execute", "load_protocol", "plan_steps"]

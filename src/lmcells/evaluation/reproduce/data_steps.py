@@ -24,12 +24,9 @@ from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
 _SETTINGS_OF = {
-    "file": (),
-    "casi": ("match_short_forms", "skip"),
-    "reverse": (
-        *("format", "sections", "max_per_sense", "window", "seed", "share"),
-        *("spelled_forms", "allow_candidates"),
-    ),
+    "file": "",
+    "casi": "match_short_forms skip",
+    "reverse": "format sections max_per_sense window seed share spelled_forms allow_candidates",
 }
 _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
 
@@ -37,25 +34,25 @@ _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps;
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
     """Copy, filter or draw a dataset; its senses go with it."""
     other = protocol.dataset_of_inventory(plan)
-    named = ("file", "raw", "canonical_forms", *(() if other else ("inventory",)))
-    sources = {key: getattr(plan, key) for key in named if getattr(plan, key) is not None}
+    named = ["file", "raw", "canonical_forms", *(() if other else ("inventory",))]
+    named += ["section_map"] if plan.kind == "casi" else []  # of other datasets, it is for the models
+    sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
     sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
-    if plan.kind == "casi" and plan.section_map is not None:
-        sources["section_map"] = plan.section_map
-    settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind]}
+    settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
     if "skip" in settings:
         settings["skip"] = list(plan.skip)  # as it reads back from JSON
     dataset, inventory = workspace.dataset(plan.name), workspace.inventory(plan.name)
 
     def run(_: Any) -> None:
+        paths = {key: source.path() for key, source in sources.items()}
         if plan.kind == "casi":
-            examples, senses = _casi(plan, workspace)
+            examples, senses = _casi(plan, paths, workspace)
         else:
-            senses = load_inventory(workspace.inventory(other) if other else _path(plan.inventory))
+            senses = load_inventory(workspace.inventory(other) if other else paths["inventory"])
             if plan.kind == "reverse":
                 examples, senses = _reverse(plan, senses)
             else:
-                examples = list(read_dataset(_path(plan.file), report=ReadReport()))
+                examples = _read(paths["file"])
         if not examples:
             raise InputError(f"dataset {plan.name!r}: no example is left. Check its sources.")
         dataset.parent.mkdir(parents=True, exist_ok=True)
@@ -72,16 +69,21 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     )
 
 
-def _casi(plan: DatasetPlan, workspace: Workspace) -> tuple[list[Example], SenseInventory]:
-    matched = None
-    if plan.match_short_forms is not None:
-        other = read_dataset(workspace.dataset(plan.match_short_forms), report=ReadReport())
-        matched = frozenset(example.short_form for example in other)
+def _read(path: Path) -> list[Example]:
+    return list(read_dataset(path, report=ReadReport()))
+
+
+def _casi(
+    plan: DatasetPlan, paths: dict[str, Path], workspace: Workspace
+) -> tuple[list[Example], SenseInventory]:
+    forms, sections, other = paths.get("canonical_forms"), paths.get("section_map"), plan.match_short_forms
     built = build_casi_dataset(
-        _path(plan.raw),
-        canonical_forms=load_canonical_forms(plan.canonical_forms.path()) if plan.canonical_forms else None,
-        section_map=load_section_map(plan.section_map.path()) if plan.section_map else None,
-        match_short_forms=matched,
+        paths["raw"],
+        canonical_forms=load_canonical_forms(forms) if forms else None,
+        section_map=load_section_map(sections) if sections else None,
+        match_short_forms=frozenset(each.short_form for each in _read(workspace.dataset(other)))
+        if other
+        else None,
         skip=plan.skip,
         report=ReadReport(),
     )
@@ -89,22 +91,20 @@ def _casi(plan: DatasetPlan, workspace: Workspace) -> tuple[list[Example], Sense
 
 
 def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example], SenseInventory]:
-    settings = ReverseSettings(
-        max_per_sense=plan.max_per_sense,
-        window=plan.window,
-        seed=plan.seed,
-        allow_candidates=plan.allow_candidates,
-    )
-    notes = (
-        note
-        for source in plan.notes
-        for note in read_notes(source.path(), format=plan.format, report=ReadReport())
-    )
     parts = build_reverse_dataset(
-        notes,
+        (
+            note
+            for source in plan.notes
+            for note in read_notes(source.path(), format=plan.format, report=ReadReport())
+        ),
         finder=LongFormFinder(inventory, spelled_only=plan.spelled_forms),
         find_sections=section_finder(plan.sections),
-        settings=settings,
+        settings=ReverseSettings(
+            max_per_sense=plan.max_per_sense,
+            window=plan.window,
+            seed=plan.seed,
+            allow_candidates=plan.allow_candidates,
+        ),
         split=NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None,
     )
     (part,) = parts.values()
@@ -113,24 +113,22 @@ def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example
 
 def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers: int) -> Step:
     """Build a corpus, and the file of it that travels."""
-    plan = protocol.corpus
+    plan, folder = protocol.corpus, workspace.corpus(which)
     inputs, excluded = plan.inputs, plan.exclude
     if which == LEAKY and protocol.leakage is not None:
         inputs, excluded = (*inputs, *protocol.leakage.inputs), ()
     sources = {f"inputs {number}": source for number, source in enumerate(inputs)}
     if plan.header_rules is not None:
         sources["header_rules"] = plan.header_rules
-    folder = workspace.corpus(which)
 
     def run(_: Any) -> None:
-        ids = _excluded_ids(workspace, excluded)
         build_corpus(
             [source.path() for source in inputs],
             output=folder,
             settings=plan.settings(plan.header_rules.path() if plan.header_rules else None),
             format=plan.format,
             columns=Columns(text=plan.text_column, id=plan.id_column, category=plan.category_column),
-            exclude_ids=ids,
+            exclude_ids=_excluded_ids(workspace, excluded) if excluded else None,
             workers=workers,
             overwrite=True,
         )
@@ -142,26 +140,17 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
     return Step(
         name=f"corpus/{which}",
         needs=tuple(f"dataset/{name}" for name in excluded),
-        settings={
-            each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in _NO_SETTINGS
-        },
+        settings={key.name: getattr(plan, key.name) for key in fields(plan) if key.name not in _NO_SETTINGS},
         sources=sources,
         outputs=(folder,),
         run=run,
     )
 
 
-def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path | None:
+def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path:
     """Write the notes of all excluded datasets into one file."""
-    if not datasets:
-        return None
     ids = sorted(frozenset().union(*(read_excluded_ids(workspace.dataset(name)) for name in datasets)))
     path = workspace.dataset("excluded").with_suffix(".txt")
     with atomic_write(path) as temporary:
         temporary.write_text("".join(f"{id_}\n" for id_ in ids), encoding="utf-8")
     return path
-
-
-def _path(source: Source | None) -> Path:
-    assert source is not None  # the plan has checked that it is given
-    return source.path()

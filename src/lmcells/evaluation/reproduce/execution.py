@@ -1,6 +1,7 @@
 """Doing the steps: in order, some side by side, until all are done, time is up, or somebody asks to stop."""
 
 import ctypes
+import math
 import os
 import re
 import signal
@@ -10,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+from lmcells.corpus.packing import unpack_corpus
 from lmcells.errors import InputError, LmcellsError
 from lmcells.evaluation.reproduce.steps import TO_DO, Step, Steps
 
@@ -25,48 +27,11 @@ _TAIL = 4096
 Tell = Callable[[str], None]
 
 
-def execute(
-    steps: Steps,
-    chosen: Sequence[Step],
-    *,
-    jobs: int = 1,
-    minutes: float | None = None,
-    worker: Callable[[str], Sequence[str]] | None = None,
-    say: Tell = lambda _: None,
-    show_progress: Tell = lambda _: None,
-) -> bool:
-    """Do what is not done of the chosen steps; return False where `minutes` were too few to begin them all.
-
-    A step that fails stops only what needs it. `jobs` is how many run side by side; `worker` turns a step's name into
-    a command that does that step alone; `say` is told of every step that is done or cannot be.
-    """
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    with _locked(steps.workspace.folder) as lock, _termination_interrupts():
-        execution = _Execution(steps, list(chosen), jobs, deadline, worker, say, show_progress, lock)
-        try:
-            while True:
-                execution.collect()
-                if not execution.begin_next():
-                    if not execution.running:
-                        break
-                    show_progress(execution.now())
-                    time.sleep(_POLL_SECONDS)
-        except BaseException:
-            execution.stop()
-            raise
-    if not execution.is_out_of_time:
-        for state in (steps.state(step.name) for step in execution.left):
-            if not state.is_done:
-                say(f"{state.name}: {state.state}: {state.why}")
-    return not execution.is_out_of_time
-
-
 @dataclass(slots=True)
 class _Child:
     """A step that runs in a process of its own."""
 
     name: str
-    key: str
     process: subprocess.Popen[bytes]
     log: Path
     started: float
@@ -78,105 +43,114 @@ class _Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-@dataclass(slots=True)
-class _Execution:
-    steps: Steps
-    left: list[Step]
-    jobs: int
-    deadline: float | None
-    worker: Callable[[str], Sequence[str]] | None
-    say: Tell
-    show_progress: Tell
-    lock: int | None
-    running: list[_Child] = field(default_factory=list)
-    is_out_of_time: bool = False
+def execute(
+    steps: Steps,
+    chosen: Sequence[Step],
+    *,
+    jobs: int = 1,
+    minutes: float | None = None,
+    say: Tell = lambda _: None,
+    show_progress: Tell = lambda _: None,
+) -> bool:
+    """Do what is not done of the chosen steps; return False where `minutes` were too few to begin them all.
 
-    def begin_next(self) -> bool:
-        """Begin or do one step that can be done; False where there is none, or no room for it."""
-        for step in self.left:
-            # A report is written last, of all that could be done.
-            if self.steps.state(step.name).state != TO_DO or (step.wants and self.running):
-                continue
-            if self.deadline is not None and time.monotonic() > self.deadline:
-                self.is_out_of_time = True
-                return False
-            if len(self.running) >= self.jobs:
-                return False
-            self.left.remove(step)
-            self._begin(step)
-            return True
-        return False
+    A step that fails stops only what needs it. `jobs` is how many run side by side; `say` is told of every step that is
+    done or cannot be.
+    """
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
 
-    def _begin(self, step: Step) -> None:
-        name, key, started = step.name, self.steps.key(step.name), time.monotonic()
-        self.show_progress(name)
+    def succeed(name: str, started: float) -> None:
+        seconds = time.monotonic() - started
+        steps.finish(name, seconds=seconds)
+        say(f"{name}: done in {seconds:,.1f} s")
+
+    def begin(step: Step) -> None:
+        started = time.monotonic()
+        show_progress(step.name)
         try:
-            step.prepare(key)
-            command = step.command
-            if not command and step.runs_beside_others and self.worker is not None and self.jobs > 1:
-                command = self.worker(name)
-            if command:
-                self.running.append(self._start(name, command, key))
+            for path in (path for need in step.needs for path in steps.by_name[need].outputs):
+                if not path.exists():  # only its packed file is here
+                    unpack_corpus(path.with_name(f"{path.name}.packed"), path)
+            steps.begin(step)
+            if step.run is None or (step.command and jobs > 1):
+                running.append(_start(step, logs / f"{step.name}.log", jobs=jobs, lock=lock))
                 return
-            step.run(self.steps.is_done)
+            step.run(steps.is_done)
         except LmcellsError as error:
-            self.say(f"{name}: {error}")
+            say(f"{step.name}: {error}")
         except OSError as error:
             what = error.filename or "a file"
-            self.say(f"{name}: {what} cannot be read or written: {error.strerror or error}.")
+            say(f"{step.name}: {what} cannot be read or written: {error.strerror or error}.")
         else:
-            self._succeed(name, key, started)
+            succeed(step.name, started)
 
-    def _start(self, name: str, command: Sequence[str], key: str) -> _Child:
-        """Run a command; all it prints goes to its log.
-
-        The child holds our lock as well, so that what a killed parent leaves behind is not run twice; on Linux it is
-        asked to end when we are gone.
-        """
-        log = self.steps.workspace.log(name)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ)
-        if self.jobs > 1:
-            environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.jobs)))
-        with log.open("wb") as file:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                pass_fds=() if self.lock is None else (self.lock,),
-                preexec_fn=_ends_with_us(),  # noqa: PLW1509 - we start no threads
-            )
-        return _Child(name, key, process, log, time.monotonic())
-
-    def collect(self) -> None:
-        """Take note of the children that have ended."""
-        for child in [child for child in self.running if child.process.poll() is not None]:
-            self.running.remove(child)
+    def collect() -> None:
+        for child in [child for child in running if child.process.poll() is not None]:
+            running.remove(child)
             if child.process.returncode == 0:
-                self._succeed(child.name, child.key, child.started)
+                succeed(child.name, child.started)
             else:
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
-                self.say(f"{child.name}: {why} (log: {child.log})")
+                say(f"{child.name}: {why} (log: {child.log})")
 
-    def _succeed(self, name: str, key: str, started: float) -> None:
-        seconds = time.monotonic() - started
-        self.steps.finish(name, key=key, seconds=seconds)
-        self.say(f"{name}: done in {seconds:,.1f} s")
+    with _locked(steps.workspace.folder) as lock, _termination_interrupts(), _children() as running:
+        while True:
+            collect()
+            # A report is written last, of all that could be done.
+            free = (step for step in left if not (step.wants and running))
+            step = next((step for step in free if steps.state(step.name)[0] == TO_DO), None)
+            has_time = step is None or time.monotonic() <= deadline
+            if step is not None and has_time and len(running) < jobs:
+                left.remove(step)
+                begin(step)
+            elif running:
+                more = f" (and {len(running) - 1} more)" if len(running) > 1 else ""
+                show_progress(f"{running[0].name}{more}: {running[0].last_line()}")
+                time.sleep(_POLL_SECONDS)
+            else:
+                break
+    for step in left if has_time else ():
+        if not steps.is_done(step.name):
+            say(f"{step.name}: {': '.join(steps.state(step.name))}")
+    return has_time
 
-    def now(self) -> str:
-        """Return what the first child said last."""
-        first, *others = self.running
-        more = f" (and {len(others)} more)" if others else ""
-        return f"{first.name}{more}: {first.last_line()}"
 
-    def stop(self) -> None:
-        """Ask all children to write a checkpoint and end, and wait until they have."""
-        for child in self.running:
+def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
+    """Run the command of a step; all it prints goes to its log.
+
+    The child holds our lock as well, so that what a killed parent leaves behind is not run twice; on Linux it is asked
+    to end when we are gone.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = dict(os.environ)
+    if jobs > 1:
+        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            step.command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            pass_fds=() if lock is None else (lock,),
+            preexec_fn=_ends_with_us(),  # noqa: PLW1509 - we start no threads
+        )
+    return _Child(step.name, process, log, time.monotonic())
+
+
+@contextmanager
+def _children() -> Iterator[list[_Child]]:
+    """Ask all children to write a checkpoint and end where anything is raised, and wait until they have."""
+    running: list[_Child] = []
+    try:
+        yield running
+    except BaseException:
+        for child in running:
             child.process.send_signal(signal.SIGTERM)
-        for child in self.running:
+        for child in running:
             child.process.wait()
+        raise
 
 
 def _ends_with_us() -> Callable[[], None] | None:
@@ -209,9 +183,8 @@ def _locked(folder: Path) -> Iterator[int | None]:
     except ImportError:  # not a Unix: nobody is kept out
         yield None
         return
-    lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        until = time.monotonic() + _LOCK_SECONDS
+    until = time.monotonic() + _LOCK_SECONDS
+    with (folder / ".lock").open("a") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -223,6 +196,4 @@ def _locked(folder: Path) -> Iterator[int | None]:
                         "left behind. Wait for it, or end it."
                     ) from None
                 time.sleep(_POLL_SECONDS)
-        yield lock
-    finally:
-        os.close(lock)
+        yield lock.fileno()

@@ -1,39 +1,57 @@
-"""A protocol -> its steps, in an order in which they can be done."""
+"""A protocol -> its steps, in an order in which they can be done; and the steps of its runs: training, scoring."""
 
+import json
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
+import numpy as np
+
+from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
+from lmcells.evaluation.evaluate import evaluate
+from lmcells.evaluation.predictions import save_predictions
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
-from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.report_steps import overview_step, report_step
-from lmcells.evaluation.reproduce.run_steps import evaluate_step, select_step, train_step
+from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
+from lmcells.evaluation.reproduce.protocol_file import flags, resolved
+from lmcells.evaluation.reproduce.report_steps import RESULT, load_result, overview_step, report_step
 from lmcells.evaluation.reproduce.steps import Step, Steps
 from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Run, Workspace, leaky_runs, runs_of
+from lmcells.files import write_json
+
+_NEED_NO_CORPUS = ("random", "dominant")
+
+Worker = Callable[[str], Sequence[str]]  # the name of a step -> a command that does that step alone
 
 
-def plan_steps(protocol: Protocol, workspace: Workspace, *, device: str = "auto") -> Steps:
+def plan_steps(
+    protocol: Protocol, workspace: Workspace, *, device: str = "auto", worker: Worker = lambda _: ()
+) -> Steps:
     """Lay out the whole protocol; nothing is run."""
-    return Steps(_steps(protocol, workspace, device=device), workspace)
+    return Steps(_steps(protocol, workspace, device, worker), workspace)
 
 
-def _steps(protocol: Protocol, workspace: Workspace, *, device: str) -> Iterator[Step]:
+def _steps(protocol: Protocol, workspace: Workspace, device: str, worker: Worker) -> Iterator[Step]:
     for dataset in _in_order(protocol):
         yield dataset_step(dataset, protocol, workspace)
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for which in (MAIN, LEAKY) if protocol.leakage is not None else (MAIN,):
-        yield corpus_step(which, protocol, workspace, workers=_cores())
+        yield corpus_step(which, protocol, workspace, workers=n_cores)
     scored: dict[str, list[str]] = {dataset.name: [] for dataset in protocol.evaluated()}
     for run in _runs(protocol):
         if run.is_trained:
             yield train_step(run, protocol, workspace, device=device)
         for name in [protocol.leakage.dataset] if run.corpus == LEAKY and protocol.leakage else scored:
-            step = evaluate_step(run, protocol.dataset(name), protocol, workspace)
+            step = evaluate_step(run, protocol.dataset(name), protocol, workspace, worker)
             scored[name].append(step.name)
             yield step
+    select: list[str] = []
     if protocol.selection is not None:
+        select = ["select"]
         yield select_step(protocol.selection, protocol, workspace)
-    select = ("select",) if protocol.selection is not None else ()
     for name, wants in scored.items():
         yield report_step(protocol.dataset(name), protocol, workspace, wants=(*wants, *select))
     every = tuple(name for wants in scored.values() for name in wants)
@@ -50,16 +68,128 @@ def _runs(protocol: Protocol) -> list[Run]:
 def _in_order(protocol: Protocol) -> list[DatasetPlan]:
     """Datasets after those whose senses or short forms they use."""
     uses = {
-        each.name: {protocol.dataset_of_inventory(each), each.match_short_forms} for each in protocol.datasets
+        each.name: {name for name in (protocol.dataset_of_inventory(each), each.match_short_forms) if name}
+        for each in protocol.datasets
     }
     try:
-        names = list(
-            TopologicalSorter({name: others - {None} for name, others in uses.items()}).static_order()
-        )
+        return [protocol.dataset(name) for name in TopologicalSorter(uses).static_order()]
     except CycleError as error:
         raise ConfigError(f"datasets use each other: {' -> '.join(error.args[1])}.") from None
-    return [protocol.dataset(name) for name in names if name is not None]
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: str) -> Step:
+    """Train one model with one seed: `lmcells train`, which goes on from its last checkpoint."""
+    folder, curve = workspace.model(run.name), protocol.curve
+    command = [
+        *(sys.executable, "-m", "lmcells", "train", str(workspace.corpus(run.corpus))),
+        *("--output", str(folder), "--resume", "--kind", run.model.kind, "--preset", run.model.preset),
+        *("--seed", str(run.seed), "--device", device),
+        *(part for flag in flags(run.model) for part in ("--set", flag)),
+    ]
+    if curve is not None:
+        command += ["--evaluate", str(workspace.dataset(curve.dataset))]
+        command += ["--inventory", str(workspace.inventory(curve.dataset))]
+    return Step(
+        name=f"train/{run.name}",
+        needs=(f"corpus/{run.corpus}", *((f"dataset/{curve.dataset}",) if curve is not None else ())),
+        settings={"kind": run.model.kind, "seed": run.seed, **resolved(run.model)},
+        outputs=(folder / "config.json",),
+        resumes=(folder, workspace.model(f"{run.name}.training")),
+        command=command,
+    )
+
+
+def evaluate_step(
+    run: Run, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, worker: Worker
+) -> Step:
+    """Score one run on one dataset; what is kept is enough for every table, so no model is needed later."""
+    name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
+    reads_corpus = kind not in _NEED_NO_CORPUS
+    section_map = (
+        dataset.section_map if dataset.kind != "casi" else None
+    )  # CASI's is applied to the dataset itself
+    sources = {"folder": folder, "section_map": section_map}
+    needs = [f"dataset/{dataset.name}"]
+    needs += [f"train/{run.name}"] if run.is_trained else []
+    needs += [f"corpus/{run.corpus}"] if reads_corpus else []
+
+    def score(_: Any) -> None:
+        baseline = f"{kind}:{folder.path()}" if folder is not None else kind
+        (result,) = evaluate(
+            str(workspace.model(run.name)) if run.is_trained else baseline,
+            dataset=workspace.dataset(dataset.name),
+            inventory=workspace.inventory(dataset.name),
+            corpus=Corpus.open(workspace.corpus(run.corpus)) if reads_corpus else None,
+            section_map=section_map.path() if section_map is not None else None,
+            seed=run.seed or 0,
+            leakage_check=dataset.leakage_check and kind not in FOLDERS,  # nobody knows what those have read
+        )
+        saved = {
+            "model": run.model.name,
+            "seed": run.seed,
+            "dataset": dataset.name,
+            "metrics": result.metrics.to_json(),
+            "n_parameters": result.n_parameters,
+            "hours_to_peak": result.hours_to_peak,
+            "seconds": result.seconds,
+            "section_mapping": dict(result.section_mapping),
+            "leakage": None if result.leakage is None else result.leakage.to_json(),
+            "curve": _training_curve(workspace, run) if run.is_trained else [],
+        }
+        workspace.evaluation(dataset.name, run.name).parent.mkdir(parents=True, exist_ok=True)
+        predictions = replace(result.predictions, model=run.name)
+        save_predictions(workspace.evaluation(dataset.name, run.name), predictions)
+        write_json(workspace.evaluation(dataset.name, run.name, RESULT), saved, indent=1)
+
+    return Step(
+        name=name,
+        needs=tuple(needs),
+        settings={
+            "kind": kind,
+            "seed": run.seed,
+            "leakage_check": dataset.leakage_check,
+            "curve": protocol.curve.dataset if protocol.curve is not None else None,
+        },
+        sources={key: source for key, source in sources.items() if source is not None},
+        outputs=tuple(workspace.evaluation(dataset.name, run.name, s) for s in (RESULT, ".json", ".npz")),
+        run=score,
+        command=worker(name),
+    )
+
+
+def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
+    """Return {"step", "hours", "evaluation"} for each time that a run was scored while it trained."""
+    path = workspace.model(f"{run.name}.training") / "metrics.jsonl"
+    lines = (
+        path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
+    )  # the last may be cut off
+    return [
+        {key: value[key] for key in ("step", "hours", "evaluation")}
+        for value in map(json.loads, lines)
+        if "evaluation" in value
+    ]
+
+
+def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:
+    """Choose a setting by macro F1, the mean over seeds; of equals the first.
+
+    The choice is made on one dataset, so that the scores on the others are not flattered by it.
+    """
+    compared = {model.name: [Run(model, seed).name for seed in plan.seeds] for model in protocol.compared()}
+
+    def run(_: Any) -> None:
+        scores = {
+            name: [load_result(workspace, plan.dataset, each)["metrics"].macro_f1 for each in runs]
+            for name, runs in compared.items()
+        }
+        chosen = max(scores, key=lambda name: float(np.mean(scores[name])))
+        found = {"dataset": plan.dataset, "chosen": chosen, "macro_f1": scores}
+        write_json(workspace.selection, found, indent=1)
+
+    return Step(
+        name="select",
+        needs=tuple(f"evaluate/{plan.dataset}/{run}" for runs in compared.values() for run in runs),
+        settings={"dataset": plan.dataset, "compared": compared},
+        outputs=(workspace.selection,),
+        run=run,
+    )

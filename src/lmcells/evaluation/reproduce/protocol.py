@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ TRAINED = ("lmc", "bsg", "mbsge", "elmo")
 SEEDED = (*TRAINED, "random", "section-mle")
 FOLDERS = ("bert", "encoder")
 _NEEDED = {"file": ("file", "inventory"), "casi": ("raw",), "reverse": ("notes", "inventory")}
+_SETTINGS = ("model", "language_model", "training")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 SETTING, ADDED = "@", "+"  # MODEL@SETTING, MODEL+leaky: names that no file can give
 
@@ -54,14 +55,8 @@ class CorpusPlan:
 
     def settings(self, header_rules: Path | None = None) -> CorpusSettings:
         """Return the settings of the corpus, with the file of header rules on this machine."""
-        return CorpusSettings(
-            sections=self.sections,
-            min_count=self.min_count,
-            min_header_count=self.min_header_count,
-            header_rules=header_rules,
-            stop_words=self.stop_words,
-            spelled_out=self.spelled_out,
-        )
+        same = {each.name: getattr(self, each.name) for each in fields(CorpusSettings)}
+        return CorpusSettings(**same | {"header_rules": header_rules})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +86,6 @@ class DatasetPlan:
     allow_candidates: bool = False
 
     def __post_init__(self) -> None:
-        require_name("dataset.name", self.name)
         place, needed = f"dataset {self.name!r}", _NEEDED[self.kind]
         for key in needed:
             if not getattr(self, key):
@@ -104,23 +98,23 @@ class DatasetPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Named:
-    """A name, and the tables of settings that differ from a preset's."""
+class SettingPlan:
+    """What one of the compared settings changes in its model."""
 
     name: str
     model: Settings = field(default_factory=dict)
     language_model: Settings = field(default_factory=dict)
     training: Settings = field(default_factory=dict)
+    preset: Preset | None = None
 
     @property
     def settings(self) -> dict[str, Settings]:
         """The tables that change something."""
-        tables = {"model": self.model, "language_model": self.language_model, "training": self.training}
-        return {name: table for name, table in tables.items() if table}
+        return {name: table for name in _SETTINGS if (table := getattr(self, name))}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelPlan(_Named):
+class ModelPlan(SettingPlan):
     """A model or baseline, and what differs from its preset."""
 
     kind: ModelKind = "lmc"
@@ -134,29 +128,18 @@ class ModelPlan(_Named):
             need = "needs the folder of a checkpoint" if self.kind in FOLDERS else "has none"
             raise ConfigError(f"{place}: folder; the kind {self.kind!r} {need}.")
         if self.settings and self.kind not in TRAINED:
-            raise ConfigError(
-                f"{place}: {next(iter(self.settings))!r} is for trained kinds: {', '.join(TRAINED)}."
-            )
+            table = next(iter(self.settings))
+            raise ConfigError(f"{place}: {table!r} is for trained kinds: {', '.join(TRAINED)}.")
         if self.kind not in SEEDED:
             object.__setattr__(self, "seeds", ())
 
-
-@dataclass(frozen=True, kw_only=True)
-class SettingPlan(_Named):
-    """What one of the compared settings changes in its model."""
-
-    preset: Preset | None = None
-
-    def __post_init__(self) -> None:
-        require_name("selection.setting.name", self.name)
-
-    def applied_to(self, model: ModelPlan, seeds: Seeds) -> ModelPlan:
-        """Return the model with this setting, named MODEL@SETTING."""
+    def with_setting(self, setting: SettingPlan, seeds: Seeds) -> "ModelPlan":
+        """Return the model with a setting, named MODEL@SETTING."""
         tables: dict[str, Any] = {
-            name: {**getattr(model, name), **table} for name, table in self.settings.items()
+            name: {**getattr(self, name), **table} for name, table in setting.settings.items()
         }
-        name, preset = f"{model.name}{SETTING}{self.name}", self.preset or model.preset
-        return replace(model, name=name, preset=preset, seeds=seeds, **tables)
+        name, preset = f"{self.name}{SETTING}{setting.name}", setting.preset or self.preset
+        return replace(self, name=name, preset=preset, seeds=seeds, **tables)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +150,6 @@ class SelectionPlan:
     dataset: str
     seeds: Seeds
     setting: tuple[SettingPlan, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.setting:
-            raise ConfigError("selection.setting: there is none. Give at least one [[selection.setting]].")
-        require_unique("selection.setting", [setting.name for setting in self.setting])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,11 +196,8 @@ class Protocol:
     report: ReportPlan = field(default_factory=ReportPlan)
 
     def __post_init__(self) -> None:
-        names = [dataset.name for dataset in self.datasets]
-        require_unique("dataset", names)
-        require_unique("model", [model.name for model in self.models])
-        for model in self.models:
-            require_name("model.name", model.name)
+        names = require_names("dataset", self.datasets)
+        require_names("model", self.models)
         if not any(dataset.evaluated for dataset in self.datasets):
             raise ConfigError("dataset: there is none to evaluate on. Give at least one [[dataset]].")
         if not self.models:
@@ -230,22 +205,24 @@ class Protocol:
         for name in self.corpus.exclude:
             require_choice("corpus.exclude", name, names)
         for dataset in self.datasets:
-            if dataset.match_short_forms is not None:
-                require_choice(
-                    f"dataset {dataset.name!r}: match_short_forms", dataset.match_short_forms, names
-                )
+            if (other := dataset.match_short_forms) is not None:
+                require_choice(f"dataset {dataset.name!r}: match_short_forms", other, names)
+        if self.curve is not None:
+            require_choice("curve.dataset", self.curve.dataset, names)
         trained = [model.name for model in self.models if model.kind in TRAINED]
-        for key, plan in {"curve": self.curve, "selection": self.selection, "leakage": self.leakage}.items():
-            if isinstance(plan, CurvePlan):
-                require_choice(f"{key}.dataset", plan.dataset, names)
-            elif plan is not None:
+        for key, plan in {"selection": self.selection, "leakage": self.leakage}.items():
+            if plan is not None:
                 require_choice(f"{key}.dataset", plan.dataset, [each.name for each in self.evaluated()])
                 require_choice(f"{key}.model", plan.model, trained)
         if (selection := self.selection) is not None:
-            model = self.model(selection.model)
-            if not set(selection.seeds) <= set(model.seeds):
-                allowed = f"allowed: of {model.name}'s seeds, {list(model.seeds)}"
-                raise ConfigError(f"selection.seeds is {list(selection.seeds)}; {allowed}.")
+            if not require_names("selection.setting", selection.setting):
+                raise ConfigError(
+                    "selection.setting: there is none. Give at least one [[selection.setting]]."
+                )
+            allowed = self.model(selection.model).seeds
+            if not set(selection.seeds) <= set(allowed):
+                of_model = f"of {selection.model}'s seeds, {list(allowed)}"
+                raise ConfigError(f"selection.seeds is {list(selection.seeds)}; allowed: {of_model}.")
 
     def dataset(self, name: str) -> DatasetPlan:
         """Return the dataset of a name."""
@@ -264,7 +241,7 @@ class Protocol:
         if (plan := self.selection) is None:
             return []
         model = self.model(plan.model)
-        return [model, *(setting.applied_to(model, plan.seeds) for setting in plan.setting)]
+        return [model, *(model.with_setting(setting, plan.seeds) for setting in plan.setting)]
 
     def dataset_of_inventory(self, dataset: DatasetPlan) -> str | None:
         """Return the other dataset whose senses a dataset uses, if that is what its inventory names."""
@@ -279,18 +256,15 @@ def require_choice(key: str, value: Any, choices: Sequence[str]) -> None:
         raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(choices)}.{nearest(str(value), choices)}")
 
 
-def require_name(key: str, value: str) -> None:
-    """Refuse a name that cannot be part of a file's name."""
-    if not _NAME.fullmatch(value):
-        raise ConfigError(
-            f"{key} is {value!r}; allowed: letters, digits, '_', '-' and '.', such as lmc-paper."
-        )
-
-
-def require_unique(what: str, names: Sequence[str]) -> None:
-    """Refuse a name that is given twice."""
+def require_names(what: str, plans: Sequence[DatasetPlan | SettingPlan]) -> list[str]:
+    """Return the names of plans; refuse one that is given twice, or cannot be part of a file's name."""
+    names = [plan.name for plan in plans]
     for index, name in enumerate(names):
+        if not _NAME.fullmatch(name):
+            allowed = "letters, digits, '_', '-' and '.', such as lmc-paper"
+            raise ConfigError(f"{what}.name is {name!r}; allowed: {allowed}.")
         if name in names[:index]:
             raise ConfigError(
                 f"{what}: the name {name!r} is given twice. Give each {what} a name of its own."
             )
+    return names

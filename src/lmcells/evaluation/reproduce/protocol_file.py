@@ -25,28 +25,29 @@ from lmcells.evaluation.reproduce.protocol import (
 )
 from lmcells.evaluation.reproduce.sources import Source
 
-_LISTS: dict[str, type] = {"dataset": DatasetPlan, "model": ModelPlan}
-_TABLES: dict[str, type] = {
+_LISTS = ("dataset", "model")  # tables of which there are several, with names
+_PLANS: dict[str, type] = {
+    "dataset": DatasetPlan,
+    "model": ModelPlan,
     "corpus": CorpusPlan,
     "selection": SelectionPlan,
     "leakage": LeakagePlan,
     "curve": CurvePlan,
     "report": ReportPlan,
 }
-_TOP = ("extends", "seeds", "sources", *_LISTS, *_TABLES)
+_TOP = ("extends", "seeds", "sources", *_PLANS)
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Source: "a path"}
 
 Table = dict[str, Any]
 Plan = TypeVar("Plan")
 
 
-def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool = True) -> Protocol:
+def load_protocol(path: Path, *, checks_models: bool = True) -> Protocol:
     """Read and check a protocol; an error names the file and the key.
 
-    `data` is the folder that `${LMCELLS_DATA}` stands for. `checks_models` lets the trainer check its settings, which
-    takes seconds of importing torch.
+    `checks_models` lets the trainer check its settings, which takes seconds of importing torch.
     """
-    raw = _read(path, data=data, seen=())
+    raw = _read(path)
     try:
         seeds = _value(raw.get("seeds", [0]), Seeds, "seeds")
         for table in (raw.get("selection", {}), raw.get("leakage", {}), *raw.get("model", ())):
@@ -54,9 +55,9 @@ def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool =
         if "corpus" not in raw:
             raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
         protocol = Protocol(
-            datasets=_value(raw.get("dataset", []), tuple[DatasetPlan, ...], "dataset"),
-            models=_value(raw.get("model", []), tuple[ModelPlan, ...], "model"),
-            **{key: _plan(kind, raw[key], key) for key, kind in _TABLES.items() if key in raw},
+            datasets=_plans(DatasetPlan, raw.get("dataset", []), "dataset"),
+            models=_plans(ModelPlan, raw.get("model", []), "model"),
+            **{key: _plan(_PLANS[key], raw[key], key) for key in _PLANS if key in raw and key not in _LISTS},
         )
         if checks_models:
             for model in (*protocol.models, *protocol.compared()):
@@ -66,7 +67,7 @@ def load_protocol(path: Path, *, data: Path | None = None, checks_models: bool =
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
+def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
     """Return the tables of a file, laid over those of the file it extends."""
     try:
         raw = tomllib.loads(path.read_text("utf-8"))
@@ -74,32 +75,34 @@ def _read(path: Path, *, data: Path | None, seen: tuple[Path, ...]) -> Table:
         raise ConfigError(f"{path} does not exist. Give a TOML file, such as configs/open.toml.") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as TOML: {error}.") from None
-    for key, value in raw.items():
-        if key not in _TOP:
-            allowed = f"allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
-            raise ConfigError(f"{path}: {key!r} is not known; {allowed}")
-        if key in _LISTS and not _is_tables(value):
-            raise ConfigError(f"{path}: {key!r} is not a list of tables; write [[{key}]].")
-        if key in ("sources", *_TABLES) and not isinstance(value, dict):
-            raise ConfigError(f"{path}: {key!r} is not a table; write [{key}].")
-    hints = {name: str(hint) for name, hint in raw.get("sources", {}).items()}
+    hints = raw.get("sources", {})
 
     def located(value: Any) -> Any:
         """Paths belong to the folder of the file that names them."""
         if isinstance(value, list):
             return [located(each) for each in value]
-        return Source(value, path.parent, hints, data) if isinstance(value, str) else value
+        return Source(value, path.parent, hints) if isinstance(value, str) else value
 
-    for key, kind in (_LISTS | _TABLES).items():
-        paths = {name for name, hint in get_type_hints(kind).items() if "Source" in str(hint)}
-        for table in raw.get(key, ()) if key in _LISTS else [raw.get(key, {})]:
-            table |= {name: located(table[name]) for name in paths & table.keys()}
+    for key, value in raw.items():
+        if key not in _TOP:
+            raise ConfigError(
+                f"{path}: {key!r} is not known; allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
+            )
+        if key in ("extends", "seeds"):
+            continue
+        tables = value if key in _LISTS else [value]
+        if not _is_tables(tables):
+            wanted = f"a list of tables; write [[{key}]]" if key in _LISTS else f"a table; write [{key}]"
+            raise ConfigError(f"{path}: {key!r} is not {wanted}.")
+        types = get_type_hints(_PLANS[key]) if key in _PLANS else {}
+        for table in tables:
+            table |= {name: located(table[name]) for name in table if "Source" in str(types.get(name))}
     if (base := raw.pop("extends", None)) is None:
         return raw
     base_path = path.parent / str(base)
     if base_path.resolve() in seen:
         raise ConfigError(f"{path}: extends is {base!r}, which extends this file.")
-    return _laid_over(_read(base_path, data=data, seen=(*seen, path.resolve())), raw)
+    return _laid_over(_read(base_path, (*seen, path.resolve())), raw)
 
 
 def _laid_over(below: Table, above: Table) -> Table:
@@ -141,20 +144,16 @@ def _value(value: Any, hint: Any, name: str) -> Any:
         hint = next(each for each in get_args(hint) if each is not NoneType)
     kind = get_origin(hint) or hint
     if hint == Seeds:
-        is_list = (
-            isinstance(value, list | tuple)
-            and value
-            and all(type(seed) is int and seed >= 0 for seed in value)
-        )
-        if not is_list or len(set(value)) < len(value):
+        seeds = value if isinstance(value, list | tuple) else ()
+        if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
             raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
-        return tuple(value)
+        return tuple(seeds)
     if kind is tuple:
         inner: type = get_args(hint)[0]
         if is_dataclass(inner) and inner is not Source:
             return _plans(inner, value, name)
         if not isinstance(value, list):
-            raise ConfigError(f"{name} is {_shown(value)}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
+            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
         return tuple(_value(each, inner, name) for each in value)
     if kind is Literal:
         require_choice(name, value, get_args(hint))
@@ -164,7 +163,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     elif kind is float and type(value) is int:
         return float(value)
     elif type(value) is not kind:
-        raise ConfigError(f"{name} is {_shown(value)}; allowed: {_WORDS[kind]}.")
+        raise ConfigError(f"{name} is {value!r}; allowed: {_WORDS[kind]}.")
     return value
 
 
@@ -178,10 +177,6 @@ def _plans(kind: type[Plan], tables: Any, place: str) -> tuple[Plan, ...]:
 
 def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
-
-
-def _shown(value: Any) -> str:
-    return repr(value.written) if isinstance(value, Source) else repr(value)
 
 
 def flags(plan: ModelPlan) -> list[str]:

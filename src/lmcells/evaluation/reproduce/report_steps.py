@@ -1,56 +1,158 @@
 """The steps that report: a folder for each dataset, then `results.md` and `index.html`, all datasets at a glance."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from lmcells.errors import FormatError
 from lmcells.evaluation.breakdown import summarise_seeds
-from lmcells.evaluation.metrics import LOWER_IS_BETTER
-from lmcells.evaluation.report import Published, Study, require_matplotlib, write_report
-from lmcells.evaluation.report.findings import show_hours
+from lmcells.evaluation.dataset import read_dataset
+from lmcells.evaluation.evaluate import Leakage, ModelResult
+from lmcells.evaluation.intervals import bootstrap_intervals
+from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.predictions import load_predictions
+from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
+from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import accuracy_and_f1, render
-from lmcells.evaluation.reproduce.gathering import (
-    Gathered,
-    curve_of,
-    gather,
-    mean_hours,
-    middle,
-    model_results,
-    published_figures,
-)
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.steps import IsDone, Step
-from lmcells.evaluation.reproduce.workspace import Workspace
-from lmcells.files import atomic_write
+from lmcells.evaluation.reproduce.workspace import Run, Workspace, leaky_runs, runs_of
+from lmcells.files import atomic_write, read_json
+from lmcells.notes.readers import ReadReport
 
+RESULT = ".result.json"  # what is known about a run on a dataset, beside its predictions
 _METRICS = {"accuracy": "accuracy", "weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
-_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
+_SHOWN_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
+
+# Adams et al. 2020, means over five pre-training runs on the paper's own three test sets: NLL, accuracy, weighted F1,
+# macro F1. The main table, and for the last three systems what the text says about them; None where it says nothing.
+_TEST_SETS = ("MIMIC", "CUIMC", "CASI")
+_SYSTEMS: dict[str, tuple[str, tuple[tuple[float | None, ...], ...]]] = {
+    "bert": ("BERT", ((1.36, 0.40, 0.40, 0.33), (1.41, 0.37, 0.33, 0.28), (1.23, 0.42, 0.38, 0.23))),
+    "elmo": ("ELMo", ((1.33, 0.58, 0.61, 0.53), (1.38, 0.58, 0.60, 0.49), (1.21, 0.55, 0.56, 0.38))),
+    "bsg": ("BSG", ((1.28, 0.57, 0.59, 0.52), (9.04, 0.58, 0.58, 0.46), (0.99, 0.64, 0.64, 0.41))),
+    "mbsge": ("MBSGE", ((1.07, 0.65, 0.67, 0.59), (6.16, 0.64, 0.64, 0.52), (0.88, 0.70, 0.70, 0.46))),
+    "lmc": ("LMC", ((0.81, 0.74, 0.78, 0.69), (0.90, 0.69, 0.68, 0.57), (0.79, 0.71, 0.73, 0.51))),
+    "section-mle": (
+        "Section Header MLE",
+        ((None, 0.85, None, None), (None, 0.46, None, 0.33), (None, 0.48, None, 0.35)),
+    ),
+    "random": ("random", ((None, 0.27, None, None), (None, 0.26, None, None), (None, 0.31, None, None))),
+    "dominant": ("dominant", ((None, 0.42, None, None), (None, 0.47, None, None), (None, 0.78, None, None))),
+}
+
+Result = dict[str, Any]  # a run on a dataset, as its RESULT file has it; its metrics are Metrics
+
+
+def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
+    """Read what an evaluation has left beside the predictions of a run, and name the run."""
+    path = workspace.evaluation(dataset, run, RESULT)
+    try:
+        saved = read_json(path)
+        at_k = {int(k): value for k, value in saved["metrics"]["accuracy_at_k"].items()}
+        return {**saved, "run": run, "metrics": Metrics(**{**saved["metrics"], "accuracy_at_k": at_k})}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Gathered:
+    """Each model with those of its runs that were evaluated on a dataset, and what was missing."""
+
+    runs: dict[str, list[Result]]
+    missing: list[str]  # runs
+    ablation: dict[str, tuple[Means, Means]]
+    settings: list[Setting]  # that were compared, where a selection was made
+
+
+def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: IsDone) -> Gathered:
+    """Read the results that there are."""
+
+    def results(runs: Iterable[Run]) -> list[Result]:
+        done = [run for run in runs if is_done(f"evaluate/{dataset}/{run.name}")]
+        return [load_result(workspace, dataset, run.name) for run in done]
+
+    settings, models = [], list(protocol.models)
+    if (plan := protocol.selection) is not None and is_done("select"):
+        found = read_json(workspace.selection)
+        compared = {model.name: model for model in protocol.compared()}
+        is_elsewhere = dataset != plan.dataset
+        for name, scores in found["macro_f1"].items():
+            runs_here = results(Run(compared[name], seed) for seed in plan.seeds) if is_elsewhere else []
+            mean, is_chosen = float(np.mean(scores)), name == found["chosen"]
+            settings.append(Setting(name, is_chosen, len(scores), mean, means_of(runs_here)))
+        chosen = compared[found["chosen"]]
+        models += [chosen] if is_elsewhere and chosen not in models else []
+    runs = {model.name: results(runs_of(model)) for model in models}
+    present = {run["run"] for of_model in runs.values() for run in of_model}
+    ablation = {}
+    if (leakage := protocol.leakage) is not None and leakage.dataset == dataset:
+        clean = {run["seed"]: run for run in runs[leakage.model]}
+        pairs = [(run, clean[run["seed"]]) for run in results(leaky_runs(protocol)) if run["seed"] in clean]
+        if pairs:
+            within, without = (means_of(each) for each in zip(*pairs, strict=True))
+            ablation[leakage.model] = (within, without)
+    return Gathered(
+        runs={name: of_model for name, of_model in runs.items() if of_model},
+        missing=[run.name for model in models for run in runs_of(model) if run.name not in present],
+        ablation=ablation,
+        settings=settings,
+    )
+
+
+def middle(runs: Sequence[Result]) -> Result:
+    """Return the run with the median macro F1; of an even number the lower of the two."""
+    return sorted(runs, key=lambda run: float(run["metrics"].macro_f1))[(len(runs) - 1) // 2]
+
+
+def mean_hours(runs: Sequence[Result]) -> float | None:
+    """Return the mean hours to peak of the runs that know theirs."""
+    hours = [run["hours_to_peak"] for run in runs if run["hours_to_peak"] is not None]
+    return float(np.mean(hours)) if hours else None
+
+
+def curve_of(runs: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
+    """Return mean hours and accuracy over runs, at each time that all of them were scored."""
+    curves = [
+        [(float(point["hours"]), float(point["evaluation"][dataset]["accuracy"])) for point in run["curve"]]
+        for run in runs
+        if run["curve"] and all(dataset in point["evaluation"] for point in run["curve"])
+    ]
+    points = zip(*curves, strict=False)  # the shortest curve ends it
+    return [tuple(np.mean(at_once, axis=0).tolist()) for at_once in points]
+
+
+def means_of(runs: Sequence[Result]) -> Means:
+    """Return each metric averaged over runs on the same examples; nothing where there is no run."""
+    found = summarise_seeds([run["metrics"] for run in runs]) if runs else {}
+    return {metric: summary.mean for metric, summary in found.items()}
 
 
 def report_step(
     dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, *, wants: tuple[str, ...]
 ) -> Step:
     """Write the report of one dataset from whatever was evaluated on it."""
-    folder, report = workspace.report / dataset.name, protocol.report
+    folder, report = workspace.folder / "report" / dataset.name, protocol.report
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
         gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
+        runs = gathered.runs.items()
         is_curve = protocol.curve is not None and protocol.curve.dataset == dataset.name
         write_report(
             folder,
-            model_results(gathered, dataset=dataset.name, workspace=workspace),
+            _model_results(gathered, dataset=dataset.name, workspace=workspace),
             dataset_name=dataset.title or dataset.name,
-            seeds={name: [each.metrics for each in runs] for name, runs in gathered.runs.items()},
-            training_curves={name: curve_of(runs, dataset.name) for name, runs in gathered.runs.items()}
-            if is_curve
-            else {},
+            seeds={name: [each["metrics"] for each in of_model] for name, of_model in runs},
+            curves={name: curve_of(of_model, dataset.name) for name, of_model in runs} if is_curve else {},
             ablation=gathered.ablation,
-            study=Study(
-                selection=gathered.selection,
-                published=published_figures(protocol.models) if report.published else (),
-                remarks=_remarks(gathered),
-            ),
+            chosen_on=protocol.selection.dataset if protocol.selection is not None else "",
+            settings=gathered.settings,
+            published=_published(protocol),
+            remarks=_remarks(gathered),
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
@@ -71,36 +173,65 @@ def report_step(
     )
 
 
-def _remarks(gathered: Gathered) -> tuple[str, ...]:
+def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) -> list[ModelResult]:
+    """Each model by its middle run in macro F1; cost is the mean over runs."""
+    examples = {each.id: each for each in read_dataset(workspace.dataset(dataset), report=ReadReport())}
+    found = []
+    for name, runs in gathered.runs.items():
+        run = middle(runs)
+        predictions = replace(load_predictions(workspace.evaluation(dataset, run["run"])), model=name)
+        result = ModelResult(
+            model=name,
+            predictions=predictions,
+            metrics=run["metrics"],
+            intervals=bootstrap_intervals(predictions) if predictions.cluster.max(initial=0) else {},
+            n_parameters=run["n_parameters"],
+            hours_to_peak=mean_hours(runs),
+            seconds=float(np.mean([run["seconds"] for run in runs])),
+            contexts=examples,
+            leakage=None if run["leakage"] is None else Leakage.from_json(run["leakage"]),
+            section_mapping=run["section_mapping"],
+        )
+        found.append(result)
+    return found
+
+
+def _published(protocol: Protocol) -> list[Published]:
+    """The paper's figures for the kinds of our models, where the protocol wants them."""
+    return [
+        Published(model.name, _SYSTEMS[model.kind][0], test_set, *figures)
+        for model in protocol.models
+        if protocol.report.published and model.kind in _SYSTEMS
+        for test_set, figures in zip(_TEST_SETS, _SYSTEMS[model.kind][1], strict=True)
+    ]
+
+
+def _remarks(gathered: Gathered) -> list[str]:
     """What one must know to read the page."""
     remarks = []
-    if several := {name: middle(runs).seed for name, runs in gathered.runs.items() if len(runs) > 1}:
-        shown = ", ".join(f"{name} {seed}" for name, seed in several.items())
+    if several := [f"{name} {middle(runs)['seed']}" for name, runs in gathered.runs.items() if len(runs) > 1]:
         remarks.append(
             "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
-            f"run with the median macro F1 (seeds: {shown})."
+            f"run with the median macro F1 (seeds: {', '.join(several)})."
         )
     if gathered.missing:
         remarks.append(f"Not evaluated yet, and not on this page: {', '.join(gathered.missing)}.")
-    return tuple(remarks)
+    return remarks
 
 
 def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str, ...]) -> Step:
     """Write results.md, for a README, and index.html, which leads to the reports."""
-    datasets, folder = protocol.evaluated(), workspace.report
+    datasets, folder = protocol.evaluated(), workspace.folder / "report"
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
-        published = published_figures(protocol.models) if protocol.report.published else ()
-        paper = [f"Paper: {name}" for name in _TEST_SETS] if published else []
-        oracles = {model.name for model in protocol.models if model.kind == "dominant"}
+        paper = [f"Paper: {name}" for name in _SHOWN_TEST_SETS] if _published(protocol) else []
         shown = []
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                about = _about(gathered, has_paper=bool(published))
-                each = {"name": dataset.name, "title": dataset.title or dataset.name, "about": about}
-                shown.append({**each, "rows": _rows(gathered, published, oracles)})
+                each = {"name": dataset.name, "title": dataset.title or dataset.name}
+                shown.append({**each, "about": _about(gathered, protocol), "rows": _rows(gathered, protocol)})
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             "results.md": "\n".join(_markdown(each, paper) for each in shown),
@@ -123,16 +254,15 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
     )
 
 
-def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str]) -> list[dict[str, Any]]:
+def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
     """A row for each model; those that have seen the answers, the oracles, are never the best."""
-    summaries = {name: summarise_seeds([run.metrics for run in runs]) for name, runs in gathered.runs.items()}
-    rivals = [summary for name, summary in summaries.items() if name not in oracles]
-    best = {
-        metric: (min if metric in LOWER_IS_BETTER else max)(
-            (each[metric].mean for each in rivals), default=None
-        )
-        for metric in _METRICS
+    published = _published(protocol)
+    oracles = {model.name for model in protocol.models if model.kind == "dominant"}
+    summaries = {
+        name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in gathered.runs.items()
     }
+    rivals = [summary for name, summary in summaries.items() if name not in oracles]
+    best = {metric: best_of(metric, (each[metric].mean for each in rivals)) for metric in _METRICS}
     rows = []
     for name, runs in gathered.runs.items():
         found, is_oracle = summaries[name], name in oracles
@@ -142,11 +272,11 @@ def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str])
             "n_runs": len(runs),
             "summaries": found,
             "best": {m for m in _METRICS if not is_oracle and found[m].mean == best[m]},
-            "n_parameters": runs[0].result.n_parameters,
+            "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
             "paper": [
                 accuracy_and_f1(theirs.get(test_set), partial(_short, decimals=2))
-                for test_set in (_TEST_SETS if published else ())
+                for test_set in (_SHOWN_TEST_SETS if published else ())
             ],
         }
         rows.append(row)
@@ -154,15 +284,8 @@ def _rows(gathered: Gathered, published: Sequence[Published], oracles: set[str])
 
 
 def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
-    columns = [
-        "model",
-        "runs",
-        *_METRICS.values(),
-        "parameters",
-        "hours to peak",
-        *(f"p{name[1:]}" for name in paper),
-    ]
-    lines = [columns]
+    theirs = (f"p{name[1:]}" for name in paper)
+    lines = [["model", "runs", *_METRICS.values(), "parameters", "hours to peak", *theirs]]
     for row in dataset["rows"]:
         cells = [row["model"], str(row["n_runs"])]
         for metric in _METRICS:
@@ -173,30 +296,30 @@ def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
         cells.append("" if row["hours"] is None else show_hours(row["hours"]))
         lines.append([*cells, *(each["shown"] for each in row["paper"])])
     table = ["| " + " | ".join(cells) + " |" for cells in lines]
-    table.insert(1, "|" + "---|" * len(columns))
+    table.insert(1, "|" + "---|" * len(lines[0]))
     return "\n".join([f"### {dataset['title']}", "", *table, "", dataset["about"], ""])
 
 
-def _about(gathered: Gathered, *, has_paper: bool) -> str:
-    first = next(iter(gathered.runs.values()))[0].metrics
+def _about(gathered: Gathered, protocol: Protocol) -> str:
+    first = next(iter(gathered.runs.values()))[0]["metrics"]
     told = [
         f"{first.n:,} examples, {first.n_short_forms} short forms. Mean over runs (worst to best); parameters without "
         "embeddings; hours of pre-training to the best score seen while training."
     ]
-    if has_paper:
+    if _published(protocol):
         told.append(
             "The paper's columns are accuracy / macro F1 on its own data, which are other notes: compare the order."
         )
     for model, (within, without) in gathered.ablation.items():
         told.append(
-            f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 {_short(within.macro_f1)} "
-            f"instead of {_short(without.macro_f1)}, accuracy {_short(within.accuracy)} instead of "
-            f"{_short(without.accuracy)}."
+            f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 "
+            f"{_short(within['macro_f1'])} instead of {_short(without['macro_f1'])}, accuracy "
+            f"{_short(within['accuracy'])} instead of {_short(without['accuracy'])}."
         )
-    if (selection := gathered.selection) is not None:
-        compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in selection.settings)
-        chosen = next(each.model for each in selection.settings if each.is_chosen)
-        told.append(f"Settings compared on {selection.chosen_on} (macro F1): {compared}; chosen: {chosen}.")
+    if gathered.settings and (plan := protocol.selection):
+        compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in gathered.settings)
+        chosen = next(each.model for each in gathered.settings if each.is_chosen)
+        told.append(f"Settings compared on {plan.dataset} (macro F1): {compared}; chosen: {chosen}.")
     if gathered.missing:
         told.append(f"Not evaluated: {', '.join(gathered.missing)}.")
     return " ".join(told)

@@ -31,21 +31,22 @@ class Source:
     written: str
     folder: Path  # of the protocol's file
     hints: Mapping[str, str] = field(default_factory=dict)  # variable or path as written -> how to get it
-    data: Path | None = None  # what ${LMCELLS_DATA} stands for; None: as the environment has it
+
+    def __repr__(self) -> str:
+        return repr(self.written)  # as messages show it
 
     def path(self) -> Path:
         """Return where it is; MissingSource says how to get it."""
         if self.written.startswith(_PACKAGE):
             return self._in_package(*self.written.removeprefix(_PACKAGE).partition("/")[::2])
         names = _VARIABLE.findall(self.written)
-        values = {**os.environ, **({DATA: str(self.data)} if self.data is not None else {})}
         for name in names:
-            if not values.get(name):
+            if not os.environ.get(name):
                 how = "Give --data FOLDER, or" if name == DATA else "Then"
                 raise MissingSource(
                     f"the variable {name} is not set.{self._hint(name)} {how}: export {name}=PATH"
                 )
-        path = self.folder / _VARIABLE.sub(lambda found: values[found[1]], self.written)
+        path = self.folder / _VARIABLE.sub(lambda found: os.environ[found[1]], self.written)
         if not path.exists():
             hint = self._hint(*names, self.written)
             raise MissingSource(f"{self.written} does not exist (looked for {path}).{hint}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from lmcells.errors import ConfigError, InputError, nearest
 from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
-from lmcells.evaluation.reproduce.workspace import Workspace
+from lmcells.evaluation.reproduce.workspace import Workspace, remove
 from lmcells.files import read_json, write_json
 
 DONE, ELSEWHERE, TO_DO, WAITS, CANNOT = "done", "done elsewhere", "to do", "waits", "cannot run"
@@ -24,7 +24,7 @@ IsDone = Callable[[str], bool]  # whether the step of a name is done
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One piece of work, done whole or not at all, by a function or by a command in a process of its own."""
+    """One piece of work, done whole or not at all."""
 
     name: str  # such as train/lmc-0
     needs: tuple[str, ...] = ()  # steps that must be done before
@@ -32,28 +32,13 @@ class Step:
     settings: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict)  # files it reads, by the key that names them
     outputs: tuple[Path, ...]  # NAME.packed counts for the folder NAME
-    prepare: Callable[[str], object] = lambda _: None  # given the key, before the step begins
-    run: Callable[[IsDone], None] = lambda _: None
-    command: Sequence[str] = ()  # instead of `run`
-    runs_beside_others: bool = False  # whether `run` may be left to a process of its own
+    resumes: tuple[Path, ...] = ()  # what a stopped run goes on from; removed where the key is another
+    run: Callable[[IsDone], None] | None = None
+    command: Sequence[str] = ()  # does it in a process of its own: without `run`, or beside other steps
 
     def is_there(self) -> bool:
         """Whether what it makes is on this machine."""
         return all(path.exists() or path.with_name(f"{path.name}.packed").exists() for path in self.outputs)
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Where a step stands, and why."""
-
-    name: str
-    state: str
-    why: str = ""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.state in (DONE, ELSEWHERE)
 
 
 class Steps:
@@ -66,9 +51,9 @@ class Steps:
                 raise ConfigError(f"two runs would be called {step.name!r}. Rename one of the models.")
             self.by_name[step.name] = step
         self.workspace = workspace
-        self._digests = Digests(workspace.digests)
+        self._digests = Digests(workspace.folder / "steps" / "sources.json")
         self._keys: dict[str, str] = {}
-        self._states: dict[str, State] = {}
+        self._states: dict[str, tuple[str, str]] = {}
 
     def __iter__(self) -> Iterator[Step]:
         return iter(self.by_name.values())
@@ -81,7 +66,8 @@ class Steps:
             found = {
                 name
                 for name in self.by_name
-                if fnmatch.fnmatchcase(name, wanted) or name.startswith(f"{wanted}/")
+                for each in (wanted, f"{wanted}/*")
+                if fnmatch.fnmatchcase(name, each)
             }
             if not found:
                 groups = dict.fromkeys(name.partition("/")[0] for name in self.by_name)
@@ -102,27 +88,26 @@ class Steps:
     def _inputs(self, name: str) -> dict[str, Any]:
         """Everything that decides the outcome of a step, as plain data."""
         step = self.by_name[name]
+        steps = (*step.needs, *filter(self.is_done, step.wants))
         return {
             **step.settings,
             **{f"source {key}": self._digests.of(source) for key, source in step.sources.items()},
-            **{f"step {need}": self.key(need) for need in step.needs},
-            **{f"step {want}": self.key(want) for want in step.wants if self.is_done(want)},
+            **{f"step {each}": self.key(each) for each in steps},
         }
 
     def is_done(self, name: str) -> bool:
         """Whether there is nothing to do for a step."""
-        return self.state(name).is_done
+        return self.state(name)[0] in (DONE, ELSEWHERE)
 
-    def state(self, name: str) -> State:
-        """Return where a step stands; it is looked at again only after a step was finished."""
+    def state(self, name: str) -> tuple[str, str]:
+        """Return where a step stands, and why; it is looked at again only after a step was finished."""
         if name not in self._states:
             self._states[name] = self._look_at(self.by_name[name])
         return self._states[name]
 
-    def _look_at(self, step: Step) -> State:
-        name = step.name
+    def _look_at(self, step: Step) -> tuple[str, str]:
         waits = ""
-        if waiting := [need for need in step.needs if self.state(need).state != DONE]:
+        if waiting := [need for need in step.needs if self.state(need)[0] != DONE]:
             waits = f"for {_some(waiting)}"
         elif step.wants and not any(map(self.is_done, step.wants)):
             waits = f"for any of {_some(step.wants)}"
@@ -130,31 +115,35 @@ class Steps:
             for source in step.sources.values():
                 self._digests.of(source)
         except MissingSource as error:
-            return State(name, CANNOT, str(error))
+            return CANNOT, str(error)
         try:
-            key = self.key(name)
+            inputs = self._inputs(step.name)
         except MissingSource:  # of a step that it needs
-            return State(name, WAITS, waits)
-        record = self._record(name)
-        if record.get("key") == key and step.is_there():
-            return State(name, DONE)
+            return WAITS, waits
+        if self._was_done(step) and step.is_there():
+            return DONE, ""
         if self._is_settled(step):
-            return State(name, ELSEWHERE, "its files are not here, and nothing needs them")
-        if waits:
-            return State(name, WAITS, waits)
-        return State(name, TO_DO, self._why_again(name, record) if record else "")
+            return ELSEWHERE, "its files are not here, and nothing needs them"
+        return (WAITS, waits) if waits else (TO_DO, self._why_again(step.name, inputs))
 
-    def _why_again(self, name: str, record: dict[str, Any]) -> str:
-        before, now = _flat(record.get("inputs", {})), _flat(self._inputs(name))
-        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-        return f"changed: {_some(changed)}" if changed else "its files are not here"
+    def _why_again(self, name: str, inputs: Mapping[str, Any]) -> str:
+        if not (record := self._record(name)):
+            return ""
+        before, now = _flat(record.get("inputs", {})), _flat(inputs)
+        if changed := sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key)):
+            return f"changed: {_some(changed)}"
+        return "its files are not here" if "finished" in record else "it was begun, and did not end"
 
     def _is_settled(self, step: Step) -> bool:
         """Whether a step was done as it stands, and its files are here or all that needs them is settled."""
-        if self._record(step.name).get("key") != self.key(step.name):
+        if not self._was_done(step):
             return False
         dependents = [other for other in self if step.name in other.needs]
         return step.is_there() or (bool(dependents) and all(map(self._is_settled, dependents)))
+
+    def _was_done(self, step: Step) -> bool:
+        record = self._record(step.name)
+        return "finished" in record and record.get("key") == self.key(step.name)
 
     def _record(self, name: str) -> dict[str, Any]:
         try:
@@ -163,13 +152,19 @@ class Steps:
             return {}
         return found if isinstance(found, dict) else {}
 
-    def finish(self, name: str, *, key: str, seconds: float) -> None:
-        """Write down that a step is done."""
-        path = self.workspace.record(name)
+    def begin(self, step: Step) -> None:
+        """Write down what a step is done with; what a run of another key has left behind is removed."""
+        key, path = self.key(step.name), self.workspace.record(step.name)
+        if self._record(step.name).get("key") != key:
+            remove(*step.resumes)
         path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"step": step.name, "key": key, "inputs": self._inputs(step.name)}, indent=1)
+
+    def finish(self, name: str, *, seconds: float) -> None:
+        """Write down that a step is done."""
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record = {"step": name, "key": key, "seconds": round(seconds, 3), "finished": finished}
-        write_json(path, {**record, "inputs": self._inputs(name)}, indent=1)
+        record = {**self._record(name), "seconds": round(seconds, 3), "finished": finished}
+        write_json(self.workspace.record(name), record, indent=1)
         self._states, self._keys = {}, {}
 
 

@@ -4,19 +4,16 @@ corpus/, corpus.packed           the notes; corpus-leaky with the test notes as 
 datasets/NAME.jsonl              and NAME.inventory.json
 train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
 evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
-steps/                           a record of every step that is done; checksums of what the protocol reads
+steps/                           a record of every step that is begun or done; checksums of what the protocol reads
 logs/                            what the processes of steps printed
 selection.json                   which setting was chosen
 report/DATASET/report.html       and results.md, index.html
 """
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lmcells.corpus import Corpus
-from lmcells.corpus.packing import unpack_corpus
 from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
 
 MAIN, LEAKY = "main", "leaky"
@@ -29,14 +26,7 @@ class Workspace:
     folder: Path
 
     def corpus(self, which: str) -> Path:
-        """Return a corpus folder; the same corpus as one file is NAME.packed beside it."""
         return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
-
-    def open_corpus(self, which: str) -> Corpus:
-        """Open a corpus; where only its packed file is here, unpack that first."""
-        folder = self.corpus(which)
-        packed = folder.with_name(f"{folder.name}.packed")
-        return Corpus.open(folder) if folder.is_dir() else unpack_corpus(packed, folder)
 
     def dataset(self, name: str) -> Path:
         return self.folder / "datasets" / f"{name}.jsonl"
@@ -45,30 +35,18 @@ class Workspace:
         return self.folder / "datasets" / f"{name}.inventory.json"
 
     def model(self, run: str) -> Path:
-        """Return the folder of a trained model; NAME.training beside it keeps the state of its training."""
         return self.folder / "train" / run
 
     def evaluation(self, dataset: str, run: str, suffix: str = "") -> Path:
         """Return one of an evaluation's files; without a suffix, what their names begin with."""
         return self.folder / "evaluate" / dataset / f"{run}{suffix}"
 
-    def log(self, step: str) -> Path:
-        return self.folder / "logs" / f"{step}.log"
-
     def record(self, step: str) -> Path:
         return self.folder / "steps" / f"{step}.json"
 
     @property
-    def digests(self) -> Path:
-        return self.folder / "steps" / "sources.json"
-
-    @property
     def selection(self) -> Path:
         return self.folder / "selection.json"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report"
 
 
 def remove(*paths: Path) -> None:
@@ -85,7 +63,7 @@ class Run:
     """One model with one random seed, on the corpus that it is trained on."""
 
     model: ModelPlan
-    seed: int | None
+    seed: int | None  # None where nothing is random
     corpus: str = MAIN
 
     @property
@@ -99,14 +77,14 @@ class Run:
         return self.model.kind in TRAINED
 
 
-def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> Iterator[Run]:
-    """Yield a run for each seed; one where nothing is random."""
-    for seed in model.seeds or (None,):
-        yield Run(model, seed, corpus)
+def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> list[Run]:
+    """Return a run for each seed; one where nothing is random."""
+    return [Run(model, seed, corpus) for seed in model.seeds or (None,)]
 
 
-def leaky_runs(protocol: Protocol) -> Iterator[Run]:
-    """Yield the runs of the leakage ablation: trained with the test notes as well."""
-    if (plan := protocol.leakage) is not None:
-        model = protocol.model(plan.model)
-        yield from runs_of(replace(model, name=f"{model.name}{ADDED}{LEAKY}", seeds=plan.seeds), corpus=LEAKY)
+def leaky_runs(protocol: Protocol) -> list[Run]:
+    """Return the runs of the leakage ablation: trained with the test notes as well."""
+    if (plan := protocol.leakage) is None:
+        return []
+    model = protocol.model(plan.model)
+    return runs_of(replace(model, name=f"{model.name}{ADDED}{LEAKY}", seeds=plan.seeds), corpus=LEAKY)
