@@ -20,3 +20,13 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data, for JSON."""
         return asdict(self)
+
+
+class Row(dict[str, Any]):
+    """A row of a result: plain data for JSON, whose values are attributes too (`row.word`)."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
@@ -137,16 +137,6 @@ def _find(short_form: str, text: str, start: int) -> Mention:
 
 
 @dataclass(frozen=True, slots=True)
-class LongFormPath:
-    """The probability of a long form at each step, at the weight that the model chose, and without a section."""
-
-    long_form: str
-    probabilities: tuple[float, ...]
-    learnt: float
-    without_section: float
-
-
-@dataclass(frozen=True, slots=True)
 class Interpolation(Result):
     """The path from the words around a short form (weight 0) to its section (weight 1)."""
 
@@ -155,7 +145,9 @@ class Interpolation(Result):
     n_words: int  # read around the short form; 0 is the null context
     weights: tuple[float, ...]  # of the section, one for each step
     learnt_weight: float  # what the model's own gate gives the section
-    long_forms: tuple[LongFormPath, ...]  # by their largest probability on the path
+    # By their largest probability on the path: long_form, probabilities (one for each step), learnt (at the learnt
+    # weight), without_section.
+    long_forms: tuple[Row, ...]
 
 
 def interpolate(
@@ -182,7 +174,7 @@ def interpolate(
     along = _probabilities(ranker, short_form, by_hand, calibration)  # (steps, K)
     learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
     paths = [
-        LongFormPath(sense.long_form, tuple(path), own, null)
+        Row(long_form=sense.long_form, probabilities=path, learnt=own, without_section=null)
         for sense, path, own, null in zip(
             senses, along.T.tolist(), learnt.tolist(), without_section.tolist(), strict=True
         )

@@ -9,19 +9,21 @@ larger counts, so `n_counted` says how many occurrences the weights were counted
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.analysis import Row
 from lmcells.analysis.gaussian_mixture import (
     N_SAMPLES,
-    Divergence,
     GaussianMixture,
-    MonteCarlo,
-    divergences,
+    convex_bound,
     entropy,
     information,
+    matched_bound,
+    sampled_divergences,
+    variational_approximation,
 )
 from lmcells.analysis.names import NULL_SECTION, section_id, word_id
 from lmcells.analysis.statistics import Floats, principal_plane
@@ -129,48 +131,38 @@ def _marginal(
     return Marginal(name, tuple(parts), mixture, covered, n_counted)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Some marginals, how spread out each is, and the divergences between all of them; in nats."""
-
-    marginals: tuple[Marginal, ...]
-    entropies: tuple[MonteCarlo, ...]  # one for each marginal
-    information: tuple[MonteCarlo, ...]  # what a meaning tells about the part that it came from
-    divergences: dict[tuple[int, int], Divergence]  # by indices of `marginals`, both ways
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data, for JSON."""
-        rows = zip(self.marginals, self.entropies, self.information, strict=True)
-        return {
-            "marginals": [
-                {
-                    **marginal.to_dict(),
-                    "n_distinct": float(np.exp(information.value)),  # parts that can be told apart by meaning
-                    "entropy": entropy.to_dict(),
-                    "information": information.to_dict(),
-                }
-                for marginal, entropy, information in rows
-            ],
-            "divergences": [
-                {"from": self.marginals[p].name, "to": self.marginals[q].name, **divergence.to_dict()}
-                for (p, q), divergence in self.divergences.items()
-            ],
-        }
+_APPROXIMATIONS = {"matched": matched_bound, "variational": variational_approximation, "convex": convex_bound}
 
 
-def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: int = 0) -> Comparison:
-    """Measure each marginal alone, and KL of each to each other."""
-    mixtures = [marginal.mixture for marginal in marginals]
-    return Comparison(
-        tuple(marginals),
-        tuple(entropy(mixture, n_samples=n_samples, random=seed) for mixture in mixtures),
-        tuple(information(mixture, n_samples=n_samples, random=seed) for mixture in mixtures),
-        divergences(mixtures, n_samples=n_samples, random=seed),
-    )
+def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: int = 0) -> Row:
+    """Measure each marginal alone, and KL of each to each other, in nats; plain data.
+
+    `information` is what a meaning tells about the part that it came from, `n_distinct` the number of parts that can be
+    told apart by it.
+    """
+    random = np.random.default_rng(seed)
+    measured, divergences = [], []
+    for number, marginal in enumerate(marginals):
+        p, others = marginal.mixture, [*marginals[:number], *marginals[number + 1 :]]
+        told = information(p, n_samples=n_samples, random=seed)
+        measured.append(
+            Row(
+                **marginal.to_dict(),
+                n_distinct=float(np.exp(told.value)),
+                entropy=entropy(p, n_samples=n_samples, random=seed).to_dict(),
+                information=told.to_dict(),
+            )
+        )
+        drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
+        for q, sampled in zip(others, drawn, strict=True):
+            by_name = {name: measure(p, q.mixture) for name, measure in _APPROXIMATIONS.items()}
+            divergences.append(
+                Row({"from": marginal.name, "to": q.name, "sampled": sampled.to_dict(), **by_name})
+            )
+    return Row(marginals=measured, divergences=divergences)
 
 
-@dataclass(frozen=True, eq=False)
-class MixturePlane:
+class MixturePlane(NamedTuple):
     """The heaviest components of some marginals, and their expected meanings, along two principal axes."""
 
     components: tuple[Floats, ...]  # one (n, 2) for each marginal
@@ -185,6 +177,5 @@ def mixture_plane(marginals: Sequence[Marginal], *, most: int) -> MixturePlane:
     plane = principal_plane(points)
     spread = float(np.square(points - points.mean(axis=0)).sum())
     *components, expected = np.split(plane, np.cumsum([len(means) for means in shown]))
-    return MixturePlane(
-        tuple(components), expected, float(np.square(plane).sum()) / spread if spread else 1.0
-    )
+    share = float(np.square(plane).sum()) / spread if spread else 1.0
+    return MixturePlane(tuple(components), expected, share)
