@@ -14,7 +14,6 @@ from lmcells.analysis.gaussian_mixture import (
     MonteCarlo,
     component_divergences,
     convex_bound,
-    divergences,
     entropy,
     information,
     matched_bound,
@@ -269,18 +268,6 @@ def test_entropy_is_drawn_with_a_small_error_in_many_dimensions() -> None:
         4_000
     )
     assert found.standard_error < 0.5 * plain.std() / np.sqrt(4_000)
-
-
-def test_all_divergences_of_several_mixtures_go_both_ways() -> None:
-    three = [random_mixture(seed, n=seed + 1, dim=2) for seed in range(3)]
-    found = divergences(three, n_samples=4_000, random=0)
-    assert set(found) == {(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)}
-    for (p, q), divergence in found.items():
-        alone = sampled_divergence(three[p], three[q], n_samples=4_000, random=9)
-        error = np.hypot(alone.standard_error, divergence.sampled.standard_error)
-        assert abs(alone.value - divergence.sampled.value) <= 4 * error
-        assert divergence.matched == matched_bound(three[p], three[q])
-        assert divergence.to_dict()["sampled"]["n_samples"] == 4_000
 
 
 def test_large_tables_are_computed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,12 @@ from lmcells.cli.inspect_view import (
     INVENTORY,
     RANKING,
     Seen,
+    choice,
     draw,
     number,
     open_ranker,
     option,
-    print_rows,
+    table,
     view,
 )
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
@@ -40,12 +41,8 @@ def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
     otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
     number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
     number("--sections", "how many sections, those with the most words", 200)(group)
-    group.add_argument(
-        "--network",
-        choices=sections.NETWORKS,
-        default=sections.NETWORKS[0],
-        help="variational: embeddings that gate and attention read; prior: those of the model network (variational)",
-    )
+    networks = "variational: embeddings that gate and attention read; prior: those of the model network"
+    choice("--network", networks, sections.NETWORKS)(group)
 
 
 def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Seen:
@@ -74,14 +71,11 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Se
 
 def _print_nearest_sections(found: sections.NearestSections) -> None:
     print(f"{found.section}, {found.count:,} words")
-    columns = [
-        (sections.NETWORK_NAMES["variational"], "{one[section]}"),
-        ("cosine", "{one[cosine]:.2f}"),
-        (sections.NETWORK_NAMES["prior"], "{other[section]}"),
-        ("cosine", "{other[cosine]:.2f}"),
-    ]
-    rows = zip(found.variational, found.prior, strict=True)
-    print_rows([{"one": one, "other": other} for one, other in rows], columns, left=(0, 2))
+    rows = [{"one": one, "other": other} for one, other in zip(found.variational, found.prior, strict=True)]
+    one, other = sections.NETWORK_NAMES.values()
+    columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
+    columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
+    print_columns(table(rows, columns), left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -156,20 +150,13 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
         f"forms, {len(summary.sections):,} sections"
     )
     has_lengths = any(section.n_section_tokens is not None for section in shown)
-    columns = [
-        ("section", "{section}"),
-        ("n", "{n:,}"),
-        ("mean", "{mean:.3f}"),
-        ("dev", "{deviation:.3f}"),
-        ("10 %", "{quantiles[0]:.3f}"),
-        ("median", "{quantiles[2]:.3f}"),
-        ("90 %", "{quantiles[4]:.3f}"),
-        ("words", "{n_words:.1f}"),
-        *([("length", "{n_section_tokens:.1f}")] if has_lengths else []),
-        ("training tokens", "{n_training_tokens:,}"),
-        ("topicality", "{topicality:.2f}"),
-    ]
-    print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
+    columns = (
+        "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | 10 % {quantiles[0]:.3f} | "
+    )
+    columns += "median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
+    columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
+    columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
+    print_columns(table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns))
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -238,9 +225,10 @@ def _print_path(path: Interpolation, *, n_columns: int = 6) -> None:
     print(
         f"{path.short_form} in {path.section}, {words}; the gate gives the section {path.learnt_weight:.2f}"
     )
-    steps = [(f"{path.weights[step]:.2f}", f"{{probabilities[{step}]:.3f}}") for step in shown]
-    ends = [("learnt", "{learnt:.3f}"), ("no section", "{without_section:.3f}")]
-    print_rows(path.long_forms, [("weight of the section", "{long_form}"), *steps, *ends])
+    steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
+    ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
+    columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
+    print_columns(table(path.long_forms, columns))
 
 
 SECTIONS = view(
@@ -255,7 +243,6 @@ network. Without: the sections in clusters (Ward's method), and with --output a 
 together (t-SNE); names without room are left out, those of sections with little text first. Clusters and the map need
 pip install 'lmcells[report]'.""",
     example="""\
-examples:
   lmcells inspect sections MEDICATIONS
   lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
 )
@@ -282,7 +269,6 @@ Show how much weight the gate gives to the section of each short form; the rest 
 are those of a dataset, or those found in notes or in a text. Printed are the weights by section, whether short and
 topical sections get more, as the paper saw, and a few examples with the words right around them.""",
     example="""\
-examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
   lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
@@ -308,7 +294,6 @@ Give the section of a short form more and more weight, from 0 (the words around 
 probability of every long form: the paper's figure of MG. Without --text there are no words around it: a ranking by
 masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.""",
     example="""\
-examples:
   lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"

@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
 from lmcells.cli.arguments import Command, add_overwrite, at_least
-from lmcells.cli.terminal import print_columns, print_json
+from lmcells.cli.terminal import print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.expander import shipped_inventory
@@ -20,14 +20,14 @@ from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-AddArguments = Callable[[argparse.ArgumentParser], None]
+Option = Callable[[argparse._ActionsContainer], None]  # adds itself to a parser or a group
 Seen = tuple[Mapping[str, Any], Any, Callable[[], None]]
 
 _FIGURES = (".svg", ".pdf", ".png")
 _FREQUENT = "the 10,000 most frequent"  # what `WordCells.frequent` chooses by default
 
 
-def option(name: str, text: str, **how: Any) -> Callable[[argparse._ActionsContainer], None]:
+def option(name: str, text: str, **how: Any) -> Option:
     """An option, or an argument, and what --help says about it."""
 
     def add(parser: argparse._ActionsContainer) -> None:
@@ -36,15 +36,18 @@ def option(name: str, text: str, **how: Any) -> Callable[[argparse._ActionsConta
     return add
 
 
-def number(
-    name: str, text: str, default: int | None, *, least: int = 1, otherwise: str = ""
-) -> Callable[[argparse._ActionsContainer], None]:
+def choice(name: str, text: str, allowed: Sequence[str]) -> Option:
+    """An option with a few values, the first by default."""
+    return option(name, f"{text} ({allowed[0]})", choices=allowed, default=allowed[0])
+
+
+def number(name: str, text: str, default: int | None, *, least: int = 1, otherwise: str = "") -> Option:
     """An option that is a whole number; its help ends with the default, or with what happens otherwise."""
     shown = otherwise or f"{default:,}"
     return option(name, f"{text} ({shown})", type=at_least(least), default=default, metavar="N")
 
 
-def min_count(default: int | None = None) -> Callable[[argparse._ActionsContainer], None]:
+def min_count(default: int | None = None) -> Option:
     """--min-count: which words are looked at."""
     otherwise = _FREQUENT if default is None else ""
     return number("--min-count", "only words seen N times or more in training", default, otherwise=otherwise)
@@ -76,6 +79,7 @@ def view(
     example: str,
 ) -> Command:
     """A command that looks at a model, writes the figure of --output, and prints the data as JSON or as a table."""
+    example = f"examples:\n{example}"
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         for add in (*options, MODEL, JSON, _OUTPUT):
@@ -141,13 +145,8 @@ class _Dashes(string.Formatter):
         return "-" if value is None else super().format_field(value, format_spec)
 
 
-def cells(rows: Iterable[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """The cells of a table; a column is its title and how to format it from a row: ("seen", "{count:,}")."""
-    return [[_Dashes().vformat(form, (), row) for _, form in columns] for row in rows]
-
-
-def print_rows(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[tuple[str, str]], *, left: Sequence[int] = (0,)
-) -> None:
-    """Print rows under the titles of their columns; see `cells`."""
-    print_columns([[title for title, _ in columns], *cells(rows, columns)], left=left)
+def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
+    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
+    parts = [column.partition("{") for column in columns.split(" | ")]
+    titles = [title.strip() for title, _, _ in parts]
+    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]

@@ -23,13 +23,13 @@ from lmcells.cli.inspect_view import (
     JSON,
     MODEL,
     Seen,
-    cells,
+    choice,
     draw,
     min_count,
     number,
     open_inventory,
     option,
-    print_rows,
+    table,
     view,
 )
 from lmcells.cli.terminal import print_columns, print_json, print_table
@@ -56,13 +56,8 @@ def _print_nearest(found: NearestWords) -> None:
         where = f"under {found.section}, seen {found.count:,} times{seen}"
         moved = f"; {found.moved:.2f} nats from its average meaning"
     print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
-    columns = [
-        ("nearest", "{word}"),
-        ("KL", "{divergence:.2f}"),
-        ("cosine", "{cosine:.2f}"),
-        ("seen", "{count:,}"),
-    ]
-    print_rows(found.neighbors, columns)
+    columns = "nearest {word} | KL {divergence:.2f} | cosine {cosine:.2f} | seen {count:,}"
+    print_columns(table(found.neighbors, columns))
 
 
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> Seen:
@@ -96,10 +91,10 @@ def _print_senses(senses: WordSenses, movement: Row) -> None:
         }
         for letter, sense in zip([*letters, ""], every, strict=True)
     ]
-    columns = [("", "{letter}"), ("section", "{section}"), ("seen", "{count:,}"), ("moved", "{moved:.2f}")]
-    print_rows(rows, [*columns, ("nearest words", "{near}")], left=(0, 1, 4))
+    columns = "{letter} | section {section} | seen {count:,} | moved {moved:.2f} | nearest words {near}"
+    print_columns(table(rows, columns), left=(0, 1, 4))
     print()
-    table = [
+    shares = [
         (
             word,
             *(f"{each.probability:.0%} x{each.ratio:.1f}" for each in of_word[:-1]),
@@ -107,7 +102,7 @@ def _print_senses(senses: WordSenses, movement: Row) -> None:
         )
         for word, *of_word in zip(senses.words, *(sense.likenesses for sense in every), strict=True)
     ]
-    print_columns([("", *letters, "average"), *table])
+    print_columns([("", *letters, "average"), *shares])
     print(
         f"\nIn this model two sections are {movement.between_sections:.2f} nats apart for a word, two words "
         f"{movement.between_words:.2f} under a section.\nOf the variance of the means {movement.of_words:.0%} is the "
@@ -145,16 +140,16 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
             f"  a meaning tells {_with_error(each.information)} nats about its {part}"
         )
         if n_shown:
-            columns = [(part, "{name}"), ("weight", "{weight:.3f}"), ("variance", "{variance:.3f}")]
-            print_rows(each.components[:n_shown], columns)
+            columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
+            print_columns(table(each.components[:n_shown], columns))
         print()
     if not data.divergences:
         return
     n_samples = max(each.sampled["n_samples"] for each in data.divergences)
     print(f"KL(one || other) in nats, {n_samples:,} draws")
-    columns = [("", "{from} || {to}"), ("sampled", "{sampled}")]
-    columns += [(name, f"{{{name}:.2f}}") for name in ("variational", "matched", "convex")]
-    print_rows([{**each, "sampled": _with_error(each.sampled)} for each in data.divergences], columns)
+    columns = "{from} || {to} | sampled {sampled} | variational {variational:.2f} | matched {matched:.2f} | "
+    rows = [{**each, "sampled": _with_error(each.sampled)} for each in data.divergences]
+    print_columns(table(rows, columns + "convex {convex:.2f}"))
 
 
 def _with_error(found: Mapping[str, float]) -> str:
@@ -169,7 +164,7 @@ def _add_vectors(parser: argparse.ArgumentParser) -> None:
     text = f"write the vectors ({', '.join(FORMATS)})"
     option("--output", text, required=True, type=Path, metavar="FILE")(parser)
     add_overwrite(parser, replaces="a file")
-    option("--what", "whose vectors (words)", choices=_VECTORS, default="words")(parser)
+    choice("--what", "whose vectors", tuple(_VECTORS))(parser)
     MODEL(parser)
     JSON(parser)
 
@@ -205,24 +200,20 @@ def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) ->
 
 def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print(f"{data['n_words']:,} words seen {at_least:,} times or more")
-    columns = [
-        ("", "  {word}"),
-        ("count", "{count:,}"),
-        ("sections", "{n_sections:.1f}"),
-        ("senses", "{n_senses}"),
-        ("within", "{within:.4f}"),
-        ("percentile", "{percentile:.0f}"),
-        ("between", "{between:.4f}"),
-        ("total", "{total:.4f}"),
-    ]
-    rows = [[title for title, _ in columns]]
+    columns = (
+        "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | within {within:.4f} | "
+    )
+    columns += "percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
+    rows = table([], columns)
     titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
     for title, group in zip(titles, ("words", "most", "least"), strict=True):
         words = [
-            {**each, "n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
+            Row(
+                each, word=f"  {each.word}", n_senses=each.n_senses or None, percentile=100 * each.share_below
+            )
             for each in data[group]
         ]
-        rows += [[title, *[""] * 7], *cells(words, columns)] if words else []
+        rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}
@@ -240,18 +231,12 @@ NEIGHBORS = view(
     option(
         "--section", f'the section it is in, or "{NULL_SECTION}" (its average over sections)', metavar="NAME"
     ),
-    option(
+    choice(
         "--against",
-        "the other words' cells: under the same section, or expected over their own sections (section)",
-        choices=AGAINST,
-        default=AGAINST[0],
+        "the other words' cells: under the same section, or expected over their own sections",
+        AGAINST,
     ),
-    option(
-        "--by",
-        "KL divergence of the cells, or cosine of their means (divergence)",
-        choices=MEASURES,
-        default=MEASURES[0],
-    ),
+    choice("--by", "KL divergence of the cells, or cosine of their means", MEASURES),
     min_count(),
     number("--top", "list N words", 10),
     summary="the words nearest to a word, under a section",
@@ -261,7 +246,6 @@ sections that it was seen in; with --section "{NULL_SECTION}": to its cell with 
 are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
 the section pulls the word.""",
     example="""\
-examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
   lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg""",
 )
@@ -281,7 +265,6 @@ section) || the other word's expected meaning) over the list; "x1.4" says that a
 for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
 most. Without --words: frequent words that distinguish the sections.""",
     example="""\
-examples:
   lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
   lmcells inspect senses cold --output cold.svg""",
 )
@@ -298,7 +281,6 @@ A word is a mixture of its cells under each section that it occurs in; a section
 of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
 sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.""",
     example="""\
-examples:
   lmcells inspect mixtures cold fever "heart failure" --output mixtures.svg
   lmcells inspect mixtures --sections "SOCIAL HISTORY" "FAMILY HISTORY" MEDICATIONS""",
 )
@@ -319,11 +301,10 @@ then, in Python:
 UNCERTAINTY = view(
     _look_at_uncertainty,
     option("words", "words to show as well, marked in the figure", nargs="*", metavar="WORD"),
-    option(
+    choice(
         "--by",
-        "rank words by the variance within their cells, between their sections, or in total (within)",
-        choices=VARIANCES,
-        default="within",
+        "rank words by the variance within their cells, between their sections, or in total",
+        VARIANCES,
     ),
     number("--top", "list N words from each end", 8, least=0),
     min_count(MIN_COUNT),
@@ -336,7 +317,6 @@ How sure the model is of its words before it reads a context: the variance of th
 their sections. Below the most and least certain words come rank correlations (Spearman; 95 % by bootstrap over words)
 with frequency, the effective number of sections, and the number of long forms of a short form in an inventory.""",
     example="""\
-examples:
   lmcells inspect uncertainty
   lmcells inspect uncertainty history cold ms --by between --output uncertainty.svg""",
 )
