@@ -14,7 +14,7 @@ from lmcells.analysis.sections import (
     nearest_sections,
     shared_neighbors,
 )
-from lmcells.errors import InputError, MissingExtra
+from lmcells.errors import MissingExtra
 from lmcells.pretrained import PretrainedModel
 
 
@@ -69,12 +69,6 @@ def test_planted_clusters_are_found(planted: PretrainedModel) -> None:
         "LABORATORY DATA": {"LABORATORY DATA", "CHEMISTRY", "PLAN"},
     }
     assert found[0].name == "SOCIAL HISTORY"  # the most words
-
-
-@pytest.mark.parametrize("n_clusters", [0, 8])
-def test_an_impossible_number_of_clusters_is_refused(planted: PretrainedModel, n_clusters: int) -> None:
-    with pytest.raises(InputError, match="allowed: 1 to 7"):
-        cluster_sections(planted, n_clusters=n_clusters)
 
 
 def test_the_same_model_gives_the_same_map(mapped: SectionMap, shipped: PretrainedModel) -> None:

@@ -79,17 +79,15 @@ def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Cali
     return Calibration.load(model.folder) if is_own else Calibration()
 
 
-def read_window(
-    ranker: PosteriorRanker, short_form: str, *, text: str | None = None, start: int = 0
-) -> ReadWindows:
-    """What the model reads around a short form: its first occurrence in a text, from `start` on, or the null context.
+def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:
+    """What the model reads around a short form: its first occurrence in a text, or the null context.
 
     The null context is a window without words. A ranking by masked span has the mask there. One that reads the short
     form itself has a position without a word (a zero vector) beside it: the center enters q only beside a context
     word, so in a window without any position it would have no effect.
     """
     if text is not None:
-        return ranker.read([_find(short_form, text, start)])
+        return ranker.read([_find(short_form, text)])
     window, model = ranker.read([Mention("", 0, 0, short_form, None)]), ranker.model
     if window.context_mask.any() or not window.center_mask.any():
         return window
@@ -127,10 +125,10 @@ def cells(
     )
 
 
-def _find(short_form: str, text: str, start: int) -> Mention:
+def _find(short_form: str, text: str) -> Mention:
     """As written, or else in another case; the user names it, so units and words in capitals count too."""
     alone = rf"(?<!\w){re.escape(short_form)}(?!\w)"
-    found = re.compile(alone).search(text, start) or re.compile(alone, re.IGNORECASE).search(text, start)
+    found = re.search(alone, text) or re.search(alone, text, re.IGNORECASE)
     if found is None:
         raise InputError(f"the text does not contain {short_form!r} as a word. Give a text that does.")
     return Mention(text, found.start(), found.end(), short_form, None)
@@ -156,7 +154,6 @@ def interpolate(
     *,
     section: str,
     text: str | None = None,
-    start: int = 0,
     steps: int = STEPS,
     calibration: Calibration | None = None,
 ) -> Interpolation:
@@ -167,7 +164,7 @@ def interpolate(
     metadata = section_id(model, section)
     short_form = spelt_as_in(ranker.inventory, short_form)
     senses = ranker.inventory.senses(short_form)
-    window = read_window(ranker, short_form, text=text, start=start)
+    window = read_window(ranker, short_form, text=text)
     weights = np.linspace(0, 1, steps)
     by_hand = cells(model, window, np.full(steps, metadata), gate=weights)
     by_itself = cells(model, window, np.array([metadata, NULL]))

@@ -69,16 +69,16 @@ class Marginal:
 def word_mixture(model: PretrainedModel, word: str, *, most: int | None = None) -> Marginal:
     """p(z | w). A word whose sections were not counted has one component: null metadata."""
     id_ = word_id(model, word)
-    marginal = _of_words(model, model.words[id_], [id_], most=most)
+    marginal = _of_words(model, model.words[id_], [id_], most)
     return replace(marginal, n_seen=int(model.word_counts[id_]))
 
 
-def phrase_mixture(model: PretrainedModel, phrase: str, *, most: int | None = None) -> Marginal:
+def phrase_mixture(model: PretrainedModel, phrase: str) -> Marginal:
     """The mixture of a word or a phrase: a phrase has the mean of its words' vectors, and the mean of their betas."""
     words = [token.word for token in iterate_tokens(phrase, stop_words=model.reads_stop_words)]
     if phrase in model.word_ids or len(words) < 2:
-        return word_mixture(model, phrase, most=most)
-    return _of_words(model, " ".join(words), [word_id(model, word) for word in words], most=most)
+        return word_mixture(model, phrase)
+    return _of_words(model, " ".join(words), [word_id(model, word) for word in words])
 
 
 def section_mixture(model: PretrainedModel, section: str, *, most: int | None = MOST_WORDS) -> Marginal:
@@ -99,8 +99,7 @@ def section_mixture(model: PretrainedModel, section: str, *, most: int | None = 
     return _marginal(model.sections[id_], names, weights[kept], cells, n_counted=n_counted)
 
 
-def _of_words(model: PretrainedModel, name: str, words: Sequence[int], *, most: int | None) -> Marginal:
-    """The mixture of a word, or of a phrase."""
+def _of_words(model: PretrainedModel, name: str, words: Sequence[int], most: int | None = None) -> Marginal:
     prior, statistics, ids = model.prior, model.statistics, np.array(words)
     if not isinstance(prior, NumpyModelNetwork):
         cell = prior.phrase(ids)

@@ -59,28 +59,18 @@ def write_names(
     for rows, (x_side, y_side) in ((rows, side) for rows in batches for side in _SIDES):
         if not rows:
             continue
-        align: dict[str, Any] = {
-            "ha": {1: "left", 0: "center", -1: "right"}[x_side],
-            "va": {1: "bottom", 0: "center", -1: "top"}[y_side],
-        }
+        ha, va = ("center", "left", "right")[x_side], ("center", "bottom", "top")[y_side]
+        align: dict[str, Any] = {"fontsize": font_size, "ha": ha, "va": va}
         starts = to_data.transform(centers + np.array([x_side, y_side]) * (spread + 2 * _POINT))
         texts = [
-            axes.text(x, y, names[row], fontsize=font_size, **align, **(styles[row] if styles else {}))
+            axes.text(x, y, names[row], **align, **(styles[row] if styles else {}))
             for row, (x, y) in zip(rows, starts[rows].tolist(), strict=True)
         ]
         taken = to_data.transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
-        adjust_text(
-            texts,
-            objects=[Bbox(box) for box in taken],
-            target_x=places[rows, 0],
-            target_y=places[rows, 1],
-            avoid_self=False,
-            prevent_crossings=False,
-            force_text=(0.3, 0.5),
-            force_static=(0.2, 0.4),
-            iter_lim=_N_STEPS,
-            ax=axes,
-        )
+        targets = {"target_x": places[rows, 0], "target_y": places[rows, 1]}
+        forces = {"force_text": (0.3, 0.5), "force_static": (0.2, 0.4), "iter_lim": _N_STEPS}
+        flags = {"avoid_self": False, "prevent_crossings": False}
+        adjust_text(texts, objects=[Bbox(box) for box in taken], ax=axes, **targets, **forces, **flags)
         for row, text in zip(list(rows), texts, strict=True):
             box = np.array(text.get_window_extent().extents)
             end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
@@ -128,18 +118,16 @@ def draw_section_map(shown: SectionMap) -> Figure:
         axes.set(xlim=(left, right), ylim=(bottom, top))
         names = [label(section.section) for section in shown.sections]
         n_named = write_names(axes, names, places, radii=radii.tolist(), font_size=6)
-        figure.legend(
-            *axes.get_legend_handles_labels(),
-            loc="lower left",
-            bbox_to_anchor=(0.005, _LEGEND_ROW / height),
-            ncols=_COLUMNS,
-            fontsize=7,
-            handletextpad=0.2,
-            columnspacing=1.2,
-            title="Clusters, each named after its section with the most words",
-            title_fontsize=7,
-            alignment="left",
-        )
+        how = {
+            "ncols": _COLUMNS,
+            "fontsize": 7,
+            "title_fontsize": 7,
+            "handletextpad": 0.2,
+            "columnspacing": 1.2,
+        }
+        how |= {"loc": "lower left", "bbox_to_anchor": (0.005, _LEGEND_ROW / height), "alignment": "left"}
+        title = "Clusters, each named after its section with the most words"
+        figure.legend(*axes.get_legend_handles_labels(), title=title, **how)
         named = f"{n_named} of {len(shown.sections)} sections named"
         note = f"{NETWORK_NAMES[shown.network]} · {named} · larger: more words"
         figure.text(0.012, 0.06 / height, note, fontsize=7)
@@ -269,18 +257,11 @@ def draw_uncertainty(
 
 def _draw_density(axes: Axes, xs: Floats, ys: Floats) -> Floats:
     """Draw how many words lie where, and the medians of equally large groups of them; return the medians."""
+    extent = (*np.log10(_limits(xs)), *_limits(ys))
+    # A thousand hexagons would be most of the file, and so would their soft edges.
+    as_pixels: dict[str, Any] = {"linewidths": 0.1, "rasterized": True, "antialiased": False}
     axes.hexbin(
-        xs,
-        ys,
-        gridsize=(24, 14),
-        xscale="log",
-        bins="log",
-        mincnt=1,
-        cmap=_MANY,
-        linewidths=0.1,
-        rasterized=True,  # a thousand hexagons would be most of the file, and so would their soft edges
-        antialiased=False,
-        extent=(*np.log10(_limits(xs)), *_limits(ys)),
+        xs, ys, gridsize=(24, 14), bins="log", xscale="log", extent=extent, mincnt=1, cmap=_MANY, **as_pixels
     )
     groups = np.array_split(np.argsort(xs, kind="stable"), min(_N_BINS, xs.size))
     medians = np.array([(np.median(xs[group]), np.median(ys[group])) for group in groups])
@@ -295,19 +276,15 @@ def _draw_by_senses(axes: Axes, n_senses: npt.NDArray[np.int64], ys: Floats) -> 
     numbers = np.unique(n_senses[n_senses > 0])
     groups = [ys[n_senses == number] for number in numbers]
     most = max(group.size for group in groups)
-    axes.boxplot(
-        groups,
-        positions=numbers,
-        widths=[0.2 + 0.6 * np.sqrt(group.size / most) for group in groups],
-        whis=(10, 90),
-        showfliers=False,
-        patch_artist=True,
-        manage_ticks=False,
-        boxprops={"facecolor": "#dceaf4", "edgecolor": COLOURS[0]},
-        whiskerprops={"color": COLOURS[0]},
-        capprops={"color": COLOURS[0]},
-        medianprops={"color": _LINE, "linewidth": 1.8},
-    )
+    widths = [0.2 + 0.6 * np.sqrt(group.size / most) for group in groups]
+    ink: dict[str, Any] = {
+        "boxprops": {"facecolor": "#dceaf4", "edgecolor": COLOURS[0]},
+        "whiskerprops": {"color": COLOURS[0]},
+        "capprops": {"color": COLOURS[0]},
+        "medianprops": {"color": _LINE, "linewidth": 1.8},
+    }
+    how: dict[str, Any] = {"whis": (10, 90), "showfliers": False, "patch_artist": True, "manage_ticks": False}
+    axes.boxplot(groups, positions=numbers, widths=widths, **how, **ink)
     axes.set_xticks(numbers)
     axes.grid(visible=False, axis="x")
 

@@ -122,7 +122,10 @@ def _distinguishing(divergence: Floats, *, n: int) -> Ids:
     return np.array([id_ for _, _, id_ in chosen], np.int64)
 
 
-def measure_movement(cells: WordCells, *, n_words: int = 600, n_sections: int = 60) -> Row:
+_N_WORDS, _N_SECTIONS = 600, 60
+
+
+def measure_movement(cells: WordCells) -> Row:
     """What makes the means of p(z | w, m) vary, over frequent words and sections: a two-way analysis of variance.
 
     `of_words` and `of_sections` are the shares of the variance that are the word's or the section's alone; `of_pairs`
@@ -132,8 +135,8 @@ def measure_movement(cells: WordCells, *, n_words: int = 600, n_sections: int = 
     model = cells.model
     require_sections(model)
     frequent = cells.frequent()
-    words = frequent[np.argsort(-model.word_counts[frequent], kind="stable")[:n_words]]
-    sections = frequent_sections(model)[:n_sections]
+    words = frequent[np.argsort(-model.word_counts[frequent], kind="stable")[:_N_WORDS]]
+    sections = frequent_sections(model)[:_N_SECTIONS]
     under = [cells.of(words, model.sections[section]) for section in sections.tolist()]
     grid = NumpyGaussian(
         np.stack([each.mean for each in under], axis=1),
