@@ -30,3 +30,9 @@ class Row(dict[str, Any]):
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+
+def rows_of(**columns: Any) -> tuple[Row, ...]:
+    """Turn columns, lists or arrays, into rows of plain values."""
+    plain = (column.tolist() if hasattr(column, "tolist") else column for column in columns.values())
+    return tuple(Row(zip(columns, values, strict=True)) for values in zip(*plain, strict=True))

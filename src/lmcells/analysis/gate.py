@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.interpolation import cells, empty_window, n_words_read
 from lmcells.analysis.names import require_sections, section_statistics
 from lmcells.analysis.statistics import Floats, Question, rank_intervals
@@ -158,10 +158,14 @@ def weigh_alone(ranker: PosteriorRanker) -> list[Row]:
     require_sections(model)
     weights = cells(model, empty_window(ranker), np.arange(len(model.sections))).gate
     known = section_statistics(model)
-    columns = (weights, known.n_tokens, known.topicality, known.entropy)
-    rows = zip(model.sections, *(column.tolist() for column in columns), strict=True)
-    names = ("section", "weight", "n_training_tokens", "topicality", "entropy")
-    return [Row(zip(names, row, strict=True)) for row in rows if row[2] > 0]
+    rows = rows_of(
+        section=model.sections,
+        weight=weights,
+        n_training_tokens=known.n_tokens,
+        topicality=known.topicality,
+        entropy=known.entropy,
+    )
+    return [row for row in rows if row.n_training_tokens > 0]
 
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
@@ -170,12 +170,8 @@ def interpolate(
     by_itself = cells(model, window, np.array([metadata, NULL]))
     along = _probabilities(ranker, short_form, by_hand, calibration)  # (steps, K)
     learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
-    paths = [
-        Row(long_form=sense.long_form, probabilities=path, learnt=own, without_section=null)
-        for sense, path, own, null in zip(
-            senses, along.T.tolist(), learnt.tolist(), without_section.tolist(), strict=True
-        )
-    ]
+    names = [sense.long_form for sense in senses]
+    paths = rows_of(long_form=names, probabilities=along.T, learnt=learnt, without_section=without_section)
     return Interpolation(
         short_form=short_form,
         section=model.sections[metadata],

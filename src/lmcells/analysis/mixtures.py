@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Row
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.gaussian_mixture import (
     N_SAMPLES,
     GaussianMixture,
@@ -48,7 +48,6 @@ class Marginal:
     def to_dict(self) -> dict[str, Any]:
         """Return the mixture as plain data, for JSON."""
         mixture = self.mixture
-        columns = zip(self.parts, mixture.weights.tolist(), mixture.variances.tolist(), strict=True)
         return {
             "name": self.name,
             "n_components": len(mixture),
@@ -62,7 +61,7 @@ class Marginal:
                 "between": mixture.between,
                 "total": mixture.total_variance,
             },
-            "components": [dict(zip(("name", "weight", "variance"), each, strict=True)) for each in columns],
+            "components": list(rows_of(name=self.parts, weight=mixture.weights, variance=mixture.variances)),
         }
 
 

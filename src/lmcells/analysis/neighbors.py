@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from lmcells.analysis import Result, Row
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import NULL_SECTION, section_id, section_name, word_id
 from lmcells.analysis.statistics import Floats
@@ -79,12 +79,10 @@ def rank(
     distance = kl_divergence(cell, others) if measure == "divergence" else -cosine_similarity(cell, others)
     order = np.argsort(distance, kind="stable")[:n]
     near = NumpyGaussian(others.mean[order], others.log_variance[order])
-    columns = (candidates[order], kl_divergence(cell, near), cosine_similarity(cell, near))
-    words, counts = cells.model.words, cells.model.word_counts
-    return tuple(
-        Row(word=words[id_], count=int(counts[id_]), divergence=divergence, cosine=cosine)
-        for id_, divergence, cosine in zip(*(column.tolist() for column in columns), strict=True)
-    )
+    words = [cells.model.words[id_] for id_ in candidates[order].tolist()]
+    counts = cells.model.word_counts[candidates[order]]
+    divergences, cosines = kl_divergence(cell, near), cosine_similarity(cell, near)
+    return rows_of(word=words, count=counts, divergence=divergences, cosine=cosines)
 
 
 def cosine_similarity(cell: NumpyGaussian, others: NumpyGaussian) -> Floats:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.names import require_sections, section_id, section_statistics
 from lmcells.analysis.statistics import Floats, principal_plane
 from lmcells.corpus.sections import NO_SECTION, OTHER
@@ -73,11 +73,8 @@ def shared_neighbors(model: PretrainedModel, *, n: int = 10, n_sections: int = 2
 
 
 def _listed(model: PretrainedModel, ids: Ids, cosines: Floats) -> tuple[Row, ...]:
-    counts = section_statistics(model).n_tokens
-    return tuple(
-        Row(section=model.sections[id_], count=int(counts[id_]), cosine=cosine)
-        for id_, cosine in zip(ids.tolist(), cosines.tolist(), strict=True)
-    )
+    names = [model.sections[id_] for id_ in ids.tolist()]
+    return rows_of(section=names, count=section_statistics(model).n_tokens[ids], cosine=cosines)
 
 
 def cluster_sections(
@@ -159,11 +156,8 @@ def map_sections(
         n_neighbors = min(10, (ids.size - 1) // 2)
         trust = float(manifold.trustworthiness(vectors, plane, n_neighbors=n_neighbors))
     plane = (plane - plane.mean(axis=0)) / max(float(plane.std()), _TINY)
-    known = {
-        each.section: {"section": each.section, "count": each.count, "cluster": number}
-        for number, cluster in enumerate(found)
-        for each in cluster.sections
-    }
-    places = zip(ids.tolist(), plane.tolist(), strict=True)
-    mapped = tuple(Row(**known[model.sections[id_]], x=x, y=y) for id_, (x, y) in places)
+    cluster_of = {each.section: number for number, cluster in enumerate(found) for each in cluster.sections}
+    names = [model.sections[id_] for id_ in ids.tolist()]
+    counts, clusters = section_statistics(model).n_tokens[ids], [cluster_of[name] for name in names]
+    mapped = rows_of(section=names, count=counts, cluster=clusters, x=plane[:, 0], y=plane[:, 1])
     return SectionMap(network, trust, tuple(cluster.name for cluster in found), mapped)

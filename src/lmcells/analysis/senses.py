@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmcells.analysis import Result, Row
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import require_sections, section_name, word_id
 from lmcells.analysis.neighbors import count_in_section, rank
@@ -61,20 +61,20 @@ def word_senses(
     logits = log_softmax(-divergences)
     senses = []
     for row, (name, cell) in enumerate(zip([*names, None], under, strict=True)):
-        # KL(p(z | word, section) || the other word's expected cell); its softmax over the listed words; and the ratio
-        # to the probability that the word's expected cell gives: above 1, the section pulls the word there.
-        columns = (divergences[row], np.exp(logits[row]), np.exp(logits[row] - logits[-1]))
-        likenesses = zip(listed_words, *(column.tolist() for column in columns), strict=True)
         senses.append(
             Row(
                 section=name,
                 count=count_in_section(cells, id_, name),
                 variance=float(np.exp(cell.log_variance[0])),
                 moved=float(kl_divergence(cell, under[-1])[0]),
-                likenesses=[
-                    Row(word=word, divergence=divergence, probability=probability, ratio=ratio)
-                    for word, divergence, probability, ratio in likenesses
-                ],
+                likenesses=rows_of(
+                    word=listed_words,
+                    divergence=divergences[row],  # KL(p(z | word, section) || the other word's expected cell)
+                    probability=np.exp(logits[row]),  # softmax of the negative divergences
+                    ratio=np.exp(
+                        logits[row] - logits[-1]
+                    ),  # to the average's: above 1, the section pulls here
+                ),
                 neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
             )
         )
