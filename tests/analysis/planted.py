@@ -23,8 +23,6 @@ WORDS = {
     "sodium": (0.0, 0.0, 3.0, 0.0),
     "potassium": (0.0, 0.0, 2.5, 0.3),
 }
-
-
 SECTIONS = {
     "SOCIAL HISTORY": (1.0, 0.0, 0.0, 0.0),
     "SHX": (0.9, 0.1, 0.0, 0.0),
@@ -32,18 +30,10 @@ SECTIONS = {
     "FHX": (0.1, 0.9, 0.0, 0.0),
     "LABORATORY DATA": (0.0, 0.0, 1.0, 0.0),
     "CHEMISTRY": (0.0, 0.1, 0.9, 0.0),
-    "PLAN": (
-        0.1,
-        0.0,
-        0.8,
-        0.6,
-    ),  # beside the laboratory in the model network, in the variational one beside SOCIAL
+    "PLAN": (0.1, 0.0, 0.8, 0.6),  # beside the laboratory in the model network
 }
-
-
+# In the variational network beside SOCIAL HISTORY.
 _PLAN_IN_VARIATIONAL = (0.8, 0.0, 0.1, 0.6)
-
-
 _COUNTS = {
     "SOCIAL HISTORY": {"history": 9, "smoking": 8, "alcohol": 7},
     "SHX": {"smoking": 2, "alcohol": 2},
@@ -53,11 +43,7 @@ _COUNTS = {
     "CHEMISTRY": {"sodium": 2, "potassium": 2},
     "PLAN": {"sodium": 1},
 }
-
-
 LOG_VARIANCE = -0.7
-
-
 _LIFT = 20.0  # added before the ReLU and taken off after it, which makes the network linear
 
 
@@ -73,11 +59,8 @@ def planted_model(folder: Path) -> PretrainedModel:
     ]
     corpus = corpus_of(folder, notes)
     names = corpus.metadata_names("section")
-    network = create_model(
-        ModelConfig(
-            n_words=len(corpus.words), n_metadata=len(names), cell_dim=4, embedding_dim=4, hidden_dim=4
-        )
-    )
+    sizes = {"n_words": len(corpus.words), "n_metadata": len(names)}
+    network = create_model(ModelConfig(**sizes, cell_dim=4, embedding_dim=4, hidden_dim=4))
     nothing = (0.0, 0.0, 0.0, 0.0)
     with torch.no_grad():
         prior = network.prior

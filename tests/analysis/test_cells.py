@@ -30,11 +30,7 @@ def id_of(cells: WordCells, word: str) -> np.ndarray:
 
 
 NUMBERS = st.floats(-3, 3, width=32)
-
-
 MEANS = arrays.arrays(np.float32, (3, 5), elements=NUMBERS)
-
-
 LOG_VARIANCES = arrays.arrays(np.float32, (3,), elements=NUMBERS)
 
 
@@ -73,11 +69,8 @@ def test_cells_are_the_planted_ones(cells: WordCells) -> None:
 
 
 def test_the_expected_cell_is_the_average_over_the_sections_of_a_word(cells: WordCells) -> None:
-    average = (
-        9 * np.array(SECTIONS["SOCIAL HISTORY"])
-        + 6 * np.array(SECTIONS["FAMILY HISTORY"])
-        + np.array(SECTIONS["LABORATORY DATA"])
-    ) / 16
+    seen = {"SOCIAL HISTORY": 9, "FAMILY HISTORY": 6, "LABORATORY DATA": 1}
+    average = sum(n * np.array(SECTIONS[name]) for name, n in seen.items()) / 16
     expected = cells.of(id_of(cells, "history"), None)
     np.testing.assert_allclose(expected.mean[0], np.array(WORDS["history"]) + average, atol=1e-5)
 
@@ -89,32 +82,23 @@ def test_placeholders_are_no_neighbors(shipped_cells: WordCells) -> None:
 
 
 @pytest.mark.parametrize("block", [3, 1 << 14])
-def test_every_word_has_the_moments_of_its_mixture(
+def test_every_word_and_section_has_the_moments_of_its_mixture(
     model: PretrainedModel, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     monkeypatch.setattr("lmcells.analysis.cells._MAX_PAIRS", block)
-    found = expected_words(model)
-    for row, word in enumerate(model.words):
-        mixture = word_mixture(model, word).mixture
+    of_words, of_sections = expected_words(model), expected_sections(model)
+    cases = [(of_words, id_, word_mixture(model, word)) for word, id_ in model.word_ids.items()]
+    cases += [
+        (of_sections, model.section_ids[name], section_mixture(model, name, most=None))
+        for name in ("LABS", "PLAN")
+    ]
+    for found, row, marginal in cases:
+        mixture = marginal.mixture
         np.testing.assert_allclose(found.mean[row], mixture.mean, atol=1e-6)
         assert found.within[row] == pytest.approx(mixture.within, rel=1e-6)
         assert found.between[row] == pytest.approx(mixture.between, rel=1e-4, abs=1e-8)
         assert found.n_effective[row] == pytest.approx(mixture.n_effective)
-        assert found.n_counted[row] == model.word_counts[row]
-
-
-@pytest.mark.parametrize("block", [7, 1 << 14])
-def test_every_section_has_the_moments_of_its_mixture(
-    model: PretrainedModel, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr("lmcells.analysis.cells._MAX_PAIRS", block)
-    found = expected_sections(model)
-    for name in ("LABS", "PLAN"):
-        row, mixture = model.section_ids[name], section_mixture(model, name, most=None).mixture
-        np.testing.assert_allclose(found.mean[row], mixture.mean, atol=1e-6)
-        assert found.within[row] == pytest.approx(mixture.within, rel=1e-6)
-        assert found.between[row] == pytest.approx(mixture.between, rel=1e-4)
-        assert found.n_effective[row] == pytest.approx(mixture.n_effective)
+        assert found.n_counted[row] == marginal.n_counted
 
 
 def test_the_views_of_words_agree_on_their_expected_meaning(model: PretrainedModel) -> None:

@@ -126,7 +126,7 @@ def test_sections_are_summed_up_with_the_most_weight_first(shipped_ranker: Poste
     assert first.quantiles == pytest.approx([first.mean] * 5)
     assert summary.mean == pytest.approx((first.mean + second.mean) / 2)
     assert first.n_training_tokens < second.n_training_tokens
-    assert json.loads(json.dumps(summary.to_dict()))["sections"][0]["section"] == "ANESTHESIA"
+    assert json.loads(json.dumps(summary))["sections"][0]["section"] == "ANESTHESIA"
 
 
 REVERSE_DEV = Path(os.environ.get("LMCELLS_DATA", "none")) / "benchmarks" / "reverse_dev.jsonl"

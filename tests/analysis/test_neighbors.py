@@ -67,23 +67,6 @@ def test_where_no_other_word_is_frequent_enough_it_says_so(cells: WordCells, min
         nearest_words(cells, "history", min_count=min_count)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"word": "histry"}, "Nearest: history"),
-        ({"section": "FAMLY HISTORY"}, "Nearest: FAMILY HISTORY"),
-        ({"against": "sections"}, "allowed: section, expected. Nearest: 'section'"),
-        ({"measure": "cosin"}, "allowed: divergence, cosine"),
-        ({"n": 0}, "n is 0; allowed: 1 or more"),
-    ],
-)
-def test_what_is_unknown_is_refused_with_what_is_near(
-    cells: WordCells, wrong: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        nearest_words(cells, **{"word": "history", **wrong})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("kind", ["bsg", "mbsge"])
 def test_models_without_sections_have_one_cell_a_word(
     kind: str, small_models: dict[str, PretrainedModel]

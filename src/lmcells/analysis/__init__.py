@@ -20,3 +20,19 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain data, for JSON."""
         return asdict(self)
+
+
+class Row(dict[str, Any]):
+    """A row of a result: plain data for JSON, whose values are attributes too (`row.word`)."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+def rows_of(**columns: Any) -> tuple[Row, ...]:
+    """Turn columns, lists or arrays, into rows of plain values."""
+    plain = (column.tolist() if hasattr(column, "tolist") else column for column in columns.values())
+    return tuple(Row(zip(columns, values, strict=True)) for values in zip(*plain, strict=True))

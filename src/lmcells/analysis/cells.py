@@ -42,10 +42,8 @@ def expected_words(model: PretrainedModel) -> Expectation:
     every = np.arange(len(model.words))
     if not isinstance(prior, NumpyModelNetwork):
         cells = prior(every)
-        within, n = np.exp(cells.log_variance.astype(np.float64)), every.size
-        return Expectation(
-            cells.mean.astype(np.float64), within, np.zeros(n), np.ones(n), n_counted=model.word_counts
-        )
+        mean, within = cells.mean.astype(np.float64), np.exp(cells.log_variance.astype(np.float64))
+        return Expectation(mean, within, np.zeros(every.size), np.ones(every.size), model.word_counts)
     n_sections = np.diff(table.offsets)
     uncounted = every[n_sections == 0]
     words = np.concatenate([np.repeat(every, n_sections), uncounted])
@@ -128,18 +126,16 @@ class WordCells:
         counts = self.model.word_counts
         if min_count is None:
             min_count = int(np.sort(counts)[-min(_N_FREQUENT, counts.size)])
-        found: Ids = np.flatnonzero((counts >= min_count) & self._is_word)
-        found = found if besides is None else found[found != besides]
+        frequent, words = np.flatnonzero(counts >= min_count).tolist(), self.model.words
+        found = np.array(
+            [id_ for id_ in frequent if id_ != besides and not words[id_].startswith("<")], np.int64
+        )
         if not found.size:
             raise InputError(
                 f"no {'' if besides is None else 'other '}word was seen at least {min_count:,} times. "
                 "Lower the minimum count (--min-count)."
             )
         return found
-
-    @cached_property
-    def _is_word(self) -> npt.NDArray[np.bool_]:
-        return np.array([not word.startswith("<") for word in self.model.words], np.bool_)
 
 
 def kl_divergence(q: NumpyGaussian, p: NumpyGaussian) -> Floats:

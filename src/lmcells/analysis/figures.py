@@ -3,7 +3,8 @@
 Imports matplotlib, so nothing imports this module before a figure is drawn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,15 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from lmcells.analysis.gate import (
-    ALONE,
-    LEAST_EXAMPLES,
-    SECTIONS,
-    TOKENS,
-    WORDS,
-    Check,
-    GateSummary,
-    SectionAlone,
-    SectionGate,
-)
+from lmcells.analysis import Row
+from lmcells.analysis.gate import ALONE, LEAST_EXAMPLES, SECTIONS, TOKENS, WORDS
 from lmcells.analysis.interpolation import Interpolation
 from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.neighbors import NearestWords
 from lmcells.analysis.sections import NETWORK_NAMES, NearestSections
-from lmcells.analysis.senses import SectionSense, WordSenses
+from lmcells.analysis.senses import WordSenses
+from lmcells.analysis.statistics import with_interval
 from lmcells.corpus.sections import NO_SECTION, OTHER
-from lmcells.evaluation.intervals import Interval
 from lmcells.figure_style import COLOURS, GRID, INK, LINES, MARKERS, PAGE_WIDTH, house_style, label
 
 _MEASURES = {"divergence": "KL divergence (nats)", "cosine": "Cosine of the means"}
@@ -37,28 +29,44 @@ _MEASURES = {"divergence": "KL divergence (nats)", "cosine": "Cosine of the mean
 _UNNAMED = {NULL_SECTION: "no section", NO_SECTION: "no section", OTHER: "rare sections"}
 
 
+@contextmanager
+def page(height: float, width: float = 1.0, **how: Any) -> Iterator[Figure]:
+    """An empty figure in our style: its height in inches, its width as a share of the page's."""
+    with house_style():
+        yield Figure(figsize=(width * PAGE_WIDTH, height), **{"layout": "constrained", **how})
+
+
+def style(number: int) -> dict[str, Any]:
+    """The colour and the marker of the n-th of several things."""
+    return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
+
+
+def bare(axes: Axes, **ticks: Any) -> None:
+    """Take away the grid, the frame and the tick marks: the values are written out."""
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, **ticks)
+
+
 def section_label(section: str) -> str:
     """A section's name as a label."""
     return _UNNAMED.get(section, label(section))
 
 
-def rho_label(rho: Interval) -> str:
-    """ρ with its interval, and a real minus sign; zero has none."""
-    estimate, low, high = (f"{round(value, 2) + 0.0:.2f}" for value in (rho.estimate, rho.low, rho.high))
-    return f"ρ = {estimate} [{low}, {high}]".replace("-", "−")
+def rho_label(rho: Row) -> str:
+    """ρ with its interval, and a real minus sign."""
+    return f"ρ = {with_interval(rho)}".replace("-", "−")
 
 
-def _write(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+def _write(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **how: Any) -> None:
     """Write a text at an offset in points from a place in the data."""
-    style = {"ha": "center", "va": "center", "fontsize": 7, **style}
-    axes.annotate(text, at, xytext=offset, textcoords="offset points", **style)
+    how = {"ha": "center", "va": "center", "fontsize": 7, **how}
+    axes.annotate(text, at, xytext=offset, textcoords="offset points", **how)
 
 
 def draw_nearest_words(found: NearestWords) -> Figure:
     """One row a word, the nearest on top."""
-    with house_style():
-        size = (PAGE_WIDTH * 0.55, 0.85 + 0.19 * len(found.neighbors))
-        figure = Figure(figsize=size, layout="constrained")
+    with page(0.85 + 0.19 * len(found.neighbors), 0.55) as figure:
         axes = figure.subplots()
         values = [getattr(each, found.measure) for each in found.neighbors]
         _draw_ranking(axes, [each.word for each in found.neighbors], values)
@@ -71,8 +79,7 @@ def draw_nearest_words(found: NearestWords) -> Figure:
 def draw_nearest_sections(found: NearestSections) -> Figure:
     """The nearest sections in the variational network and in the model network, side by side."""
     near_by = (found.variational, found.prior)
-    with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, 0.9 + 0.2 * max(map(len, near_by))), layout="constrained")
+    with page(0.9 + 0.2 * max(map(len, near_by))) as figure:
         panels = figure.subplots(1, 2, sharex=True)
         for axes, near, title in zip(panels, near_by, NETWORK_NAMES.values(), strict=True):
             _draw_ranking(axes, [each.section for each in near], [each.cosine for each in near])
@@ -100,10 +107,8 @@ def _draw_ranking(axes: Axes, names: Sequence[str], values: Sequence[float]) -> 
     axes.set_xlim(min(0.0, *values) * 1.2, max(0.0, *values) * 1.2 or 1.0)
 
 
-_LESS, _MORE = (
-    COLOURS[4],
-    COLOURS[0],
-)  # orange and blue: distinct for the colour-blind, and one much darker in grey
+# Orange and blue: distinct for the colour-blind, and one much darker in grey.
+_PULL = LinearSegmentedColormap.from_list("pull", [COLOURS[4], "#ffffff", COLOURS[0]])
 _FOLD = 3.0  # the ratio at which a colour is full
 _N_WIDE, _N_SLANTED, _N_UPRIGHT = (
     18,
@@ -115,34 +120,23 @@ _N_WIDE, _N_SLANTED, _N_UPRIGHT = (
 def draw_senses(senses: WordSenses) -> Figure:
     """A row a section, and one for the average; a column a word: its probability, and the ratio to the average."""
     rows = [*senses.sections, senses.average]
-    with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, 1.25 + 0.36 * len(rows)), layout="constrained")
+    with page(1.25 + 0.36 * len(rows)) as figure:
         axes = figure.subplots()
         ratios = np.array([[each.ratio for each in row.likenesses] for row in rows])
-        image = axes.imshow(
-            np.log2(np.clip(ratios, 1 / _FOLD, _FOLD)),
-            cmap=LinearSegmentedColormap.from_list("pull", [_LESS, "#ffffff", _MORE]),
-            vmin=-np.log2(_FOLD),
-            vmax=np.log2(_FOLD),
-            aspect="auto",
-            alpha=0.6,
-        )
+        folds, full = np.log2(np.clip(ratios, 1 / _FOLD, _FOLD)), np.log2(_FOLD)
+        image = axes.imshow(folds, cmap=_PULL, vmin=-full, vmax=full, aspect="auto", alpha=0.6)
         for number, row in enumerate(rows):
             _write_row(axes, number, row, is_average=number == len(rows) - 1)
         axes.axhline(len(rows) - 1.5, color=INK, linewidth=1.0)
         n, upright = len(senses.words), len(senses.words) > _N_SLANTED
-        axes.set_xticks(
-            range(n),
-            [label(word) for word in senses.words],
-            rotation=90 if upright else 40,
-            ha="center" if upright else "left",
-            fontsize=9 * min(1.0, _N_UPRIGHT / n),
+        slant: dict[str, Any] = (
+            {"rotation": 90, "ha": "center"} if upright else {"rotation": 40, "ha": "left"}
         )
+        words = [label(word) for word in senses.words]
+        axes.set_xticks(range(n), words, fontsize=9 * min(1.0, _N_UPRIGHT / n), **slant)
         names = ["average" if row.section is None else section_label(row.section) for row in rows]
         axes.set_yticks(range(len(rows)), names)
-        axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
-        axes.grid(visible=False)
-        axes.spines[:].set_visible(False)
+        bare(axes, top=False, labeltop=True, bottom=False, labelbottom=False)
         axes.set_title(f"What {label(senses.word)!r} is near to, by section (%)", loc="left")
         ticks = np.log2([1 / _FOLD, 1 / 2, 1, 2, _FOLD]).tolist()
         bar = figure.colorbar(image, ax=axes, ticks=ticks, aspect=14, pad=0.015)
@@ -152,7 +146,7 @@ def draw_senses(senses: WordSenses) -> Figure:
     return figure
 
 
-def _write_row(axes: Axes, number: int, row: SectionSense, *, is_average: bool) -> None:
+def _write_row(axes: Axes, number: int, row: Row, *, is_average: bool) -> None:
     most = max(each.probability for each in row.likenesses)
     scale = min(1.0, _N_WIDE / len(row.likenesses))
     for column, each in enumerate(row.likenesses):
@@ -167,13 +161,12 @@ _MOST_ROWS, _FEWEST_ROWS = 24, 12
 _BLUE, _ORANGE = COLOURS[0], COLOURS[1]
 
 
-def draw_gate(summary: GateSummary, checks: Sequence[Check], alone: Sequence[SectionAlone]) -> Figure:
+def draw_gate(summary: Row, checks: Sequence[Row], alone: Sequence[Row]) -> Figure:
     """Quantiles of the weight by section; beside them the weight against two measures of a section's size."""
     sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES] or summary.sections
     n = min(len(sections), _MOST_ROWS)
     evenly = np.linspace(0, len(sections) - 1, n).round().astype(int).tolist()
-    with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, max(4.2, 0.9 + 0.19 * n)), layout="constrained")
+    with page(max(4.2, 0.9 + 0.19 * n)) as figure:
         grid = figure.add_gridspec(2, 2, width_ratios=(1.25, 1))
         _draw_quantiles(figure.add_subplot(grid[:, 0]), [sections[row] for row in evenly])
         axes = figure.add_subplot(grid[0, 1])
@@ -200,7 +193,7 @@ def draw_gate(summary: GateSummary, checks: Sequence[Check], alone: Sequence[Sec
     return figure
 
 
-def _draw_quantiles(axes: Axes, sections: Sequence[SectionGate]) -> None:
+def _draw_quantiles(axes: Axes, sections: Sequence[Row]) -> None:
     """A dot at the median, a bar over the middle half, a line over the middle 80 %."""
     at_right: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "ha": "right"}
     for row, section in enumerate(sections):
@@ -235,7 +228,7 @@ def _name(axes: Axes, name: str, x: float, y: float) -> None:
     _write(axes, section_label(name), (x, y), (5 * side, 2), ha=align, va="bottom", fontsize=6.5)
 
 
-def _rho_of(checks: Sequence[Check], among: str, against: str) -> str:
+def _rho_of(checks: Sequence[Row], among: str, against: str) -> str:
     for check in checks:
         if (check.among, check.against, check.given) == (among, against, None):
             return f"{rho_label(check.rho)}, n = {check.n:,}"
@@ -252,9 +245,7 @@ def draw_interpolation(paths: Sequence[Interpolation]) -> Figure:
     named = _long_forms_to_name(paths)
     n_columns = 2 if len(paths) == 4 else min(len(paths), _PANELS_A_ROW)
     n_rows = -(-len(paths) // n_columns)
-    width = PAGE_WIDTH if n_columns > 1 else 0.7 * PAGE_WIDTH
-    with house_style():
-        figure = Figure(figsize=(width, 0.55 + 2.3 * n_rows), layout="constrained")
+    with page(0.55 + 2.3 * n_rows, 1 if n_columns > 1 else 0.7) as figure:
         panels = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
         for axes, path in zip(panels.flat, paths, strict=False):
             _draw_path(axes, path, named)
@@ -264,9 +255,8 @@ def draw_interpolation(paths: Sequence[Interpolation]) -> Figure:
             axes.set_ylabel("Probability")
         words = "the words" if any(path.n_words for path in paths) else "no words"
         figure.supxlabel(f"Weight of the section (0: {words}, 1: the section)", fontsize=9)
-        place: dict[str, Any] = {"loc": "outside right center"}
-        if n_columns > 1:
-            place = {"loc": "outside upper center", "ncols": 4}
+        above = {"loc": "outside upper center", "ncols": 4}
+        place: dict[str, Any] = above if n_columns > 1 else {"loc": "outside right center"}
         figure.legend(*panels[0, 0].get_legend_handles_labels(), **place)
     return figure
 
@@ -274,21 +264,13 @@ def draw_interpolation(paths: Sequence[Interpolation]) -> Figure:
 def _draw_path(axes: Axes, path: Interpolation, named: Sequence[str]) -> None:
     of = {each.long_form: each for each in path.long_forms}
     for number, name in enumerate(named):
-        axes.plot(
-            path.weights,
-            of[name].probabilities,
-            color=COLOURS[number % len(COLOURS)],
-            linestyle=LINES[number % len(LINES)],
-            marker=MARKERS[number % len(MARKERS)],
-            markevery=max(1, (len(path.weights) - 1) // 5),
-            markersize=4,
-            label=label(name),
-            clip_on=False,
-        )
+        how = {**style(number), "linestyle": LINES[number % len(LINES)], "markersize": 4, "clip_on": False}
+        every = max(1, (len(path.weights) - 1) // 5)
+        axes.plot(path.weights, of[name].probabilities, label=label(name), markevery=every, **how)
     others = [each.probabilities for each in path.long_forms if each.long_form not in named]
     if others:
-        style: dict[str, Any] = {"color": INK, "linewidth": 0.8, "linestyle": ":"}
-        axes.plot(path.weights, np.sum(others, axis=0), label=f"{len(others)} others", **style)
+        total = np.sum(others, axis=0)
+        axes.plot(path.weights, total, ":", color=INK, linewidth=0.8, label=f"{len(others)} others")
     axes.axvline(path.learnt_weight, color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     _write(axes, f"learnt {path.learnt_weight:.2f}", (path.learnt_weight, 1), (0, 2), va="bottom")
     axes.set_title(f"{path.short_form} in {label(path.section)}", fontsize=8.5, pad=13)

@@ -9,7 +9,7 @@ spread(examples, n=8)                                         # the paper's tabl
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -18,12 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.interpolation import cells, empty_window, n_words_read
 from lmcells.analysis.names import require_sections, section_statistics
-from lmcells.analysis.statistics import Floats, Numbers, RankCorrelations
+from lmcells.analysis.statistics import Floats, Question, rank_intervals
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.intervals import Interval
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import NoteReader
@@ -43,9 +42,7 @@ class Occurrence(NamedTuple):
     mention: Mention
     note_id: str | None = None
     long_form: str | None = None  # where a dataset says it
-    n_section_tokens: int | None = (
-        None  # without stop words; unknown for a dataset, which has a part of the section
-    )
+    n_section_tokens: int | None = None  # without stop words; a dataset has only a part of the section
 
 
 def occurrences_of(examples: Iterable[Example]) -> Iterator[Occurrence]:
@@ -155,60 +152,31 @@ def spread(examples: Sequence[WeighedExample], *, n: int) -> list[WeighedExample
     return sorted(chosen, key=lambda each: each.weight)
 
 
-@dataclass(frozen=True, slots=True)
-class SectionAlone(Result):
-    """The weight of a section without any words, the same empty context for all, and what the section is like."""
-
-    section: str
-    weight: float
-    n_training_tokens: int
-    topicality: float
-    entropy: float
-
-
-def weigh_alone(ranker: PosteriorRanker) -> tuple[SectionAlone, ...]:
-    """Every section that the model has counts of, in an empty context."""
+def weigh_alone(ranker: PosteriorRanker) -> list[Row]:
+    """The weight of every section that the model has counts of, in an empty context, and what the section is like."""
     model = ranker.model
     require_sections(model)
     weights = cells(model, empty_window(ranker), np.arange(len(model.sections))).gate
     known = section_statistics(model)
-    columns = (weights, known.n_tokens, known.topicality, known.entropy)
-    rows = zip(model.sections, *(column.tolist() for column in columns), strict=True)
-    return tuple(SectionAlone(*row) for row in rows if row[2] > 0)
+    rows = rows_of(
+        section=model.sections,
+        weight=weights,
+        n_training_tokens=known.n_tokens,
+        topicality=known.topicality,
+        entropy=known.entropy,
+    )
+    return [row for row in rows if row.n_training_tokens > 0]
 
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
-@dataclass(frozen=True, slots=True)
-class SectionGate:
-    """The weights of one section, and what the section is like."""
+def summarise_gate(ranker: PosteriorRanker, examples: Sequence[WeighedExample]) -> Row:
+    """Summarise weights in all and by the section that the model read, those with the most weight first.
 
-    section: str
-    n: int
-    mean: float
-    deviation: float
-    quantiles: tuple[float, ...]  # at `QUANTILES`
-    n_words: float  # read around a short form, on average
-    n_section_tokens: float | None  # of its texts here, on average, where known
-    n_training_tokens: int  # counted under it in training
-    topicality: float | None  # see `SectionStatistics`
-    entropy: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class GateSummary(Result):
-    """The weights of all examples, and by section, those with the most weight first."""
-
-    n: int
-    mean: float
-    deviation: float
-    quantiles: tuple[float, ...]
-    sections: tuple[SectionGate, ...]
-
-
-def summarise_gate(ranker: PosteriorRanker, examples: Sequence[WeighedExample]) -> GateSummary:
-    """Summarise weights by the section that the model read; examples under null metadata are left out."""
+    Examples under null metadata are left out. `topicality` and `entropy` are those of `SectionStatistics`, None where
+    the model has no counts of the section; lengths are means over the examples.
+    """
     known = section_statistics(ranker.model)
     grouped: dict[str, list[WeighedExample]] = {}
     for each in examples:
@@ -220,9 +188,9 @@ def summarise_gate(ranker: PosteriorRanker, examples: Sequence[WeighedExample]) 
         n_tokens = int(known.n_tokens[id_])
         lengths = [each.n_section_tokens for each in group if each.n_section_tokens is not None]
         sections.append(
-            SectionGate(
-                name,
-                *_summary(group),
+            Row(
+                section=name,
+                **_summary(group),
                 n_words=float(np.mean([each.n_words for each in group])),
                 n_section_tokens=float(np.mean(lengths)) if lengths else None,
                 n_training_tokens=n_tokens,
@@ -231,16 +199,20 @@ def summarise_gate(ranker: PosteriorRanker, examples: Sequence[WeighedExample]) 
             )
         )
     sections.sort(key=lambda each: -each.mean)
-    return GateSummary(*_summary([each for group in grouped.values() for each in group]), tuple(sections))
+    return Row(**_summary([each for group in grouped.values() for each in group]), sections=sections)
 
 
-def _summary(examples: Sequence[WeighedExample]) -> tuple[int, float, float, tuple[float, ...]]:
-    """Number, mean, deviation and quantiles of the weights."""
-    if not examples:
-        return 0, 0.0, 0.0, ()
+def _summary(examples: Sequence[WeighedExample]) -> dict[str, Any]:
     weights = _column(examples, "weight")
-    quantiles = tuple(np.quantile(weights, QUANTILES).tolist())
-    return len(examples), float(weights.mean()), float(weights.std()), quantiles
+    if not weights.size:
+        return {"n": 0, "mean": 0.0, "deviation": 0.0, "quantiles": []}
+    quantiles = np.quantile(weights, QUANTILES).tolist()
+    return {
+        "n": weights.size,
+        "mean": float(weights.mean()),
+        "deviation": float(weights.std()),
+        "quantiles": quantiles,
+    }
 
 
 LEAST_EXAMPLES = 5  # that make the mean weight of a section worth looking at
@@ -258,26 +230,15 @@ _OF_TRAINING = {TOKENS: "n_training_tokens", ENTROPY: "entropy", TOPICALITY: "to
 _EXPECTED = {WORDS: -1, LENGTH: -1, TOKENS: -1, ENTROPY: -1, TOPICALITY: 1}  # signs, as the paper says
 
 
-@dataclass(frozen=True, slots=True)
-class Check(Result):
-    """Spearman's correlation of the weight with something else; with `given`, at equal values of that."""
-
-    among: str
-    against: str
-    given: str | None
-    expected: int  # the sign, as the paper says
-    n: int
-    rho: Interval
-
-
 def check_gate(
-    examples: Sequence[WeighedExample], summary: GateSummary, alone: Sequence[SectionAlone], *, seed: int = 0
-) -> tuple[Check, ...]:
-    """Check whether short, topical sections get more weight, as the paper saw. Undefined correlations are left out.
+    examples: Sequence[WeighedExample], summary: Row, alone: Sequence[Row], *, seed: int = 0
+) -> list[Row]:
+    """Check whether short, topical sections get more weight, as the paper saw: Spearman's correlations with the weight.
 
-    Among the examples, the weight is compared with the number of words around them and the length of the section;
-    intervals resample notes, since the examples of one note are alike. Among the sections of the examples, and among
-    all sections of the model in an empty context, it is compared with what the sections were like in training.
+    Where `given` is not None, it is held fixed; `expected` is the sign that the paper says. Among the examples, the
+    weight is compared with the number of words around them and the length of the section; intervals resample notes,
+    since the examples of one note are alike. Among the sections of the examples, and among all sections of the model in
+    an empty context, it is compared with what the sections were like in training.
     """
     with_length = [each for each in examples if each.n_section_tokens is not None]
     sections = [each for each in summary.sections if each.n >= LEAST_EXAMPLES and each.topicality is not None]
@@ -287,25 +248,18 @@ def check_gate(
         (SECTIONS, sections, {_WEIGHT: "mean", WORDS: "n_words", **_OF_TRAINING}),
         (ALONE, alone, {_WEIGHT: "weight", **_OF_TRAINING}),
     ]
-    checks: list[Check] = []
+    checks = []
     for among, rows, fields in asked:
         columns = {name: _column(rows, field) for name, field in fields.items()}
+        questions: list[Question] = [(_WEIGHT, name, None) for name in fields if name != _WEIGHT]
+        if TOPICALITY in fields:
+            questions.append((_WEIGHT, TOPICALITY, TOKENS))  # small sections look more topical
         clusters = _note_numbers(rows) if among == EXAMPLES else None
-        checks += _checks(among, columns, clusters=clusters, seed=seed)
-    return tuple(checks)
-
-
-def _checks(
-    among: str, columns: Mapping[str, Numbers], *, clusters: npt.NDArray[np.int64] | None, seed: int
-) -> Iterator[Check]:
-    found = RankCorrelations.of(columns, random=np.random.default_rng(seed), clusters=clusters)
-    asked: list[tuple[str, str | None]] = [(name, None) for name in columns if name != _WEIGHT]
-    if TOPICALITY in columns:
-        asked.append((TOPICALITY, TOKENS))  # small sections look more topical
-    for against, given in asked:
-        rho = found.interval(_WEIGHT, against, given=given)
-        if rho is not None:
-            yield Check(among, against, given, _EXPECTED[against], found.n, rho)
+        found = rank_intervals(columns, questions, random=np.random.default_rng(seed), clusters=clusters)
+        for (_, against, given), rho in found.items():
+            sign = _EXPECTED[against]
+            checks.append(Row(among=among, against=against, given=given, expected=sign, n=len(rows), rho=rho))
+    return checks
 
 
 def _column(rows: Sequence[Any], field: str) -> Floats:

@@ -174,12 +174,13 @@ def sampled_divergence(
 
     A divergence is never below 0, but an estimate near 0 may be, within its error.
     """
-    return _sampled_divergences(p, [q], n_samples=n_samples, random=random)[0]
+    return sampled_divergences(p, [q], n_samples=n_samples, random=random)[0]
 
 
-def _sampled_divergences(
+def sampled_divergences(
     p: GaussianMixture, others: Sequence[GaussianMixture], *, n_samples: int, random: Random
 ) -> list[MonteCarlo]:
+    """KL(p || q) of each other mixture q, by the same draws from p."""
     points = p.sample(n_samples, random=random)
     own = p.log_density(points)
     found = []
@@ -233,33 +234,3 @@ def component_divergences(p: GaussianMixture, q: GaussianMixture, rows: slice = 
 def _require_one_space(p: GaussianMixture, q: GaussianMixture) -> None:
     if p.dim != q.dim:
         raise ValueError(f"the mixtures have {p.dim} and {q.dim} dimensions; they must have the same.")
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence(Result):
-    """KL(p || q) in nats, drawn and approximated in three ways."""
-
-    sampled: MonteCarlo
-    matched: float
-    variational: float
-    convex: float
-
-
-def divergences(
-    mixtures: Sequence[GaussianMixture], *, n_samples: int = N_SAMPLES, random: Random = 0
-) -> dict[tuple[int, int], Divergence]:
-    """KL of each mixture to each other, both ways, by their indices; all divergences from p use the same draws."""
-    random = np.random.default_rng(random)
-    found = {}
-    for first, p in enumerate(mixtures):
-        others = [second for second in range(len(mixtures)) if second != first]
-        drawn = _sampled_divergences(
-            p, [mixtures[each] for each in others], n_samples=n_samples, random=random
-        )
-        for second, sampled in zip(others, drawn, strict=True):
-            approximated = (
-                measure(p, mixtures[second])
-                for measure in (matched_bound, variational_approximation, convex_bound)
-            )
-            found[first, second] = Divergence(sampled, *approximated)
-    return found

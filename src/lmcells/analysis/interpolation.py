@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
@@ -79,17 +79,15 @@ def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Cali
     return Calibration.load(model.folder) if is_own else Calibration()
 
 
-def read_window(
-    ranker: PosteriorRanker, short_form: str, *, text: str | None = None, start: int = 0
-) -> ReadWindows:
-    """What the model reads around a short form: its first occurrence in a text, from `start` on, or the null context.
+def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:
+    """What the model reads around a short form: its first occurrence in a text, or the null context.
 
     The null context is a window without words. A ranking by masked span has the mask there. One that reads the short
     form itself has a position without a word (a zero vector) beside it: the center enters q only beside a context
     word, so in a window without any position it would have no effect.
     """
     if text is not None:
-        return ranker.read([_find(short_form, text, start)])
+        return ranker.read([_find(short_form, text)])
     window, model = ranker.read([Mention("", 0, 0, short_form, None)]), ranker.model
     if window.context_mask.any() or not window.center_mask.any():
         return window
@@ -127,23 +125,13 @@ def cells(
     )
 
 
-def _find(short_form: str, text: str, start: int) -> Mention:
+def _find(short_form: str, text: str) -> Mention:
     """As written, or else in another case; the user names it, so units and words in capitals count too."""
     alone = rf"(?<!\w){re.escape(short_form)}(?!\w)"
-    found = re.compile(alone).search(text, start) or re.compile(alone, re.IGNORECASE).search(text, start)
+    found = re.search(alone, text) or re.search(alone, text, re.IGNORECASE)
     if found is None:
         raise InputError(f"the text does not contain {short_form!r} as a word. Give a text that does.")
     return Mention(text, found.start(), found.end(), short_form, None)
-
-
-@dataclass(frozen=True, slots=True)
-class LongFormPath:
-    """The probability of a long form at each step, at the weight that the model chose, and without a section."""
-
-    long_form: str
-    probabilities: tuple[float, ...]
-    learnt: float
-    without_section: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +143,9 @@ class Interpolation(Result):
     n_words: int  # read around the short form; 0 is the null context
     weights: tuple[float, ...]  # of the section, one for each step
     learnt_weight: float  # what the model's own gate gives the section
-    long_forms: tuple[LongFormPath, ...]  # by their largest probability on the path
+    # By their largest probability on the path: long_form, probabilities (one for each step), learnt (at the learnt
+    # weight), without_section.
+    long_forms: tuple[Row, ...]
 
 
 def interpolate(
@@ -164,7 +154,6 @@ def interpolate(
     *,
     section: str,
     text: str | None = None,
-    start: int = 0,
     steps: int = STEPS,
     calibration: Calibration | None = None,
 ) -> Interpolation:
@@ -175,18 +164,14 @@ def interpolate(
     metadata = section_id(model, section)
     short_form = spelt_as_in(ranker.inventory, short_form)
     senses = ranker.inventory.senses(short_form)
-    window = read_window(ranker, short_form, text=text, start=start)
+    window = read_window(ranker, short_form, text=text)
     weights = np.linspace(0, 1, steps)
     by_hand = cells(model, window, np.full(steps, metadata), gate=weights)
     by_itself = cells(model, window, np.array([metadata, NULL]))
     along = _probabilities(ranker, short_form, by_hand, calibration)  # (steps, K)
     learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
-    paths = [
-        LongFormPath(sense.long_form, tuple(path), own, null)
-        for sense, path, own, null in zip(
-            senses, along.T.tolist(), learnt.tolist(), without_section.tolist(), strict=True
-        )
-    ]
+    names = [sense.long_form for sense in senses]
+    paths = rows_of(long_form=names, probabilities=along.T, learnt=learnt, without_section=without_section)
     return Interpolation(
         short_form=short_form,
         section=model.sections[metadata],

@@ -9,19 +9,21 @@ larger counts, so `n_counted` says how many occurrences the weights were counted
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.gaussian_mixture import (
     N_SAMPLES,
-    Divergence,
     GaussianMixture,
-    MonteCarlo,
-    divergences,
+    convex_bound,
     entropy,
     information,
+    matched_bound,
+    sampled_divergences,
+    variational_approximation,
 )
 from lmcells.analysis.names import NULL_SECTION, section_id, word_id
 from lmcells.analysis.statistics import Floats, principal_plane
@@ -46,7 +48,6 @@ class Marginal:
     def to_dict(self) -> dict[str, Any]:
         """Return the mixture as plain data, for JSON."""
         mixture = self.mixture
-        columns = zip(self.parts, mixture.weights.tolist(), mixture.variances.tolist(), strict=True)
         return {
             "name": self.name,
             "n_components": len(mixture),
@@ -60,23 +61,23 @@ class Marginal:
                 "between": mixture.between,
                 "total": mixture.total_variance,
             },
-            "components": [dict(zip(("name", "weight", "variance"), each, strict=True)) for each in columns],
+            "components": list(rows_of(name=self.parts, weight=mixture.weights, variance=mixture.variances)),
         }
 
 
 def word_mixture(model: PretrainedModel, word: str, *, most: int | None = None) -> Marginal:
     """p(z | w). A word whose sections were not counted has one component: null metadata."""
     id_ = word_id(model, word)
-    marginal = _of_words(model, model.words[id_], [id_], most=most)
+    marginal = _of_words(model, model.words[id_], [id_], most)
     return replace(marginal, n_seen=int(model.word_counts[id_]))
 
 
-def phrase_mixture(model: PretrainedModel, phrase: str, *, most: int | None = None) -> Marginal:
+def phrase_mixture(model: PretrainedModel, phrase: str) -> Marginal:
     """The mixture of a word or a phrase: a phrase has the mean of its words' vectors, and the mean of their betas."""
     words = [token.word for token in iterate_tokens(phrase, stop_words=model.reads_stop_words)]
     if phrase in model.word_ids or len(words) < 2:
-        return word_mixture(model, phrase, most=most)
-    return _of_words(model, " ".join(words), [word_id(model, word) for word in words], most=most)
+        return word_mixture(model, phrase)
+    return _of_words(model, " ".join(words), [word_id(model, word) for word in words])
 
 
 def section_mixture(model: PretrainedModel, section: str, *, most: int | None = MOST_WORDS) -> Marginal:
@@ -97,8 +98,7 @@ def section_mixture(model: PretrainedModel, section: str, *, most: int | None = 
     return _marginal(model.sections[id_], names, weights[kept], cells, n_counted=n_counted)
 
 
-def _of_words(model: PretrainedModel, name: str, words: Sequence[int], *, most: int | None) -> Marginal:
-    """The mixture of a word, or of a phrase."""
+def _of_words(model: PretrainedModel, name: str, words: Sequence[int], most: int | None = None) -> Marginal:
     prior, statistics, ids = model.prior, model.statistics, np.array(words)
     if not isinstance(prior, NumpyModelNetwork):
         cell = prior.phrase(ids)
@@ -129,48 +129,38 @@ def _marginal(
     return Marginal(name, tuple(parts), mixture, covered, n_counted)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
-    """Some marginals, how spread out each is, and the divergences between all of them; in nats."""
-
-    marginals: tuple[Marginal, ...]
-    entropies: tuple[MonteCarlo, ...]  # one for each marginal
-    information: tuple[MonteCarlo, ...]  # what a meaning tells about the part that it came from
-    divergences: dict[tuple[int, int], Divergence]  # by indices of `marginals`, both ways
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data, for JSON."""
-        rows = zip(self.marginals, self.entropies, self.information, strict=True)
-        return {
-            "marginals": [
-                {
-                    **marginal.to_dict(),
-                    "n_distinct": float(np.exp(information.value)),  # parts that can be told apart by meaning
-                    "entropy": entropy.to_dict(),
-                    "information": information.to_dict(),
-                }
-                for marginal, entropy, information in rows
-            ],
-            "divergences": [
-                {"from": self.marginals[p].name, "to": self.marginals[q].name, **divergence.to_dict()}
-                for (p, q), divergence in self.divergences.items()
-            ],
-        }
+_APPROXIMATIONS = {"matched": matched_bound, "variational": variational_approximation, "convex": convex_bound}
 
 
-def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: int = 0) -> Comparison:
-    """Measure each marginal alone, and KL of each to each other."""
-    mixtures = [marginal.mixture for marginal in marginals]
-    return Comparison(
-        tuple(marginals),
-        tuple(entropy(mixture, n_samples=n_samples, random=seed) for mixture in mixtures),
-        tuple(information(mixture, n_samples=n_samples, random=seed) for mixture in mixtures),
-        divergences(mixtures, n_samples=n_samples, random=seed),
-    )
+def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: int = 0) -> Row:
+    """Measure each marginal alone, and KL of each to each other, in nats; plain data.
+
+    `information` is what a meaning tells about the part that it came from, `n_distinct` the number of parts that can be
+    told apart by it.
+    """
+    random = np.random.default_rng(seed)
+    measured, divergences = [], []
+    for number, marginal in enumerate(marginals):
+        p, others = marginal.mixture, [*marginals[:number], *marginals[number + 1 :]]
+        told = information(p, n_samples=n_samples, random=seed)
+        measured.append(
+            Row(
+                **marginal.to_dict(),
+                n_distinct=float(np.exp(told.value)),
+                entropy=entropy(p, n_samples=n_samples, random=seed).to_dict(),
+                information=told.to_dict(),
+            )
+        )
+        drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
+        for q, sampled in zip(others, drawn, strict=True):
+            by_name = {name: measure(p, q.mixture) for name, measure in _APPROXIMATIONS.items()}
+            divergences.append(
+                Row({"from": marginal.name, "to": q.name, "sampled": sampled.to_dict(), **by_name})
+            )
+    return Row(marginals=measured, divergences=divergences)
 
 
-@dataclass(frozen=True, eq=False)
-class MixturePlane:
+class MixturePlane(NamedTuple):
     """The heaviest components of some marginals, and their expected meanings, along two principal axes."""
 
     components: tuple[Floats, ...]  # one (n, 2) for each marginal
@@ -185,6 +175,5 @@ def mixture_plane(marginals: Sequence[Marginal], *, most: int) -> MixturePlane:
     plane = principal_plane(points)
     spread = float(np.square(points - points.mean(axis=0)).sum())
     *components, expected = np.split(plane, np.cumsum([len(means) for means in shown]))
-    return MixturePlane(
-        tuple(components), expected, float(np.square(plane).sum()) / spread if spread else 1.0
-    )
+    share = float(np.square(plane).sum()) / spread if spread else 1.0
+    return MixturePlane(tuple(components), expected, share)

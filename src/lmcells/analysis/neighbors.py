@@ -1,28 +1,19 @@
 """The words nearest to a word's cell under a section: what it means there."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import NULL_SECTION, section_id, section_name, word_id
 from lmcells.analysis.statistics import Floats
-from lmcells.errors import InputError, nearest
 from lmcells.pretrained import NumpyGaussian
 
-AGAINST = ("section", "expected")
-MEASURES = ("divergence", "cosine")
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbor:
-    """A word near a cell."""
-
-    word: str
-    count: int  # in the training text
-    divergence: float  # KL(cell || the word's cell), in nats
-    cosine: float  # of the two means
+Against = Literal["section", "expected"]
+Measure = Literal["divergence", "cosine"]
+AGAINST, MEASURES = get_args(Against), get_args(Measure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +22,14 @@ class NearestWords(Result):
 
     word: str
     section: str | None  # None: expected over the word's sections
-    against: str
-    measure: str
+    against: Against
+    measure: Measure
     count: int  # of the word
     count_in_section: int | None  # None without a section
     variance: float  # of the cell
     moved: float  # KL(cell || the word's expected cell): how far the section moves the word
     n_candidates: int
-    neighbors: tuple[Neighbor, ...]
+    neighbors: tuple[Row, ...]  # word, count, divergence, cosine: see `rank`
 
 
 def nearest_words(
@@ -46,8 +37,8 @@ def nearest_words(
     word: str,
     section: str | None = None,
     *,
-    against: str = "section",
-    measure: str = "divergence",
+    against: Against = "section",
+    measure: Measure = "divergence",
     min_count: int | None = None,
     n: int = 10,
 ) -> NearestWords:
@@ -57,12 +48,6 @@ def nearest_words(
     section, or are expected over each candidate's own sections: the first compares the word with the words of the
     section, the second also shows where the section pulls it.
     """
-    for name, value, allowed in (("against", against, AGAINST), ("measure", measure, MEASURES)):
-        if value not in allowed:
-            raise InputError(
-                f"{name} is {value!r}; allowed: {', '.join(allowed)}.{nearest(str(value), allowed)}"
-            )
-    require_positive(n=n)
     model, id_ = cells.model, word_id(cells.model, word)
     candidates = cells.frequent(min_count, besides=id_)
     cell, average = cells.of(np.array([id_]), section), cells.of(np.array([id_]), None)
@@ -87,19 +72,17 @@ def rank(
     candidates: Ids,
     others: NumpyGaussian,
     *,
-    measure: str = "divergence",
+    measure: Measure = "divergence",
     n: int,
-) -> tuple[Neighbor, ...]:
-    """The candidates nearest to one cell, nearest first; ties go to the lower id."""
+) -> tuple[Row, ...]:
+    """The candidates nearest to one cell, nearest first, with KL(cell || the word's cell) in nats; ties: lower id."""
     distance = kl_divergence(cell, others) if measure == "divergence" else -cosine_similarity(cell, others)
     order = np.argsort(distance, kind="stable")[:n]
     near = NumpyGaussian(others.mean[order], others.log_variance[order])
-    columns = (candidates[order], kl_divergence(cell, near), cosine_similarity(cell, near))
-    words, counts = cells.model.words, cells.model.word_counts
-    return tuple(
-        Neighbor(words[id_], int(counts[id_]), divergence, cosine)
-        for id_, divergence, cosine in zip(*(column.tolist() for column in columns), strict=True)
-    )
+    words = [cells.model.words[id_] for id_ in candidates[order].tolist()]
+    counts = cells.model.word_counts[candidates[order]]
+    divergences, cosines = kl_divergence(cell, near), cosine_similarity(cell, near)
+    return rows_of(word=words, count=counts, divergence=divergences, cosine=cosines)
 
 
 def cosine_similarity(cell: NumpyGaussian, others: NumpyGaussian) -> Floats:
@@ -117,10 +100,3 @@ def count_in_section(cells: WordCells, word: int, section: str | None) -> int | 
     table = cells.model.statistics
     row = slice(table.offsets[word], table.offsets[word + 1])
     return int(table.counts[row][table.metadata[row] == section_id(cells.model, section)].sum())
-
-
-def require_positive(**numbers: int) -> None:
-    """Refuse to list fewer than one of anything."""
-    for name, value in numbers.items():
-        if value < 1:
-            raise InputError(f"{name} is {value}; allowed: 1 or more.")

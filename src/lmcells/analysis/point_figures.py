@@ -13,13 +13,14 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from lmcells.analysis.figures import rho_label, section_label
-from lmcells.analysis.mixtures import Comparison, mixture_plane
+from lmcells.analysis import Row
+from lmcells.analysis.figures import bare, page, rho_label, section_label, style
+from lmcells.analysis.mixtures import Marginal, mixture_plane
 from lmcells.analysis.sections import NETWORK_NAMES, SectionMap
 from lmcells.analysis.statistics import Floats
-from lmcells.analysis.uncertainty import Association, Variance, WordUncertainty, WordVariances
+from lmcells.analysis.uncertainty import Variance, WordVariances
 from lmcells.errors import MissingExtra
-from lmcells.figure_style import COLOURS, DPI, INK, MARKERS, PAGE_WIDTH, house_style, label
+from lmcells.figure_style import COLOURS, DPI, INK, label
 
 _POINT = DPI / 72  # pixels
 _SIDES = ((1, 0), (-1, 0), (0, 1), (0, -1))  # of a mark, tried in turn
@@ -58,28 +59,18 @@ def write_names(
     for rows, (x_side, y_side) in ((rows, side) for rows in batches for side in _SIDES):
         if not rows:
             continue
-        align: dict[str, Any] = {
-            "ha": {1: "left", 0: "center", -1: "right"}[x_side],
-            "va": {1: "bottom", 0: "center", -1: "top"}[y_side],
-        }
+        ha, va = ("center", "left", "right")[x_side], ("center", "bottom", "top")[y_side]
+        align: dict[str, Any] = {"fontsize": font_size, "ha": ha, "va": va}
         starts = to_data.transform(centers + np.array([x_side, y_side]) * (spread + 2 * _POINT))
         texts = [
-            axes.text(x, y, names[row], fontsize=font_size, **align, **(styles[row] if styles else {}))
+            axes.text(x, y, names[row], **align, **(styles[row] if styles else {}))
             for row, (x, y) in zip(rows, starts[rows].tolist(), strict=True)
         ]
         taken = to_data.transform(boxes.reshape(-1, 2)).reshape(-1, 2, 2)
-        adjust_text(
-            texts,
-            objects=[Bbox(box) for box in taken],
-            target_x=places[rows, 0],
-            target_y=places[rows, 1],
-            avoid_self=False,
-            prevent_crossings=False,
-            force_text=(0.3, 0.5),
-            force_static=(0.2, 0.4),
-            iter_lim=_N_STEPS,
-            ax=axes,
-        )
+        targets = {"target_x": places[rows, 0], "target_y": places[rows, 1]}
+        forces = {"force_text": (0.3, 0.5), "force_static": (0.2, 0.4), "iter_lim": _N_STEPS}
+        flags = {"avoid_self": False, "prevent_crossings": False}
+        adjust_text(texts, objects=[Bbox(box) for box in taken], ax=axes, **targets, **forces, **flags)
         for row, text in zip(list(rows), texts, strict=True):
             box = np.array(text.get_window_extent().extents)
             end = np.clip(centers[row], box[:2], box[2:])  # of the name, nearest to the mark
@@ -105,56 +96,42 @@ _COLUMNS = 3  # of the legend
 _LARGER = {"*": 1.7, "h": 1.1, "X": 1.1, "P": 1.1}  # markers with little ink
 
 
-def draw_section_map(shown: SectionMap) -> tuple[Figure, int]:
-    """Every section as a mark, a marker and a colour a cluster; return the figure and how many marks have names."""
+def draw_section_map(shown: SectionMap) -> Figure:
+    """Every section as a mark, a marker and a colour a cluster; the texts of the axes are the names that had room."""
     below = _LEGEND_ROW * (-(-len(shown.clusters) // _COLUMNS) + 1) + 0.15
     height = _MAP_HEIGHT + below
     counts = np.log1p([section.count for section in shown.sections])
     radii = 1.3 + 2.2 * (counts / max(float(counts.max()), 1.0)) ** 2
     clusters = np.array([section.cluster for section in shown.sections])
     places = np.array([(section.x, section.y) for section in shown.sections])
-    with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, height), dpi=DPI)
+    with page(height, dpi=DPI, layout=None) as figure:
         axes = figure.add_axes((0.005, below / height, 0.99, _MAP_HEIGHT / height))
         axes.set_axis_off()
         for number, name in enumerate(shown.clusters):
-            here, marker = clusters == number, MARKERS[number % len(MARKERS)]
-            axes.scatter(
-                places[here, 0],
-                places[here, 1],
-                s=(2 * radii[here] * _LARGER.get(marker, 1.0)) ** 2,
-                c=_colour(number),
-                marker=marker,
-                linewidths=0.4,
-                edgecolors="white",
-                label=label(name),
-            )
+            here, how = clusters == number, style(number)
+            areas = (2 * radii[here] * _LARGER.get(how["marker"], 1.0)) ** 2
+            how |= {"label": label(name), "linewidths": 0.4, "edgecolors": "white"}
+            axes.scatter(places[here, 0], places[here, 1], areas, **how)
         low, high = places.min(axis=0), places.max(axis=0)
         margin = np.where(high > low, 0.06 * (high - low), 1.0)
         (left, bottom), (right, top) = (low - margin).tolist(), (high + margin).tolist()
         axes.set(xlim=(left, right), ylim=(bottom, top))
         names = [label(section.section) for section in shown.sections]
         n_named = write_names(axes, names, places, radii=radii.tolist(), font_size=6)
-        figure.legend(
-            *axes.get_legend_handles_labels(),
-            loc="lower left",
-            bbox_to_anchor=(0.005, _LEGEND_ROW / height),
-            ncols=_COLUMNS,
-            fontsize=7,
-            handletextpad=0.2,
-            columnspacing=1.2,
-            title="Clusters, each named after its section with the most words",
-            title_fontsize=7,
-            alignment="left",
-        )
+        how = {
+            "ncols": _COLUMNS,
+            "fontsize": 7,
+            "title_fontsize": 7,
+            "handletextpad": 0.2,
+            "columnspacing": 1.2,
+        }
+        how |= {"loc": "lower left", "bbox_to_anchor": (0.005, _LEGEND_ROW / height), "alignment": "left"}
+        title = "Clusters, each named after its section with the most words"
+        figure.legend(*axes.get_legend_handles_labels(), title=title, **how)
         named = f"{n_named} of {len(shown.sections)} sections named"
         note = f"{NETWORK_NAMES[shown.network]} · {named} · larger: more words"
         figure.text(0.012, 0.06 / height, note, fontsize=7)
-    return figure, n_named
-
-
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
+    return figure
 
 
 _N_SHOWN = 12  # components of a mixture, the heaviest
@@ -164,46 +141,36 @@ _EXPECTED = 3.5  # radius of the mark of an expected meaning
 _FAR = LinearSegmentedColormap.from_list("far", ["#ffffff", "#9fc8e2", COLOURS[0]])
 
 
-def draw_mixtures(comparison: Comparison, *, part: str) -> Figure:
+def draw_mixtures(marginals: Sequence[Marginal], divergences: Sequence[Row], *, part: str) -> Figure:
     """The heaviest components by their means, as large as their weights; `part` is what a component is."""
-    n = len(comparison.marginals)
+    n = len(marginals)
     # A mark shows a mean and a weight; a reader must know how far the cell extends around it.
-    deviation = np.sqrt(np.mean([marginal.mixture.within for marginal in comparison.marginals]))
+    deviation = np.sqrt(np.mean([marginal.mixture.within for marginal in marginals]))
     title = f"Means by {part} (a cell's standard deviation: {deviation:.2f})"
-    with house_style():
-        size = (PAGE_WIDTH * (1 if n > 1 else 0.7), 3.7)
-        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+    with page(3.7, 1 if n > 1 else 0.7, dpi=DPI) as figure:
         if n > 1:
             plane, matrix = figure.subplots(1, 2, width_ratios=(1.55, 1))
-            _draw_matrix(matrix, comparison)
+            _draw_matrix(matrix, [marginal.name for marginal in marginals], divergences)
         else:
             plane = figure.subplots()
         plane.set_title(f"a  {title}" if n > 1 else title, loc="left", fontsize=9)
-        _draw_plane(plane, comparison, n_named=_N_NAMED if n > 1 else _N_SHOWN, part=part)
+        _draw_plane(plane, marginals, n_named=_N_NAMED if n > 1 else _N_SHOWN, part=part)
     return figure
 
 
-def _draw_plane(axes: Axes, comparison: Comparison, *, n_named: int, part: str) -> None:
+def _draw_plane(axes: Axes, marginals: Sequence[Marginal], *, n_named: int, part: str) -> None:
     """Means of components, with an area of their weight; a cross is an expected meaning."""
-    plane = mixture_plane(comparison.marginals, most=_N_SHOWN)
+    plane = mixture_plane(marginals, most=_N_SHOWN)
     part_label = section_label if part == "section" else label
     marks: list[tuple[str, Floats, float, dict[str, Any]]] = []  # name, place, radius, style
     components: list[tuple[str, Floats, float, dict[str, Any]]] = []
-    for number, (marginal, places) in enumerate(zip(comparison.marginals, plane.components, strict=True)):
+    for number, (marginal, places) in enumerate(zip(marginals, plane.components, strict=True)):
         radii = _LARGEST * np.sqrt(marginal.mixture.weights[: len(places)])
-        axes.scatter(
-            places[:, 0],
-            places[:, 1],
-            s=(2 * radii) ** 2,
-            color=_colour(number),
-            marker=MARKERS[number % len(MARKERS)],
-            alpha=0.55,
-            linewidths=0.5,
-            edgecolors="white",
-        )
+        how = {**style(number), "alpha": 0.55, "linewidths": 0.5, "edgecolors": "white"}
+        axes.scatter(places[:, 0], places[:, 1], (2 * radii) ** 2, **how)
         expected = plane.expected[number]
         axes.plot(*expected, "+", color=INK, markersize=2 * _EXPECTED, markeredgewidth=1.2)
-        bold = {"color": _colour(number), "fontweight": "bold"}
+        bold = {"color": how["color"], "fontweight": "bold"}
         marks.append((label(marginal.name), expected, _EXPECTED, bold))
         for row, (name, place) in enumerate(zip(marginal.parts, places, strict=False)):
             components.append((part_label(name) if row < n_named else "", place, float(radii[row]), {}))
@@ -225,30 +192,22 @@ def _finish_layout(axes: Axes) -> None:
     figure.set_layout_engine("none")
 
 
-def _draw_matrix(axes: Axes, comparison: Comparison) -> None:
+def _draw_matrix(axes: Axes, names: Sequence[str], divergences: Sequence[Row]) -> None:
     """KL from each row to each column, with the standard error."""
-    n = len(comparison.marginals)
-    names = [label(marginal.name) for marginal in comparison.marginals]
-    values = np.zeros((n, n))
-    for place, divergence in comparison.divergences.items():
-        values[place] = divergence.sampled.value
+    n, values = len(names), np.zeros((len(names), len(names)))
+    places = [(names.index(each["from"]), names.index(each["to"])) for each in divergences]
+    for place, each in zip(places, divergences, strict=True):
+        values[place] = each.sampled["value"]
     axes.imshow(values, cmap=_FAR, vmin=0)
-    for (row, column), divergence in comparison.divergences.items():
-        sampled = divergence.sampled
-        axes.text(
-            column,
-            row,
-            f"{sampled.value:.2f}\n±{sampled.standard_error:.2f}",
-            ha="center",
-            va="center",
-            fontsize=max(5.0, 8.5 - 0.5 * n),
-            color="white" if sampled.value > 0.7 * values.max() else INK,
-        )
-    axes.set_xticks(range(n), names, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
-    axes.set_yticks(range(n), names, fontsize=7)
-    axes.tick_params(length=0)
-    axes.grid(visible=False)
-    axes.spines[:].set_visible(False)
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": max(5.0, 8.5 - 0.5 * n)}
+    for (row, column), each in zip(places, divergences, strict=True):
+        colour = "white" if values[row, column] > 0.7 * values.max() else INK
+        text = f"{values[row, column]:.2f}\n±{each.sampled['standard_error']:.2f}"
+        axes.text(column, row, text, color=colour, **middle)
+    labels = [label(name) for name in names]
+    axes.set_xticks(range(n), labels, rotation=35, ha="right", rotation_mode="anchor", fontsize=7)
+    axes.set_yticks(range(n), labels, fontsize=7)
+    bare(axes)
     axes.set_title("b  KL(row || column), nats", loc="left", fontsize=9)
 
 
@@ -265,14 +224,13 @@ _AGAINST = {
 
 
 def draw_uncertainty(
-    variances: WordVariances, associations: Sequence[Association], *, named: Sequence[WordUncertainty] = ()
+    variances: WordVariances, associations: Sequence[Row], *, named: Sequence[Row] = ()
 ) -> Figure:
     """Words as a density with the median in bins; short forms by their number of long forms; `named` words marked."""
     has_senses = bool((variances.n_senses > 0).any())
     columns = [name for name in _AGAINST if has_senses or name != "senses"]
     rho_of = {(each.variance, each.against): rho_label(each.rho) for each in associations if not each.given}
-    with house_style():
-        figure = Figure(figsize=(PAGE_WIDTH, 4.4), dpi=DPI, layout="constrained")
+    with page(4.4, dpi=DPI) as figure:
         panels = figure.subplots(len(_TITLES), len(columns), sharey="row", squeeze=False)
         letters, middles = iter("abcdef"), dict[tuple[Variance, str], Floats]()
         for row, (variance, title) in zip(panels, _TITLES.items(), strict=True):
@@ -299,18 +257,11 @@ def draw_uncertainty(
 
 def _draw_density(axes: Axes, xs: Floats, ys: Floats) -> Floats:
     """Draw how many words lie where, and the medians of equally large groups of them; return the medians."""
+    extent = (*np.log10(_limits(xs)), *_limits(ys))
+    # A thousand hexagons would be most of the file, and so would their soft edges.
+    as_pixels: dict[str, Any] = {"linewidths": 0.1, "rasterized": True, "antialiased": False}
     axes.hexbin(
-        xs,
-        ys,
-        gridsize=(24, 14),
-        xscale="log",
-        bins="log",
-        mincnt=1,
-        cmap=_MANY,
-        linewidths=0.1,
-        rasterized=True,  # a thousand hexagons would be most of the file, and so would their soft edges
-        antialiased=False,
-        extent=(*np.log10(_limits(xs)), *_limits(ys)),
+        xs, ys, gridsize=(24, 14), bins="log", xscale="log", extent=extent, mincnt=1, cmap=_MANY, **as_pixels
     )
     groups = np.array_split(np.argsort(xs, kind="stable"), min(_N_BINS, xs.size))
     medians = np.array([(np.median(xs[group]), np.median(ys[group])) for group in groups])
@@ -325,26 +276,20 @@ def _draw_by_senses(axes: Axes, n_senses: npt.NDArray[np.int64], ys: Floats) -> 
     numbers = np.unique(n_senses[n_senses > 0])
     groups = [ys[n_senses == number] for number in numbers]
     most = max(group.size for group in groups)
-    axes.boxplot(
-        groups,
-        positions=numbers,
-        widths=[0.2 + 0.6 * np.sqrt(group.size / most) for group in groups],
-        whis=(10, 90),
-        showfliers=False,
-        patch_artist=True,
-        manage_ticks=False,
-        boxprops={"facecolor": "#dceaf4", "edgecolor": COLOURS[0]},
-        whiskerprops={"color": COLOURS[0]},
-        capprops={"color": COLOURS[0]},
-        medianprops={"color": _LINE, "linewidth": 1.8},
-    )
+    widths = [0.2 + 0.6 * np.sqrt(group.size / most) for group in groups]
+    ink: dict[str, Any] = {
+        "boxprops": {"facecolor": "#dceaf4", "edgecolor": COLOURS[0]},
+        "whiskerprops": {"color": COLOURS[0]},
+        "capprops": {"color": COLOURS[0]},
+        "medianprops": {"color": _LINE, "linewidth": 1.8},
+    }
+    how: dict[str, Any] = {"whis": (10, 90), "showfliers": False, "patch_artist": True, "manage_ticks": False}
+    axes.boxplot(groups, positions=numbers, widths=widths, **how, **ink)
     axes.set_xticks(numbers)
     axes.grid(visible=False, axis="x")
 
 
-def _mark(
-    axes: Axes, words: Sequence[WordUncertainty], variance: Variance, against: str, *, keep_free: Floats
-) -> None:
+def _mark(axes: Axes, words: Sequence[Row], variance: Variance, against: str, *, keep_free: Floats) -> None:
     xs = [float(word.count) if against == "frequency" else word.n_sections for word in words]
     ys = [float(getattr(word, variance)) for word in words]
     axes.plot(xs, ys, "D", color="white", markeredgecolor=INK, markersize=1.4 * _MARK, clip_on=False)

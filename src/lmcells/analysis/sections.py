@@ -5,12 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.names import require_sections, section_id, section_statistics
-from lmcells.analysis.neighbors import require_positive
 from lmcells.analysis.statistics import Floats, principal_plane
 from lmcells.corpus.sections import NO_SECTION, OTHER
-from lmcells.errors import InputError, MissingExtra, nearest
+from lmcells.errors import InputError, MissingExtra
 from lmcells.pretrained import PretrainedModel
 
 Ids = npt.NDArray[np.int64]
@@ -23,22 +22,13 @@ _N_STEPS = 500  # of t-SNE; more do not make the map of 200 sections more trustw
 
 
 @dataclass(frozen=True, slots=True)
-class SectionNeighbor:
-    """A section near another, or near the center of its cluster."""
+class NearestSections(Result):
+    """The sections nearest to one, with their counts of words and cosines, in both networks."""
 
     section: str
     count: int  # words under it in the training text
-    cosine: float  # of the two embeddings
-
-
-@dataclass(frozen=True, slots=True)
-class NearestSections(Result):
-    """The sections nearest to one, in both networks."""
-
-    section: str
-    count: int
-    variational: tuple[SectionNeighbor, ...]  # by the embeddings that the gate and the attention read
-    prior: tuple[SectionNeighbor, ...]  # by those of the model network
+    variational: tuple[Row, ...]  # by the embeddings that the gate and the attention read
+    prior: tuple[Row, ...]  # by those of the model network
 
 
 def frequent_sections(model: PretrainedModel) -> Ids:
@@ -50,10 +40,6 @@ def frequent_sections(model: PretrainedModel) -> Ids:
 def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floats:
     """Embeddings of sections in a network, each of length one: (n,) -> (n, E)."""
     require_sections(model)
-    if network not in NETWORKS:
-        raise InputError(
-            f"network is {network!r}; allowed: {', '.join(NETWORKS)}.{nearest(str(network), NETWORKS)}"
-        )
     vectors = model.arrays[f"{network}.metadata.weight"][sections].astype(np.float64)
     units: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), _TINY)
     return units
@@ -61,7 +47,6 @@ def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floa
 
 def nearest_sections(model: PretrainedModel, section: str, *, n: int = 10) -> NearestSections:
     """Find the sections nearest to one by the cosine of their embeddings, as the paper does."""
-    require_positive(n=n)
     id_ = section_id(model, section)
     others = frequent_sections(model)
     others = others[others != id_]
@@ -87,28 +72,9 @@ def shared_neighbors(model: PretrainedModel, *, n: int = 10, n_sections: int = 2
     return float(np.mean([np.intersect1d(one, other).size for one, other in zip(*near, strict=True)]))
 
 
-def _listed(model: PretrainedModel, ids: Ids, cosines: Floats) -> tuple[SectionNeighbor, ...]:
-    counts = section_statistics(model).n_tokens
-    return tuple(
-        SectionNeighbor(model.sections[id_], int(counts[id_]), cosine)
-        for id_, cosine in zip(ids.tolist(), cosines.tolist(), strict=True)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SectionCluster:
-    """Sections that are alike, those with the most words first; named after the first."""
-
-    name: str
-    sections: tuple[SectionNeighbor, ...]  # cosine: to the center of the cluster
-
-
-@dataclass(frozen=True, slots=True)
-class SectionClusters(Result):
-    """The sections of a network in clusters, those with the most text first."""
-
-    network: str
-    clusters: tuple[SectionCluster, ...]
+def _listed(model: PretrainedModel, ids: Ids, cosines: Floats) -> tuple[Row, ...]:
+    names = [model.sections[id_] for id_ in ids.tolist()]
+    return rows_of(section=names, count=section_statistics(model).n_tokens[ids], cosine=cosines)
 
 
 def cluster_sections(
@@ -117,8 +83,12 @@ def cluster_sections(
     network: str = "variational",
     n_clusters: int | None = None,
     n_sections: int = 200,
-) -> SectionClusters:
-    """Cluster the sections with the most words, by Ward's method on embeddings of length one; needs scikit-learn."""
+) -> list[Row]:
+    """Cluster the sections with the most words, by Ward's method on embeddings of length one; needs scikit-learn.
+
+    The clusters with the most text come first. Each is named after its first section, the one with the most words; the
+    cosines of its sections are those to its center.
+    """
     require_sections(model)
     ids = frequent_sections(model)[:n_sections]
     n_clusters = min(N_CLUSTERS, ids.size) if n_clusters is None else n_clusters
@@ -140,20 +110,8 @@ def cluster_sections(
         center = vectors[rows].mean(axis=0)
         cosines = vectors[rows] @ center / max(float(np.linalg.norm(center)), _TINY)
         members = _listed(model, ids[rows], cosines)
-        clusters.append(SectionCluster(members[0].section, members))
-    clusters.sort(key=lambda cluster: -sum(member.count for member in cluster.sections))
-    return SectionClusters(network, tuple(clusters))
-
-
-@dataclass(frozen=True, slots=True)
-class MappedSection:
-    """Where a section lies on the map; only distances to near sections mean anything."""
-
-    section: str
-    count: int  # words under it in the training text
-    cluster: int  # index of its cluster
-    x: float
-    y: float
+        clusters.append(Row(name=members[0].section, sections=members))
+    return sorted(clusters, key=lambda cluster: -sum(member.count for member in cluster.sections))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +119,9 @@ class SectionMap(Result):
     """Sections on a plane, those with the most words first."""
 
     network: str
-    trustworthiness: (
-        float  # whether neighbours on the map are neighbours in the network: 1 at best, NaN if not known
-    )
+    trustworthiness: float  # are neighbours here neighbours in the network? 1 at best, NaN if not known
     clusters: tuple[str, ...]  # the name of each
-    sections: tuple[MappedSection, ...]
+    sections: tuple[Row, ...]  # section, count, cluster (its index), x, y; only near ones can be compared
 
 
 def map_sections(
@@ -184,7 +140,7 @@ def map_sections(
         from sklearn import manifold
     except ModuleNotFoundError:
         manifold, n_clusters = None, 1
-    found = cluster_sections(model, network=network, n_clusters=n_clusters, n_sections=n_sections).clusters
+    found = cluster_sections(model, network=network, n_clusters=n_clusters, n_sections=n_sections)
     ids = frequent_sections(model)[:n_sections]
     vectors = unit_embeddings(model, network, ids)
     plane, trust = principal_plane(vectors), np.nan
@@ -200,17 +156,8 @@ def map_sections(
         n_neighbors = min(10, (ids.size - 1) // 2)
         trust = float(manifold.trustworthiness(vectors, plane, n_neighbors=n_neighbors))
     plane = (plane - plane.mean(axis=0)) / max(float(plane.std()), _TINY)
-    place = {
-        member.section: (member.section, member.count, number)
-        for number, cluster in enumerate(found)
-        for member in cluster.sections
-    }
-    return SectionMap(
-        network,
-        trust,
-        tuple(cluster.name for cluster in found),
-        tuple(
-            MappedSection(*place[model.sections[id_]], x, y)
-            for id_, (x, y) in zip(ids.tolist(), plane.tolist(), strict=True)
-        ),
-    )
+    cluster_of = {each.section: number for number, cluster in enumerate(found) for each in cluster.sections}
+    names = [model.sections[id_] for id_ in ids.tolist()]
+    counts, clusters = section_statistics(model).n_tokens[ids], [cluster_of[name] for name in names]
+    mapped = rows_of(section=names, count=counts, cluster=clusters, x=plane[:, 0], y=plane[:, 1])
+    return SectionMap(network, trust, tuple(cluster.name for cluster in found), mapped)

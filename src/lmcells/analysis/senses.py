@@ -5,39 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lmcells.analysis import Result
+from lmcells.analysis import Result, Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import require_sections, section_name, word_id
-from lmcells.analysis.neighbors import Neighbor, count_in_section, rank, require_positive
+from lmcells.analysis.neighbors import count_in_section, rank
 from lmcells.analysis.sections import frequent_sections
 from lmcells.analysis.statistics import Floats, log_softmax
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyGaussian
-
-_N_WORDS, _N_SECTIONS = 600, 60
-
-
-@dataclass(frozen=True, slots=True)
-class Likeness:
-    """How near a word's cell is to another word."""
-
-    word: str
-    divergence: float  # KL(p(z | word, section) || the other word's expected cell), in nats
-    probability: float  # softmax of the negative divergences over the listed words
-    ratio: float  # to the probability that the word's expected cell gives: above 1, the section pulls here
-
-
-@dataclass(frozen=True, slots=True)
-class SectionSense:
-    """What a word means under one section."""
-
-    section: str | None
-    count: int | None  # how often the word was counted there
-    variance: float
-    moved: float  # KL(p(z | word, section) || the word's expected cell)
-    likenesses: tuple[Likeness, ...]  # one for each listed word, in the order of the list
-    neighbors: tuple[Neighbor, ...]  # among all frequent words, by their expected cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +23,8 @@ class WordSenses(Result):
     word: str
     count: int
     words: tuple[str, ...]  # the listed words, which it is compared with
-    sections: tuple[SectionSense, ...]
-    average: SectionSense  # the word's expected cell
+    sections: tuple[Row, ...]
+    average: Row  # the word's expected cell
 
 
 def word_senses(
@@ -69,7 +45,6 @@ def word_senses(
     """
     model = cells.model
     require_sections(model)
-    require_positive(n_sections=n_sections, n_words=n_words, n_neighbors=n_neighbors)
     id_ = word_id(model, word)
     names = [section_name(model, each) for each in sections] or sections_of(cells, id_)[:n_sections]
     names = list(dict.fromkeys(names))
@@ -86,15 +61,20 @@ def word_senses(
     logits = log_softmax(-divergences)
     senses = []
     for row, (name, cell) in enumerate(zip([*names, None], under, strict=True)):
-        columns = (divergences[row], np.exp(logits[row]), np.exp(logits[row] - logits[-1]))
-        rows = zip(listed_words, *(column.tolist() for column in columns), strict=True)
         senses.append(
-            SectionSense(
+            Row(
                 section=name,
                 count=count_in_section(cells, id_, name),
                 variance=float(np.exp(cell.log_variance[0])),
                 moved=float(kl_divergence(cell, under[-1])[0]),
-                likenesses=tuple(Likeness(*each) for each in rows),
+                likenesses=rows_of(
+                    word=listed_words,
+                    divergence=divergences[row],  # KL(p(z | word, section) || the other word's expected cell)
+                    probability=np.exp(logits[row]),  # softmax of the negative divergences
+                    ratio=np.exp(
+                        logits[row] - logits[-1]
+                    ),  # to the average's: above 1, the section pulls here
+                ),
                 neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
             )
         )
@@ -142,29 +122,21 @@ def _distinguishing(divergence: Floats, *, n: int) -> Ids:
     return np.array([id_ for _, _, id_ in chosen], np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Movement(Result):
-    """What makes the means of p(z | w, m) vary, over frequent words and sections; the three shares sum to one.
+_N_WORDS, _N_SECTIONS = 600, 60
 
-    A large `of_sections` with a small `of_pairs` says that a section moves all words the same way.
+
+def measure_movement(cells: WordCells) -> Row:
+    """What makes the means of p(z | w, m) vary, over frequent words and sections: a two-way analysis of variance.
+
+    `of_words` and `of_sections` are the shares of the variance that are the word's or the section's alone; `of_pairs`
+    is what a section does to this word and not to the others. `between_sections` is the median KL of a word's cells
+    under two sections, `between_words` that of two words' cells under one section.
     """
-
-    n_words: int
-    n_sections: int
-    of_words: float  # share of the variance that is the word's alone
-    of_sections: float  # the section's alone, the same for every word
-    of_pairs: float  # what a section does to this word and not to the others
-    between_sections: float  # median KL of a word's cells under two sections
-    between_words: float  # median KL of two words' cells under one section
-
-
-def measure_movement(cells: WordCells, *, n_words: int = _N_WORDS, n_sections: int = _N_SECTIONS) -> Movement:
-    """Split the variance of the means into words and sections, by a two-way analysis of variance."""
     model = cells.model
     require_sections(model)
     frequent = cells.frequent()
-    words = frequent[np.argsort(-model.word_counts[frequent], kind="stable")[:n_words]]
-    sections = frequent_sections(model)[:n_sections]
+    words = frequent[np.argsort(-model.word_counts[frequent], kind="stable")[:_N_WORDS]]
+    sections = frequent_sections(model)[:_N_SECTIONS]
     under = [cells.of(words, model.sections[section]) for section in sections.tolist()]
     grid = NumpyGaussian(
         np.stack([each.mean for each in under], axis=1),
@@ -181,8 +153,15 @@ def measure_movement(cells: WordCells, *, n_words: int = _N_WORDS, n_sections: i
         ]
     )
     of_words, of_sections, of_pairs = (parts / max(parts.sum(), np.finfo(np.float64).tiny)).tolist()
-    medians = _median_to_next(grid, axis=1), _median_to_next(grid, axis=0)
-    return Movement(words.size, sections.size, of_words, of_sections, of_pairs, *medians)
+    return Row(
+        n_words=words.size,
+        n_sections=sections.size,
+        of_words=of_words,
+        of_sections=of_sections,
+        of_pairs=of_pairs,
+        between_sections=_median_to_next(grid, axis=1),
+        between_words=_median_to_next(grid, axis=0),
+    )
 
 
 def _median_to_next(grid: NumpyGaussian, *, axis: int) -> float:

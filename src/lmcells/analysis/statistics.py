@@ -1,16 +1,18 @@
 """Numerics that the views share: distances, divergences, principal axes, rank correlations with bootstrap intervals."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.evaluation.intervals import Interval, percentile_interval, resampled_weights
+from lmcells.analysis import Row
+from lmcells.evaluation.intervals import percentile_interval, resampled_weights
 
 Floats = npt.NDArray[np.float64]
 Reals = npt.NDArray[np.floating]
 Numbers = npt.NDArray[np.floating] | npt.NDArray[np.integer]
+Question = tuple[str, str, str | None]
 
 N_RESAMPLES = 1_000
 _FEWEST = 5  # rows (or clusters of rows) that an interval needs
@@ -59,56 +61,43 @@ def principal_plane(points: Floats) -> Floats:
     return oriented
 
 
-@dataclass(frozen=True, eq=False)
-class RankCorrelations:
-    """Spearman's correlations between all columns: of all rows, and of each bootstrap resample.
+def rank_intervals(
+    columns: Mapping[str, Numbers],
+    questions: Iterable[Question],
+    *,
+    random: np.random.Generator,
+    clusters: npt.NDArray[np.integer] | None = None,
+    n_resamples: int = N_RESAMPLES,
+) -> dict[Question, Row]:
+    """Spearman's correlations with 95 % intervals, one for each question that has an answer.
 
-    found = RankCorrelations.of({"weight": weights, "words": n_words, "tokens": n_tokens}, random=random)
-    found.interval("weight", "words")                   # between two columns
-    found.interval("weight", "words", given="tokens")   # beyond what a third explains of both
-
-    scipy has no clustered bootstrap, and would sort every resample. Here every column is sorted once, and a resample
-    only counts how often each row was drawn.
+    A question (one, other, given) names two columns and, unless it is None, a third that is held fixed. Rows are
+    resampled, those of one cluster together. scipy has no clustered bootstrap, and would sort every resample. Here
+    every column is sorted once, and a resample only counts how often each row was drawn.
     """
+    n = len(next(iter(columns.values())))
+    of_rows = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    n_drawn = int(of_rows.max(initial=-1)) + 1
+    if n_drawn < _FEWEST:
+        return {}
+    groups = [np.unique(column, return_inverse=True)[1] for column in columns.values()]
+    whole = rank_correlations(groups, np.ones(n))  # (k, k)
+    draws = (resampled_weights(of_rows, n_drawn, random) for _ in range(n_resamples))
+    resampled = np.array([rank_correlations(groups, times) for times in draws])  # (n_resamples, k, k)
+    names, found = list(columns), {}
+    for question in questions:
+        places = [names.index(name) for name in question if name is not None]
+        estimate, values = _partial(whole, *places), _partial(resampled, *places)
+        values = values[np.isfinite(values)]  # in a resample all values may be the same
+        if np.isfinite(estimate) and values.size > 1:
+            found[question] = Row(asdict(percentile_interval(float(estimate), values, level=0.95)))
+    return found
 
-    n: int  # rows
-    n_drawn: int  # what is resampled: rows, or clusters of rows
-    names: tuple[str, ...]
-    whole: Floats  # (k, k)
-    resampled: Floats  # (n_resamples, k, k)
 
-    @classmethod
-    def of(
-        cls,
-        columns: Mapping[str, Numbers],
-        *,
-        random: np.random.Generator,
-        clusters: npt.NDArray[np.integer] | None = None,
-        n_resamples: int = N_RESAMPLES,
-    ) -> "RankCorrelations":
-        """Rank and resample columns of the same length; rows of the same cluster are drawn together."""
-        n = len(next(iter(columns.values())))
-        of_rows = np.arange(n) if clusters is None else np.unique(clusters, return_inverse=True)[1]
-        n_drawn = int(of_rows.max(initial=-1)) + 1
-        groups = [np.unique(column, return_inverse=True)[1] for column in columns.values()]
-        resampled = [
-            rank_correlations(groups, resampled_weights(of_rows, n_drawn, random))
-            for _ in range(n_resamples if n_drawn >= _FEWEST else 0)
-        ]
-        return cls(n, n_drawn, tuple(columns), rank_correlations(groups, np.ones(n)), np.array(resampled))
-
-    def interval(
-        self, one: str, other: str, *, given: str | None = None, level: float = 0.95
-    ) -> Interval | None:
-        """The correlation of two columns, at a fixed third where `given`; None where it is not defined."""
-        if self.n_drawn < _FEWEST:
-            return None
-        places = [self.names.index(name) for name in (one, other, *([given] if given else []))]
-        estimate, resampled = _partial(self.whole, *places), _partial(self.resampled, *places)
-        resampled = resampled[np.isfinite(resampled)]  # in a resample all values may be the same
-        if not np.isfinite(estimate) or resampled.size < 2:
-            return None
-        return percentile_interval(float(estimate), resampled, level=level)
+def with_interval(rho: Row) -> str:
+    """A correlation and its interval; zero has no sign."""
+    estimate, low, high = (f"{round(value, 2) + 0.0:.2f}" for value in (rho.estimate, rho.low, rho.high))
+    return f"{estimate} [{low}, {high}]"
 
 
 def rank_correlations(groups: list[npt.NDArray[np.intp]], times: Floats) -> Floats:

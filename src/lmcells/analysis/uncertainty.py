@@ -14,12 +14,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
+from lmcells.analysis import Row
 from lmcells.analysis.cells import expected_words
 from lmcells.analysis.names import word_id
-from lmcells.analysis.statistics import N_RESAMPLES, Floats, Numbers, RankCorrelations
+from lmcells.analysis.statistics import N_RESAMPLES, Floats, Numbers, Question, rank_intervals
 from lmcells.errors import InputError
-from lmcells.evaluation.intervals import Interval
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.pretrained import PretrainedModel
 
@@ -28,38 +27,8 @@ VARIANCES: tuple[Variance, ...] = ("within", "between", "total")
 MIN_COUNT = 100  # rarer words have too few of their sections counted
 _FEWEST = 5
 # What a variance is compared with, and what is held fixed.
-_QUESTIONS = (
-    ("frequency", None),
-    ("sections", None),
-    ("sections", "frequency"),
-    ("senses", None),
-    ("senses", "frequency"),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class WordUncertainty(Result):
-    """The variances of one word."""
-
-    word: str
-    count: int
-    within: float
-    between: float
-    total: float
-    n_sections: float  # effective number
-    n_senses: int  # in the inventory; 0 if it is not one of its short forms
-    share_below: float  # of the words looked at, those with a smaller `within`
-
-
-@dataclass(frozen=True, slots=True)
-class Association(Result):
-    """Spearman's correlation of a variance with a property of words; with `given`, at equal values of that."""
-
-    variance: Variance
-    against: str
-    given: str | None
-    n_words: int
-    rho: Interval
+_OF_ALL = (("frequency", None), ("sections", None), ("sections", "frequency"))
+_OF_SHORT_FORMS = (("senses", None), ("senses", "frequency"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,36 +40,27 @@ class WordVariances:
     count: npt.NDArray[np.int64]
     within: Floats
     between: Floats
-    n_sections: Floats
-    n_senses: npt.NDArray[np.int64]
+    n_sections: Floats  # effective number
+    n_senses: npt.NDArray[np.int64]  # in the inventory; 0 if the word is not one of its short forms
 
     @property
     def total(self) -> Floats:
         """Within sections plus between them."""
         return self.within + self.between
 
-    def of(self, row: int) -> WordUncertainty:
-        """One word, by its row."""
-        return WordUncertainty(
-            self.words[row],
-            int(self.count[row]),
-            float(self.within[row]),
-            float(self.between[row]),
-            float(self.total[row]),
-            float(self.n_sections[row]),
-            int(self.n_senses[row]),
-            float((self.within < self.within[row]).mean()),
-        )
+    def of(self, row: int) -> Row:
+        """One word, by its row; `share_below` is the share of the words that have a smaller variance within."""
+        columns = ("count", "within", "between", "total", "n_sections", "n_senses")
+        values = {name: getattr(self, name)[row].item() for name in columns}
+        return Row(word=self.words[row], **values, share_below=float((self.within < self.within[row]).mean()))
 
-    def ranked(
-        self, by: Variance = "within", *, most: int | None = None, largest: bool = True
-    ) -> list[WordUncertainty]:
+    def ranked(self, by: Variance = "within", *, most: int | None = None, largest: bool = True) -> list[Row]:
         """The words in the order of a variance."""
         values = getattr(self, by)
         order = np.argsort(-values if largest else values, kind="stable")
         return [self.of(row) for row in order[:most].tolist()]
 
-    def named(self, model: PretrainedModel, words: Sequence[str]) -> list[WordUncertainty]:
+    def named(self, model: PretrainedModel, words: Sequence[str]) -> list[Row]:
         """Some words, as a person names them."""
         rows = {id_: row for row, id_ in enumerate(self.ids.tolist())}
         ids = [word_id(model, word) for word in words]
@@ -112,24 +72,20 @@ class WordVariances:
                 )
         return [self.of(rows[id_]) for id_ in ids]
 
-    def associations(
-        self, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
-    ) -> list[Association]:
-        """What each variance goes with; intervals by resampling words. Undefined correlations are left out."""
+    def associations(self, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> list[Row]:
+        """Spearman's correlation of each variance with properties of words; with `given`, at equal values of that."""
         random = np.random.default_rng(seed)
         columns: dict[str, Numbers] = {name: getattr(self, name) for name in VARIANCES}
         columns |= {"frequency": self.count, "sections": self.n_sections, "senses": self.n_senses}
-        of_all = RankCorrelations.of(columns, n_resamples=n_resamples, random=random)
-        # The inventory says nothing about other words.
-        short_forms = {name: column[self.n_senses > 0] for name, column in columns.items()}
-        of_short_forms = RankCorrelations.of(short_forms, n_resamples=n_resamples, random=random)
         found = []
-        for against, given in _QUESTIONS:
-            correlations = of_short_forms if against == "senses" else of_all
-            for variance in VARIANCES:
-                rho = correlations.interval(variance, against, given=given, level=level)
-                if rho is not None:
-                    found.append(Association(variance, against, given, correlations.n, rho))
+        # The inventory says nothing about words that are not its short forms.
+        for asked, rows in ((_OF_ALL, self.count >= 0), (_OF_SHORT_FORMS, self.n_senses > 0)):
+            chosen = {name: column[rows] for name, column in columns.items()}
+            questions: list[Question] = [(each, *question) for question in asked for each in VARIANCES]
+            rhos = rank_intervals(chosen, questions, n_resamples=n_resamples, random=random)
+            for (variance, against, given), rho in rhos.items():
+                n_words = int(rows.sum())
+                found.append(Row(variance=variance, against=against, given=given, n_words=n_words, rho=rho))
         return found
 
 

@@ -9,7 +9,6 @@ the same, the later one gets a number: `A_B`, `A_B_2`.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,23 +22,13 @@ from lmcells.pretrained import PretrainedModel
 FORMATS = {".txt": "text", ".vec": "text", ".bin": "binary"}  # by extension, as in word2vec and fastText
 
 
-@dataclass(frozen=True, eq=False)
-class NamedVectors:
-    """Unique names without white space, and a vector each; in the model's order, frequent ones first."""
-
-    names: tuple[str, ...]
-    vectors: npt.NDArray[np.float32]  # (n, d)
-    n_left_out: int = 0  # names without any counts
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        return int(self.vectors.shape[1])
+# Unique names without white space, and a vector each (n, d); in the model's order, frequent ones first.
+NamedVectors = tuple[tuple[str, ...], npt.NDArray[np.float32]]
 
 
 def word_vectors(model: PretrainedModel) -> NamedVectors:
     """The expected meaning of every word."""
-    return NamedVectors(unique_names(model.words), expected_words(model).mean.astype(np.float32))
+    return unique_names(model.words), expected_words(model).mean.astype(np.float32)
 
 
 def section_vectors(model: PretrainedModel) -> NamedVectors:
@@ -47,7 +36,7 @@ def section_vectors(model: PretrainedModel) -> NamedVectors:
     expected = expected_sections(model)
     kept = np.flatnonzero(expected.n_counted)
     names = unique_names([model.sections[section] for section in kept.tolist()])
-    return NamedVectors(names, expected.mean[kept].astype(np.float32), len(model.sections) - kept.size)
+    return names, expected.mean[kept].astype(np.float32)
 
 
 def unique_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -63,14 +52,16 @@ def unique_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(taken)
 
 
-def write_vectors(path: Path, vectors: NamedVectors) -> None:
+def write_vectors(path: Path, named: NamedVectors) -> None:
     """Write a file of vectors row by row, in the format of its extension."""
     is_binary = require_format(path) == "binary"
-    text = " %.9g" * vectors.dim + "\n"  # nine digits bring every float32 back
-    rows = zip(vectors.names, np.ascontiguousarray(vectors.vectors, dtype="<f4"), strict=True)
+    names, vectors = named
+    n, dim = vectors.shape
+    text = " %.9g" * dim + "\n"  # nine digits bring every float32 back
+    rows = zip(names, np.ascontiguousarray(vectors, dtype="<f4"), strict=True)
     try:
         with atomic_write(path) as temporary, temporary.open("wb") as file:
-            file.write(f"{len(vectors.names)} {vectors.dim}\n".encode())
+            file.write(f"{n} {dim}\n".encode())
             for name, row in rows:
                 vector = b" " + row.tobytes() + b"\n" if is_binary else (text % tuple(row.tolist())).encode()
                 file.write(name.encode() + vector)

@@ -3,24 +3,28 @@
 import argparse
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lmcells.analysis import gate, sections
+from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, Interpolation, calibration_of, interpolate
-from lmcells.cli.arguments import Command, add_reading, command_group
-from lmcells.cli.inspect_options import (
-    add_number,
-    add_ranking_options,
-    add_view_options,
-    figures,
-    open_model,
+from lmcells.analysis.statistics import with_interval
+from lmcells.cli.arguments import add_reading, command_group
+from lmcells.cli.inspect_view import (
+    INVENTORY,
+    RANKING,
+    Seen,
+    choice,
+    draw,
+    number,
     open_ranker,
-    show,
-    with_interval,
+    option,
+    table,
+    view,
 )
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
@@ -32,107 +36,63 @@ from lmcells.notes.readers import Columns, ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 
 
-def _add_sections(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("section", nargs="?", metavar="NAME", help="a section that the model knows")
-    add_number(parser, "--top", "list N nearest sections, or sections of each cluster", default=10)
-    of_all = parser.add_argument_group("all sections")
+def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("all sections")
     otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
-    add_number(of_all, "--clusters", "how many clusters", default=None, otherwise=otherwise)
-    add_number(of_all, "--sections", "how many sections, those with the most words", default=200)
-    of_all.add_argument(
-        "--network",
-        choices=sections.NETWORKS,
-        default=sections.NETWORKS[0],
-        help="variational: embeddings that gate and attention read; prior: those of the model network (variational)",
-    )
-    add_view_options(parser)
+    number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
+    number("--sections", "how many sections, those with the most words", 200)(group)
+    networks = "variational: embeddings that gate and attention read; prior: those of the model network"
+    choice("--network", networks, sections.NETWORKS)(group)
 
 
-def _run_sections(options: argparse.Namespace) -> None:
-    model = open_model(options)
-    if options.section is None:
-        _show_all_sections(options, model)
-        return
-    found = sections.nearest_sections(model, options.section, n=options.top)
-    show(
-        options,
-        model,
-        found.to_dict(),
-        lambda: figures().draw_nearest_sections(found),
-        lambda: _print_nearest_sections(found),
-    )
-
-
-def _show_all_sections(options: argparse.Namespace, model: PretrainedModel) -> None:
+def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+    if options.section is not None:
+        found = sections.nearest_sections(model, options.section, n=options.top)
+        figure = draw(options, "figures.draw_nearest_sections", found)
+        return found.to_dict(), figure, partial(_print_nearest_sections, found)
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
-    found = sections.cluster_sections(model, **how)
+    clusters = sections.cluster_sections(model, **how)
     shared = sections.shared_neighbors(model, n_sections=options.sections)
-    data: dict[str, Any] = {"shared_neighbors": shared, **found.to_dict()}
-    mapped = sections.map_sections(model, **how) if options.json or options.output else None
-    if mapped is not None:
-        data["map"] = mapped.to_dict()
-    n_named: list[int] = []
-
-    def draw() -> Any:
-        figure, n = figures("point_figures").draw_section_map(mapped)
-        n_named.append(n)
-        return figure
+    data: dict[str, Any] = {"shared_neighbors": shared, "network": options.network, "clusters": clusters}
+    if not (options.json or options.output):
+        return data, None, partial(_print_clusters, data, options.top)
+    mapped = sections.map_sections(model, **how)
+    figure = draw(options, "point_figures.draw_section_map", mapped)
 
     def print_view() -> None:
-        _print_clusters(found, n_shown=options.top)
-        print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
-        if mapped is not None:
-            print(
-                f"{options.output}: {n_named[0]} of {len(mapped.sections)} sections named, the others had no room; "
-                f"trustworthiness {mapped.trustworthiness:.2f}."
-            )
+        _print_clusters(data, options.top)
+        print(
+            f"{options.output}: {len(figure.axes[0].texts)} of {len(mapped.sections)} sections named, the others had "
+            f"no room; trustworthiness {mapped.trustworthiness:.2f}."
+        )
 
-    show(options, model, data, draw, print_view)
+    return {**data, "map": mapped.to_dict()}, figure, print_view
 
 
 def _print_nearest_sections(found: sections.NearestSections) -> None:
     print(f"{found.section}, {found.count:,} words")
-    rows = [
-        (one.section, f"{one.cosine:.2f}", other.section, f"{other.cosine:.2f}")
-        for one, other in zip(found.variational, found.prior, strict=True)
-    ]
-    header = (sections.NETWORK_NAMES["variational"], "cosine", sections.NETWORK_NAMES["prior"], "cosine")
-    print_columns([header, *rows], left=(0, 2))
+    rows = [{"one": one, "other": other} for one, other in zip(found.variational, found.prior, strict=True)]
+    one, other = sections.NETWORK_NAMES.values()
+    columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
+    columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
+    print_columns(table(rows, columns), left=(0, 2))
 
 
-def _print_clusters(found: sections.SectionClusters, *, n_shown: int) -> None:
-    n_sections = sum(len(cluster.sections) for cluster in found.clusters)
-    print(
-        f"{n_sections} sections of the {sections.NETWORK_NAMES[found.network]} in {len(found.clusters)} clusters"
-    )
+def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
+    clusters = [[each.section for each in cluster.sections] for cluster in data["clusters"]]
+    network = sections.NETWORK_NAMES[data["network"]]
+    print(f"{sum(map(len, clusters))} sections of the {network} in {len(clusters)} clusters")
     lines = textwrap.TextWrapper(110, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
-    for cluster in found.clusters:
-        names = [each.section for each in cluster.sections]
+    for names in clusters:
         more = f", and {len(names) - n_shown} more" if len(names) > n_shown else ""
         print(lines.fill(f"{', '.join(names[:n_shown])}{more}"))
+    shared = data["shared_neighbors"]
+    print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
 
 
-def _add_gate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notes", nargs="*", type=Path, metavar="NOTES", help="file or folder of notes")
-    parser.add_argument(
-        "--dataset",
-        type=Path,
-        metavar="DATASET",
-        help="JSON lines that `lmcells dataset` wrote, instead of notes",
-    )
-    parser.add_argument("--text", metavar="TEXT", help="one note, instead of files")
-    add_number(parser, "--top", "list N sections, those with the most weight", default=20)
-    examples = "show N short forms with the words around them, from the least weight to the most"
-    add_number(parser, "--examples", examples, default=8, least=0)
-    add_ranking_options(parser)
-    add_reading(parser)
-    add_view_options(parser)
-
-
-def _run_gate(options: argparse.Namespace) -> None:
+def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> Seen:
     if [bool(options.notes), options.dataset is not None, options.text is not None].count(True) != 1:
         raise InputError("give one of: NOTES, --dataset DATASET, --text TEXT.")
-    model = open_model(options)
     ranker = open_ranker(options, model)
     report = ReadReport()
     examples = list(gate.weigh(ranker, _occurrences(options, ranker.inventory, report)))
@@ -153,12 +113,12 @@ def _run_gate(options: argparse.Namespace) -> None:
         _print_examples(shown)
 
     data = {
-        "summary": summary.to_dict(),
-        "checks": [check.to_dict() for check in checks],
+        "summary": summary,
+        "checks": checks,
         "examples": [example.to_dict() for example in shown],
-        "sections_alone": [section.to_dict() for section in alone],
+        "sections_alone": alone,
     }
-    show(options, model, data, lambda: figures().draw_gate(summary, checks, alone), print_view)
+    return data, draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
 def _occurrences(
@@ -182,7 +142,7 @@ def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
         yield from read_notes(path, format=options.format, columns=columns, report=report)
 
 
-def _print_summary(summary: gate.GateSummary, *, n_shown: int) -> None:
+def _print_summary(summary: Row, *, n_shown: int) -> None:
     """Print the sections with enough examples, those with the most weight first."""
     shown = [each for each in summary.sections if each.n >= gate.LEAST_EXAMPLES] or summary.sections
     print(
@@ -190,9 +150,13 @@ def _print_summary(summary: gate.GateSummary, *, n_shown: int) -> None:
         f"forms, {len(summary.sections):,} sections"
     )
     has_lengths = any(section.n_section_tokens is not None for section in shown)
-    header = ["section", "n", "mean", "dev", "10 %", "median", "90 %", "words"]
-    header += [*(["length"] if has_lengths else []), "training tokens", "topicality"]
-    print_columns([header, *(_section_row(each, has_lengths) for each in shown[:n_shown])])
+    columns = (
+        "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | 10 % {quantiles[0]:.3f} | "
+    )
+    columns += "median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
+    columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
+    columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
+    print_columns(table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns))
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -200,21 +164,7 @@ def _print_summary(summary: gate.GateSummary, *, n_shown: int) -> None:
         )
 
 
-def _section_row(section: gate.SectionGate, has_lengths: bool) -> tuple[str, ...]:
-    low, _, median, _, high = section.quantiles
-    length = "-" if section.n_section_tokens is None else f"{section.n_section_tokens:.1f}"
-    return (
-        _short(section.section),
-        f"{section.n:,}",
-        *(f"{value:.3f}" for value in (section.mean, section.deviation, low, median, high)),
-        f"{section.n_words:.1f}",
-        *((length,) if has_lengths else ()),
-        f"{section.n_training_tokens:,}",
-        "-" if section.topicality is None else f"{section.topicality:.2f}",
-    )
-
-
-def _print_checks(checks: Sequence[gate.Check]) -> None:
+def _print_checks(checks: Sequence[Row]) -> None:
     print(
         "\ndo short, topical sections get more weight? Spearman's correlation of the weight [95 %, bootstrap]"
     )
@@ -253,30 +203,7 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _add_interpolate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("short_form", metavar="SHORT_FORM", help="a short form of the inventory")
-    parser.add_argument(
-        "--section",
-        required=True,
-        action="append",
-        metavar="NAME",
-        help="the section; may be given several times",
-    )
-    parser.add_argument(
-        "--text", metavar="TEXT", help="a text that contains the short form (none: no words around it)"
-    )
-    add_number(parser, "--steps", "how many weights from 0 to 1", default=STEPS, least=2)
-    parser.add_argument(
-        "--null-metadata",
-        action="store_true",
-        help="with --ranking divergence: long forms without a section, rather than under all of their own",
-    )
-    add_ranking_options(parser)
-    add_view_options(parser)
-
-
-def _run_interpolate(options: argparse.Namespace) -> None:
-    model = open_model(options)
+def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> Seen:
     ranker = open_ranker(options, model, null_metadata=options.null_metadata)
     calibration = calibration_of(model, ranking=options.ranking)
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
@@ -287,7 +214,7 @@ def _run_interpolate(options: argparse.Namespace) -> None:
             _print_path(path)
 
     data = {"paths": [path.to_dict() for path in paths]}
-    show(options, model, data, lambda: figures().draw_interpolation(paths), print_view)
+    return data, draw(options, "figures.draw_interpolation", paths), print_view
 
 
 def _print_path(path: Interpolation, *, n_columns: int = 6) -> None:
@@ -298,20 +225,17 @@ def _print_path(path: Interpolation, *, n_columns: int = 6) -> None:
     print(
         f"{path.short_form} in {path.section}, {words}; the gate gives the section {path.learnt_weight:.2f}"
     )
-    weights = [f"{path.weights[step]:.2f}" for step in shown]
-    rows = [
-        (
-            each.long_form,
-            *(f"{each.probabilities[step]:.3f}" for step in shown),
-            f"{each.learnt:.3f}",
-            f"{each.without_section:.3f}",
-        )
-        for each in path.long_forms
-    ]
-    print_columns([("weight of the section", *weights, "learnt", "no section"), *rows])
+    steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
+    ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
+    columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
+    print_columns(table(path.long_forms, columns))
 
 
-SECTIONS = Command(
+SECTIONS = view(
+    _look_at_sections,
+    option("section", "a section that the model knows", nargs="?", metavar="NAME"),
+    number("--top", "list N nearest sections, or sections of each cluster", 10),
+    _add_choice_of_sections,
     summary="which sections are alike: nearest ones, clusters and a map",
     description="""\
 With a section: the nearest sections by the cosine of their embeddings, in the variational network and in the model
@@ -319,41 +243,62 @@ network. Without: the sections in clusters (Ward's method), and with --output a 
 together (t-SNE); names without room are left out, those of sections with little text first. Clusters and the map need
 pip install 'lmcells[report]'.""",
     example="""\
-examples:
   lmcells inspect sections MEDICATIONS
   lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
-    add_arguments=_add_sections,
-    run=_run_sections,
 )
-GATE = Command(
+GATE = view(
+    _look_at_gate,
+    option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
+    option(
+        "--dataset", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path, metavar="DATASET"
+    ),
+    option("--text", "one note, instead of files", metavar="TEXT"),
+    number("--top", "list N sections, those with the most weight", 20),
+    number(
+        "--examples",
+        "show N short forms with the words around them, from the least weight to the most",
+        8,
+        least=0,
+    ),
+    INVENTORY,
+    RANKING,
+    add_reading,
     summary="how much weight sections get against words",
     description="""\
 Show how much weight the gate gives to the section of each short form; the rest goes to the words around it. Short forms
 are those of a dataset, or those found in notes or in a text. Printed are the weights by section, whether short and
 topical sections get more, as the paper saw, and a few examples with the words right around them.""",
     example="""\
-examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
   lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
-    add_arguments=_add_gate,
-    run=_run_gate,
 )
-INTERPOLATE = Command(
+INTERPOLATE = view(
+    _look_at_interpolation,
+    option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
+    option(
+        "--section", "the section; may be given several times", required=True, action="append", metavar="NAME"
+    ),
+    option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
+    number("--steps", "how many weights from 0 to 1", STEPS, least=2),
+    option(
+        "--null-metadata",
+        "with --ranking divergence: long forms without a section, rather than under all of their own",
+        action="store_true",
+    ),
+    INVENTORY,
+    RANKING,
     summary="set the gate by hand between a short form's words and its section",
     description="""\
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
 probability of every long form: the paper's figure of MG. Without --text there are no words around it: a ranking by
 masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.""",
     example="""\
-examples:
   lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
     (the paper's formula: long forms without a section)""",
-    add_arguments=_add_interpolate,
-    run=_run_interpolate,
 )
 VIEWS = {
     "neighbors": NEIGHBORS,

@@ -1,0 +1,152 @@
+"""What the views of `lmcells inspect` share: options, opening models, and showing a result.
+
+A view looks at a model and returns its data, a figure or None, and a function that prints the table.
+"""
+
+import argparse
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+from lmcells.analysis.interpolation import section_ranker
+from lmcells.cli.arguments import Command, add_overwrite, at_least
+from lmcells.cli.terminal import print_json
+from lmcells.errors import InputError, MissingExtra
+from lmcells.expansion import SenseInventory, load_inventory
+from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.ranking import PosteriorRanker, Ranking
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.folder import DEFAULT, model_folder
+
+Option = Callable[[argparse._ActionsContainer], None]  # adds itself to a parser or a group
+Seen = tuple[Mapping[str, Any], Any, Callable[[], None]]
+
+_FIGURES = (".svg", ".pdf", ".png")
+_FREQUENT = "the 10,000 most frequent"  # what `WordCells.frequent` chooses by default
+
+
+def option(name: str, text: str, **how: Any) -> Option:
+    """An option, or an argument, and what --help says about it."""
+
+    def add(parser: argparse._ActionsContainer) -> None:
+        parser.add_argument(name, help=text, **how)
+
+    return add
+
+
+def choice(name: str, text: str, allowed: Sequence[str]) -> Option:
+    """An option with a few values, the first by default."""
+    return option(name, f"{text} ({allowed[0]})", choices=allowed, default=allowed[0])
+
+
+def number(name: str, text: str, default: int | None, *, least: int = 1, otherwise: str = "") -> Option:
+    """An option that is a whole number; its help ends with the default, or with what happens otherwise."""
+    shown = otherwise or f"{default:,}"
+    return option(name, f"{text} ({shown})", type=at_least(least), default=default, metavar="N")
+
+
+def min_count(default: int | None = None) -> Option:
+    """--min-count: which words are looked at."""
+    otherwise = _FREQUENT if default is None else ""
+    return number("--min-count", "only words seen N times or more in training", default, otherwise=otherwise)
+
+
+MODEL = option("--model", "model folder, or default (the shipped model)", default=DEFAULT, metavar="MODEL")
+JSON = option("--json", "print the data as JSON, not as a table", action="store_true")
+INVENTORY = option(
+    "--inventory",
+    "short forms and their long forms, JSON or CSV (the shipped ones)",
+    type=Path,
+    metavar="FILE",
+)
+RANKING = option(
+    "--ranking",
+    "masked-span: by what fits where the short form is masked; divergence: the paper's; "
+    "auto: masked-span if the model supports it",
+    choices=get_args(Ranking),
+    default="auto",
+)
+_OUTPUT = option("--output", f"also write a figure ({', '.join(_FIGURES)})", type=Path, metavar="FILE")
+
+
+def view(
+    look: Callable[[argparse.Namespace, PretrainedModel], Seen],
+    *options: Callable[[Any], Any],
+    summary: str,
+    description: str,
+    example: str,
+) -> Command:
+    """A command that looks at a model, writes the figure of --output, and prints the data as JSON or as a table."""
+    example = f"examples:\n{example}"
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        for add in (*options, MODEL, JSON, _OUTPUT):
+            add(parser)
+        add_overwrite(parser, replaces="a figure")
+
+    def run(options: argparse.Namespace) -> None:
+        output = options.output
+        if output is not None and output.suffix.lower() not in _FIGURES:
+            found = f"found the extension {output.suffix!r}" if output.suffix else "found no extension"
+            raise InputError(f"--output {output}: {found}, allowed: {', '.join(_FIGURES)}.")
+        model = PretrainedModel.from_pretrained(model_folder(options.model))
+        data, figure, print_view = look(options, model)
+        if figure is not None:
+            from lmcells.figure_style import save_as
+
+            try:
+                save_as(figure, output)
+            except OSError as error:
+                raise InputError(
+                    f"--output {output} cannot be written: {error.strerror or error}."
+                ) from error
+        if options.json:
+            print_json({"model": str(model.folder), **data})
+        else:
+            print_view()
+
+    return Command(
+        summary=summary, description=description, example=example, add_arguments=add_arguments, run=run
+    )
+
+
+def open_inventory(options: argparse.Namespace) -> SenseInventory:
+    """Open the inventory of --inventory, or the shipped one."""
+    return load_inventory(options.inventory) if options.inventory else shipped_inventory()
+
+
+def open_ranker(
+    options: argparse.Namespace, model: PretrainedModel, *, null_metadata: bool = False
+) -> PosteriorRanker:
+    """Return the ranker of --inventory and --ranking."""
+    inventory = open_inventory(options)
+    return section_ranker(model, inventory, ranking=options.ranking, null_metadata=null_metadata)
+
+
+def draw(options: argparse.Namespace, name: str, *arguments: Any, **more: Any) -> Any:
+    """Return the figure that a function of `analysis` draws ("figures.draw_gate"), or None without --output."""
+    if options.output is None:
+        return None
+    module, _, function = name.partition(".")
+    try:
+        return getattr(import_module(f"lmcells.analysis.{module}"), function)(*arguments, **more)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        raise MissingExtra("matplotlib", extra="report", purpose="Drawing a figure") from None
+
+
+class _Dashes(string.Formatter):
+    """Writes None as a dash."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
+    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
+    parts = [column.partition("{") for column in columns.split(" | ")]
+    titles = [title.strip() for title, _, _ in parts]
+    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
