@@ -1,8 +1,8 @@
 """Training a language model until its held-out loss is flat."""
 
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import LanguageModel
 from lmcells.language_model.objective import Negatives, full_losses_in_parts, sampled_losses, softmax_losses
@@ -28,41 +27,9 @@ from lmcells.training.distributed import (
     derived_seed,
     generator_for,
 )
-from lmcells.training.loop import Evaluation, TrainingResult, run_task
+from lmcells.training.loop import run_task
 from lmcells.training.metrics import Progress, find_peak, read_metrics
 from lmcells.training.task import Task
-
-
-def train_language_model(
-    corpus: Corpus,
-    *,
-    config: LanguageModelConfig,
-    settings: LanguageModelSettings,
-    output: Path,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> TrainingResult[LanguageModel]:
-    """Train until the held-out loss is flat or all epochs are done; -> the model of the lowest held-out loss.
-
-    The other arguments are those of `lmcells.training.loop.run_task`.
-    """
-    if config.n_words != len(corpus.words):
-        raise ConfigError(f"n_words is {config.n_words:,}; {corpus.folder} has {len(corpus.words):,} words.")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
-    return run_task(
-        lambda world: LanguageModelTask(corpus, config=config, settings=settings, world=world),
-        corpus,
-        output=output,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        on_progress=on_progress,
-        evaluate=evaluate,
-    )
 
 
 class EarlyStopping:
@@ -249,3 +216,6 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         lowest = min(checks, key=lambda line: line["held_out_loss"])
         score, hours = lowest["held_out_loss"], lowest["seconds"] / 3600
         return {"metric": "held_out_loss", "score": score, "step": lowest["step"], "hours": hours}
+
+
+train_language_model = partial(run_task, LanguageModelTask)

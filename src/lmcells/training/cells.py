@@ -1,9 +1,9 @@
 """Training a cell model: readers and samplers of this process' shards, and a step on their samples."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from lmcells.errors import ConfigError
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.training.device_corpus import DeviceTables, divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
-from lmcells.training.loop import Evaluation, TrainingResult, run_task
+from lmcells.training.loop import run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
@@ -26,31 +26,6 @@ from lmcells.training.task import Task
 Batch = tuple[
     list[Centers], int
 ]  # the centers of each shard of this process, and how many all processes have
-
-
-def train(
-    corpus: Corpus,
-    *,
-    model_config: ModelConfig,
-    settings: TrainingSettings,
-    output: Path,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> TrainingResult[CellModel]:
-    """Train a cell model on a corpus; the other arguments are those of `lmcells.training.loop.run_task`."""
-    return run_task(
-        lambda world: CellTask(corpus, config=model_config, settings=settings, world=world),
-        corpus,
-        output=output,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        on_progress=on_progress,
-        evaluate=evaluate,
-    )
 
 
 class CellTask(Task[CellModel, Batch]):
@@ -141,10 +116,7 @@ class CellTask(Task[CellModel, Batch]):
         }
 
     def outcome(self, last: Progress | None) -> dict[str, Any]:
-        losses = (
-            {} if last is None else {name: loss for name, loss in last.losses.items() if loss is not None}
-        )
-        return {"centers": self.n_examples, "losses": losses}
+        return {"centers": self.n_examples, "losses": {} if last is None else last.losses}
 
     def own_state(self) -> dict[str, Tensor]:
         """The random states of all shards."""
@@ -209,3 +181,6 @@ def _number_of_shards(settings: TrainingSettings, world: World) -> int:
             f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
         )
     return n_shards
+
+
+train = partial(run_task, CellTask)  # `train(corpus, model_config=..., settings=..., output=...)`

@@ -182,26 +182,33 @@ class Task(ABC, Generic[M, B]):
         """Read the losses from the device, and see that they are numbers."""
         *sums, norm = self.world.sum(self.sums).tolist()
         self.sums.zero_()
-        now, settings, per_epoch = self.clock.seconds, self.settings, self.examples_per_epoch
+        now, n_epochs, per_epoch = self.clock.seconds, self.settings.epochs, self.examples_per_epoch
         step, n_examples, seconds = self._reported
         self._reported = (self.step, self.n_examples, now)
         n_steps, n_examples = self.step - step, self.n_examples - n_examples
         per_second = n_examples / max(now - seconds, 1e-9)
         losses = self.mean_losses(sums, n_steps=max(n_steps, 1), n_examples=max(n_examples, 1))
-        gradient_norm = norm / (max(n_steps, 1) * self.world.size)
+        gradient_norm = norm / (max(n_steps, 1) * self.world.size)  # before clipping
         require_finite({**losses, "gradient norm": gradient_norm}, step=self.step)
-        return Progress(
-            step=self.step,
-            n_steps=None if per_epoch is None else settings.epochs * self.steps_per_epoch,
-            epoch=self.epoch + 1 if self.step_in_epoch else self.epoch,
-            n_epochs=settings.epochs,
-            unit=self.unit,
-            n_examples=self.n_examples,
-            examples_per_second=per_second,
-            losses=losses | self.held_out_losses,
-            gradient_norm=gradient_norm,
-            learning_rate=self.learning_rate,
-            seconds=now,
-            seconds_left=per_epoch and (settings.epochs * per_epoch - self.n_examples) / per_second,
-            peak_memory=peak_memory(self.world.device),
-        )
+        losses |= self.held_out_losses
+        metrics = {
+            "step": self.step,
+            "epoch": self.epoch + 1 if self.step_in_epoch else self.epoch,
+            self.unit: self.n_examples,
+            f"{self.unit}_per_second": per_second,
+            **losses,
+            "gradient_norm": gradient_norm,
+            "learning_rate": self.learning_rate,  # of the next step
+            "seconds": now,
+            "peak_memory": peak_memory(self.world.device),
+        }
+        there = {name: loss for name, loss in losses.items() if loss is not None}
+        of_steps = "" if per_epoch is None else f"/{n_epochs * self.steps_per_epoch:,}"
+        parts = [f"epoch {metrics['epoch']}/{n_epochs}", f"step {self.step:,}{of_steps}"]
+        parts.append(f"{per_second:,.0f} {self.unit}/s")
+        parts += [f"{name.replace('_', ' ')} {loss:.3f}" for name, loss in there.items()]
+        if per_epoch is not None:
+            left = round((n_epochs * per_epoch - self.n_examples) / per_second)
+            parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+        parts.append(f"{metrics['peak_memory'] / 1e9:.1f} GB")
+        return Progress(metrics, there, ", ".join(parts))
