@@ -134,7 +134,7 @@ def test_clipping_clips() -> None:
     layer = torch.nn.Linear(4, 3)
     (100 * layer(torch.ones(2, 4))).sum().backward()
     before = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
-    norm = clip_gradients(layer.parameters(), max_norm=0.5)
+    norm = clip_gradients(layer, max_norm=0.5)
     after = torch.cat([parameter.grad.flatten() for parameter in layer.parameters()])  # type: ignore[union-attr]
     assert float(norm) == pytest.approx(float(before.norm()))
     assert float(after.norm()) == pytest.approx(0.5, rel=1e-4)
@@ -146,7 +146,7 @@ def test_clipping_of_zero_and_of_small_gradients_changes_nothing() -> None:
     layer(torch.ones(2, 4)).sum().backward()
     before = [parameter.grad.clone() for parameter in layer.parameters()]  # type: ignore[union-attr]
     for max_norm in (0.0, 1e6):
-        clip_gradients(layer.parameters(), max_norm=max_norm)
+        clip_gradients(layer, max_norm=max_norm)
         for parameter, gradient in zip(layer.parameters(), before, strict=True):
             assert torch.equal(parameter.grad, gradient)  # type: ignore[arg-type]
 

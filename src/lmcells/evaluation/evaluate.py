@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-import lmcells
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset
@@ -275,7 +274,7 @@ def elmo_evaluation_hook(
 
     def score_model(model: "LanguageModel", _: float) -> Scores:
         settings = {"settings": corpus.manifest.settings}
-        as_saved = PretrainedLanguageModel(Path(), model, corpus.words, settings, {}, lmcells.__version__)
+        as_saved = PretrainedLanguageModel(model, corpus.words, settings, {})
         return score(ElmoRanker(as_saved, senses))
 
     return score_model

@@ -13,7 +13,7 @@ from torch import Tensor
 from lmcells.corpus import Corpus
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.objective import Negatives, full_losses_in_parts, sampled_losses, softmax_losses
+from lmcells.language_model.objective import full_losses_in_parts, negatives, sampled_losses, softmax_losses
 from lmcells.language_model.windows import TextBatch, WindowReader, cut_windows
 from lmcells.model import count_parameters
 from lmcells.training.checkpoint import under
@@ -101,7 +101,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         self.steps_per_epoch = len(self._windows.batches(settings.batch_size))  # in whatever order
         self._negatives = None
         if config.n_words > settings.full_softmax:
-            self._negatives = Negatives.of_counts(
+            self._negatives = negatives(
                 corpus.word_counts, exponent=settings.negative_exponent, device=device
             )
         self._draws = generator_for(device, seed, DRAWS)
@@ -138,10 +138,9 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
             if self._negatives is None:
                 losses = softmax_losses(table, states, words)
             else:
-                drawn = self._negatives.draw(self.settings.negatives, self._draws)
-                losses = sampled_losses(
-                    table, states, words, drawn=drawn, log_chance=self._negatives.log_chance
-                )
+                distribution, log_chance = self._negatives
+                drawn = distribution.draw((self.settings.negatives,), self._draws)
+                losses = sampled_losses(table, states, words, drawn=drawn, log_chance=log_chance)
             losses = torch.where(present, losses, 0.0)
         loss = losses.sum() / (2 * batch.n_words)
         loss.backward()  # type: ignore[no-untyped-call]

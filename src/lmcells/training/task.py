@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -42,15 +42,14 @@ class Clock:
         self._started += time.monotonic() - began
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:
+def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
     """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
 
     It never waits for the device.
     """
-    parameters = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    norm = get_total_norm([each.grad for each in module.parameters() if each.grad is not None])
     if max_norm > 0:
-        clip_grads_with_norm_(parameters, max_norm, norm)
+        clip_grads_with_norm_(module.parameters(), max_norm, norm)
     return norm
 
 
@@ -171,7 +170,7 @@ class Task(ABC, Generic[M, B]):
 
     def apply_gradients(self) -> None:
         """Clip the gradients and let Adam take its step; it never waits for the device."""
-        self.sums[-1] += clip_gradients(self.model.parameters(), max_norm=self.settings.gradient_clip)
+        self.sums[-1] += clip_gradients(self.model, max_norm=self.settings.gradient_clip)
         self.optimizer.step()
 
     def autocast(self) -> torch.autocast:
