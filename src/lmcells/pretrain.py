@@ -13,11 +13,12 @@ from lmcells.errors import ConfigError, MissingExtra, nearest
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import Wording, with_plurals, wordings
-from lmcells.files import read_json
+from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
+from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
 from lmcells.pretrained import save_pretrained
-from lmcells.pretrained.folder import CONFIG
+from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 ELMO = "elmo"
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
-CELL_MODEL, LANGUAGE_MODEL = "lmcells-model", "lmcells-language-model"  # formats of model folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def train(
         result = train_language_model(
             corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
         )
-        _remove_unless(LANGUAGE_MODEL, output)
+        _remove_if(CELL_MODEL, output)
         save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
         return TrainedModel(output, result.model, result.record)
 
@@ -150,7 +150,7 @@ def train(
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
                 max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
             )
-        _remove_unless(CELL_MODEL, output)
+        _remove_if(LANGUAGE_MODEL, output)
         save_pretrained(
             trained.model,
             output,
@@ -184,19 +184,11 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         raise ConfigError(
             f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
         )
-    if _format_of(output) not in (CELL_MODEL, LANGUAGE_MODEL):
+    if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, and is not overwritten. Choose another folder.")
 
 
-def _format_of(folder: Path) -> Any:
-    try:
-        config = read_json(folder / CONFIG)
-    except (OSError, ValueError):
-        return None
-    return config.get("format") if isinstance(config, dict) else None
-
-
-def _remove_unless(wanted: str, output: Path) -> None:
+def _remove_if(other: FolderFormat, output: Path) -> None:
     """Remove a model of the other kind, which saving does not replace."""
-    if _format_of(output) not in (None, wanted):
+    if other.is_format_of(output):
         shutil.rmtree(output)

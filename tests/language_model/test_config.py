@@ -1,5 +1,6 @@
 """Settings: refused where they are written, and read from presets, files and flags."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -95,7 +96,7 @@ def test_the_learning_rate_stays_until_a_check_brings_no_improvement() -> None:
 def test_a_preset_names_every_setting(preset: str) -> None:
     loaded = load_language_model_configuration(preset=preset)
     assert set(loaded.model) == set(TABLES.keys["language_model"])
-    assert set(loaded.training.to_dict()) == set(TABLES.keys["training"])
+    assert set(asdict(loaded.training)) == set(TABLES.keys["training"])
 
 
 def test_the_default_preset_is_the_dataclasses_defaults() -> None:

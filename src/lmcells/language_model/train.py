@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -28,7 +27,7 @@ from lmcells.training.distributed import (
     generator_for,
 )
 from lmcells.training.loop import run_task
-from lmcells.training.metrics import Progress, find_peak, read_metrics
+from lmcells.training.metrics import Progress
 from lmcells.training.task import Task
 
 
@@ -194,27 +193,14 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         self._stopping.restore(tensors["flatness"])
         self._draws.set_state(tensors["draws"])
 
-    def final_model(self) -> LanguageModel:
-        """The model of the lowest held-out loss."""
+    def finish(self, last: Progress | None) -> dict[str, Any]:  # noqa: ARG002
         self.model.load_state_dict(self._best)
-        return self.model.eval()
-
-    def outcome(self, last: Progress | None) -> dict[str, Any]:  # noqa: ARG002
         return {
             "words": self.n_examples,
             "held_out_loss": self._stopping.lowest,
             "ended_by": self.ending or "epochs",
             "parameters": count_parameters(self.model),
         }
-
-    def peak(self, output: Path) -> dict[str, Any]:
-        """Of the scores, or of the held-out loss where there are none: the first check with the lowest."""
-        if found := find_peak(output):
-            return found
-        checks = [line for line in read_metrics(output) if "held_out_loss" in line]
-        lowest = min(checks, key=lambda line: line["held_out_loss"])
-        score, hours = lowest["held_out_loss"], lowest["seconds"] / 3600
-        return {"metric": "held_out_loss", "score": score, "step": lowest["step"], "hours": hours}
 
 
 train_language_model = partial(run_task, LanguageModelTask)

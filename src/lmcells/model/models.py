@@ -76,6 +76,8 @@ class CellModel(nn.Module):
         reconstruction = violations.masked_fill(~batch.context_mask, 0.0).sum(dim=1)
         return Loss(reconstruction, prior_divergence=kl_divergence(posterior, prior))
 
+    forward = loss  # what torch's wrappers call
+
 
 class LatentMeaningCells(CellModel):
     """The paper's model, q(z | w, m, c) and p(z | w, m): a context word is a mixture over the sections it occurs in."""

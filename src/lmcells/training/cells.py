@@ -113,7 +113,7 @@ class CellTask(Task[CellModel, Step]):
             "contrastive": contrastive / (n_steps * self.n_shards) if is_contrastive else None,
         }
 
-    def outcome(self, last: Progress | None) -> dict[str, Any]:
+    def finish(self, last: Progress | None) -> dict[str, Any]:
         return {"centers": self.n_examples, "losses": {} if last is None else last.losses}
 
     def own_state(self) -> dict[str, Tensor]:

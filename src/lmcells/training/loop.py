@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Generic
@@ -19,7 +19,7 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
 from lmcells.training.distributed import join_world, own_randomness
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped, find_peak
 from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
@@ -95,18 +95,18 @@ def run_task(
         if resume:
             restore_task(task, output)
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
-        seconds, peak = task.clock.seconds, task.peak(output)
+        seconds, peak = task.clock.seconds, find_peak(output)
         record = {
             "seed": settings.seed,
-            "settings": settings.to_dict(),
+            "settings": asdict(settings),
             "corpus": corpus.manifest.fingerprint,
             "steps": task.step,
             "seconds": seconds,
             "hours": seconds / 3600,
             **({} if peak is None else {"hours_to_peak": peak["hours"], "peak": peak}),
-            **task.outcome(last),
+            **task.finish(last),
         }
-        return TrainingResult(task.final_model(), record)
+        return TrainingResult(task.model.eval(), record)
 
 
 def _remove_run(output: Path) -> None:

@@ -117,15 +117,21 @@ def _lines(path: Path) -> list[str]:
 
 
 def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
-    """The first of a run's best evaluations, over all resumptions; None where it was never evaluated by this metric.
+    """The first of a run's best evaluations, over all resumptions: metric, score, step and hours.
 
-    The score is the mean over datasets; hours are those of training, evaluations aside.
+    The score is the mean over datasets; hours are those of training, evaluations aside. Without scores it is the
+    lowest held-out loss; None where there is none either.
     """
-    peak = None
+    peaks, lowest = [], []
     for line in read_metrics(output):
         datasets = [scores for scores in line.get("evaluation", {}).values() if isinstance(scores, dict)]
         found = [scores[metric] for scores in datasets if metric in scores]
-        score = sum(found) / len(found) if found else -math.inf
-        if score > (-math.inf if peak is None else peak["score"]):
-            peak = {"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]}
-    return peak
+        if found:
+            score = sum(found) / len(found)
+            peaks.append({"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]})
+        if "held_out_loss" in line:
+            score, hours = line["held_out_loss"], line["seconds"] / 3600
+            lowest.append({"metric": "held_out_loss", "score": score, "step": line["step"], "hours": hours})
+    if peaks:
+        return max(peaks, key=lambda peak: peak["score"])
+    return min(lowest, key=lambda peak: peak["score"], default=None)

@@ -1,7 +1,7 @@
 """How a model is trained. What the model is stands in `lmcells.model.ModelConfig`."""
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from lmcells.errors import ConfigError
 from lmcells.settings import Limits, Positive, Rate, Size, check_fields
@@ -27,10 +27,6 @@ class LoopSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True)

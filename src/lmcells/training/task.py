@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.training.distributed import World
-from lmcells.training.metrics import Progress, find_peak, peak_memory, require_finite
+from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
 M = TypeVar("M", bound=nn.Module)
@@ -77,7 +77,7 @@ class Task(ABC, Generic[M, B]):
         """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
         self.model, self.settings, self.world = model, settings, world
         device = world.device
-        training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+        training = {name: value for name, value in asdict(settings).items() if name not in MAY_CHANGE}
         self.identity = {
             **identity,
             "training": training | identity.get("training", {}),
@@ -115,8 +115,8 @@ class Task(ABC, Generic[M, B]):
         """The losses of a report by name, from sums over these steps and examples of all processes."""
 
     @abstractmethod
-    def outcome(self, last: Progress | None) -> dict[str, Any]:
-        """What this kind of task adds to the record of a finished run."""
+    def finish(self, last: Progress | None) -> dict[str, Any]:
+        """Settle which weights the trained model has; -> what this kind of task adds to the record of the run."""
 
     @abstractmethod
     def own_state(self) -> dict[str, Tensor]:
@@ -139,14 +139,6 @@ class Task(ABC, Generic[M, B]):
     def is_over(self) -> bool:
         """Whether no step is left."""
         return self.epoch >= self.settings.epochs
-
-    def final_model(self) -> M:
-        """The trained model, in evaluation mode."""
-        return self.model.eval()
-
-    def peak(self, output: Path) -> dict[str, Any] | None:
-        """When the run was at its best: metric, score, step and hours."""
-        return find_peak(output)
 
     def start(self) -> None:
         """Begin to train, or go on after what a checkpoint has put back."""
