@@ -47,17 +47,6 @@ def window_of(corpus: Corpus, words: list[str], *, section: str | None) -> Windo
     )
 
 
-@pytest.fixture(scope="module")
-def trained(
-    corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[TrainingResult[CellModel], list[Progress]]:
-    torch.set_num_threads(1)
-    reports: list[Progress] = []
-    settings = tiny_settings(epochs=12, learning_rate=0.01, smoothing=0.0)
-    output = tmp_path_factory.mktemp("run")
-    return run(corpus, output, settings, on_progress=reports.append), reports
-
-
 @pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])
 def test_training_lowers_both_losses(corpus: Corpus, tmp_path: Path, kind: str) -> None:
     reports: list[Progress] = []
@@ -71,11 +60,9 @@ def test_training_lowers_both_losses(corpus: Corpus, tmp_path: Path, kind: str) 
     assert re.fullmatch(line, str(reports[0]))
 
 
-def test_planted_senses_separate(
-    corpus: Corpus, trained: tuple[TrainingResult[CellModel], list[Progress]]
-) -> None:
+def test_planted_senses_separate(corpus: Corpus, tmp_path: Path) -> None:
     """The posterior of "pt" is nearer to the words of its own sense, by its context and by its section."""
-    model = trained[0].model
+    model = run(corpus, tmp_path, tiny_settings(epochs=12, learning_rate=0.01, smoothing=0.0)).model
     senses = {
         "THERAPY": ["gait", "walking", "strength", "stairs"],
         "LABS": ["warfarin", "plasma", "bleeding", "bruise"],

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from lmcells.training.metrics import Progress
 from lmcells.training.task import Task
 
 
+@dataclass(slots=True, kw_only=True)
 class EarlyStopping:
     """Follows a loss from check to check until it is flat.
 
@@ -38,25 +40,26 @@ class EarlyStopping:
     so that many small steps down are one as well. After `patience` checks in a row without, the loss is flat.
     """
 
-    def __init__(self, *, tolerance: float, patience: int) -> None:
-        self._tolerance, self._patience = tolerance, patience
-        self.lowest = math.inf
-        self.n_unimproved = 0  # checks without improvement so far, in a row or not
-        self._improved, self._n_stale = math.inf, 0  # the loss of the last improvement, and the checks since
+    tolerance: float
+    patience: int
+    lowest: float = math.inf
+    improved: float = math.inf  # the loss of the last improvement
+    n_stale: int = 0  # checks since then
+    n_unimproved: int = 0  # checks without improvement so far, in a row or not
 
     @property
     def is_flat(self) -> bool:
-        return self._n_stale >= self._patience
+        return self.n_stale >= self.patience
 
     def add(self, loss: float, *, counts: bool = True) -> bool:
         """Take note of a check; -> whether its loss is the lowest so far.
 
         One that does not count can improve the loss, but it is no sign of flatness.
         """
-        if loss < self._improved * (1 - self._tolerance):
-            self._improved, self._n_stale = loss, 0
+        if loss < self.improved * (1 - self.tolerance):
+            self.improved, self.n_stale = loss, 0
         elif counts:
-            self._n_stale += 1
+            self.n_stale += 1
             self.n_unimproved += 1
         is_lowest = loss < self.lowest
         self.lowest = min(loss, self.lowest)
@@ -64,14 +67,13 @@ class EarlyStopping:
 
     def state(self) -> Tensor:
         """What a checkpoint keeps: (4,) float64."""
-        return torch.tensor(
-            [self.lowest, self._improved, self._n_stale, self.n_unimproved], dtype=torch.float64
-        )
+        values = [self.lowest, self.improved, self.n_stale, self.n_unimproved]
+        return torch.tensor(values, dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
         """Put back what `state` returned."""
-        self.lowest, self._improved, n_stale, n_unimproved = state.tolist()
-        self._n_stale, self.n_unimproved = int(n_stale), int(n_unimproved)
+        self.lowest, self.improved, *counts = state.tolist()
+        self.n_stale, self.n_unimproved = map(int, counts)
 
 
 class LanguageModelTask(Task[LanguageModel, TextBatch]):
