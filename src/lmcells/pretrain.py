@@ -12,25 +12,23 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
-from lmcells.expansion.long_forms import with_plurals, wordings
-from lmcells.files import read_json
+from lmcells.expansion.long_forms import Wording, with_plurals, wordings
+from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
+from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
 from lmcells.pretrained import save_pretrained
-from lmcells.pretrained.folder import CONFIG
+from lmcells.pretrained.folder import FORMAT as CELL_MODEL
 from lmcells.pretrained.save import StoredDtype
-from lmcells.training import Configuration, TrainingWarning, load_configuration
+from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
 
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
-    from lmcells.training import TrainingResult
-    from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
-CELL_MODEL, LANGUAGE_MODEL = "lmcells-model", "lmcells-language-model"  # formats of model folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,7 @@ class TrainedModel:
 
     folder: Path  # of the model
     model: "CellModel | LanguageModel"  # in torch, in evaluation mode
-    record: dict[
-        str, Any
-    ]  # settings, steps, seconds, losses...: what the model folder says about its training
+    record: dict[str, Any]  # settings, steps, losses...: what the model folder says about its training
 
 
 def train(
@@ -97,18 +93,20 @@ def train(
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
-    is_main = int(os.environ.get("RANK", "0")) == 0
-
     if kind == ELMO:
         from lmcells.language_model.train import train_language_model
 
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ConfigError("a language model is trained by one process. Start it without torchrun.")
         elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
         if inventory is not None:
             from lmcells.evaluation.evaluate import elmo_evaluation_hook
 
             running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
-        result = train_language_model(corpus, config=elmo.config(corpus), settings=elmo.training, **running)
-        _remove_unless(LANGUAGE_MODEL, output)
+        result = train_language_model(
+            corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
+        )
+        _remove_if(CELL_MODEL, output)
         save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
         return TrainedModel(output, result.model, result.record)
 
@@ -120,15 +118,16 @@ def train(
             named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
         )
     cells = load_configuration(preset=preset, file=file, overrides=overrides)
-    metadata = cells.training.metadata
-    known = [load_inventory(Path(path)) for path in long_forms]
+    settings, model_config = cells.training, cells.model_config(corpus)
+    metadata = settings.metadata
+    known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
     if inventory is not None:
         from lmcells.evaluation.evaluate import evaluation_hook
 
         running["evaluate"] = evaluation_hook(
             scored, inventory=Path(inventory), corpus=corpus, metadata_kind=metadata
         )
-    model_config = cells.model_config(corpus)
+    is_main = int(os.environ.get("RANK", "0")) == 0
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)
         warnings.warn(
@@ -137,10 +136,21 @@ def train(
             TrainingWarning,
             stacklevel=2,
         )
-    trained = train_cells(corpus, model_config=model_config, settings=cells.training, **running)
+    trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
     if is_main:
-        store = _build_store(trained, corpus, cells, known, max_prototypes=prototypes, say=say)
-        _remove_unless(CELL_MODEL, output)
+        store = None
+        if trained.model.phrases is not None and settings.n_contrastive_spans:
+            from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
+
+            say("reading occurrences of frequent words and phrases")
+            store = build_prototypes(
+                trained.model,
+                corpus,
+                settings=settings,
+                long_forms=_known_wordings([shipped_inventory(), *known], corpus),
+                max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
+            )
+        _remove_if(LANGUAGE_MODEL, output)
         save_pretrained(
             trained.model,
             output,
@@ -154,33 +164,13 @@ def train(
     return TrainedModel(output, trained.model, trained.record)
 
 
-def _build_store(
-    trained: "TrainingResult[CellModel]",
-    corpus: Corpus,
-    configuration: Configuration,
-    inventories: Sequence[SenseInventory],
-    *,
-    max_prototypes: int | None,
-    say: Callable[[str], None],
-) -> "Prototypes | None":
-    """The prototypes of a model with a phrase network: all wordings of known long forms first."""
-    settings = configuration.training
-    if trained.model.phrases is None or not settings.n_contrastive_spans:
-        return None
-    from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
-
-    say("reading occurrences of frequent words and phrases")
-    return build_prototypes(
-        trained.model,
-        corpus,
-        settings=settings,
-        long_forms=with_plurals(
-            wording
-            for inventory in (shipped_inventory(), *inventories)
-            for sense in inventory
-            for wording in wordings(sense.forms, stop_words=corpus.reads_stop_words)
-        ),
-        max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
+def _known_wordings(inventories: Sequence[SenseInventory], corpus: Corpus) -> list[Wording]:
+    """All wordings of long forms, as a corpus has them: the phrase store takes these first."""
+    return with_plurals(
+        wording
+        for inventory in inventories
+        for sense in inventory
+        for wording in wordings(sense.forms, stop_words=corpus.reads_stop_words)
     )
 
 
@@ -194,19 +184,11 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
         raise ConfigError(
             f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
         )
-    if _format_of(output) not in (CELL_MODEL, LANGUAGE_MODEL):
+    if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
         raise ConfigError(f"{output} is not a model folder, and is not overwritten. Choose another folder.")
 
 
-def _format_of(folder: Path) -> Any:
-    try:
-        config = read_json(folder / CONFIG)
-    except (OSError, ValueError):
-        return None
-    return config.get("format") if isinstance(config, dict) else None
-
-
-def _remove_unless(wanted: str, output: Path) -> None:
+def _remove_if(other: FolderFormat, output: Path) -> None:
     """Remove a model of the other kind, which saving does not replace."""
-    if _format_of(output) not in (None, wanted):
+    if other.is_format_of(output):
         shutil.rmtree(output)

@@ -1,7 +1,5 @@
 """ELMo_avg: the cosine of two means of final states, the window's and the long form's."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -26,9 +24,7 @@ INVENTORY = SenseInventory.from_senses(
 @pytest.fixture
 def pretrained() -> PretrainedLanguageModel:
     torch.set_num_threads(1)
-    return PretrainedLanguageModel(
-        Path("model"), small_model(len(WORDS)), WORDS, {"settings": {}}, {}, "test"
-    )
+    return PretrainedLanguageModel(small_model(len(WORDS)), WORDS, {"settings": {}}, {})
 
 
 def mention(text: str, short_form: str = "PT") -> Mention:

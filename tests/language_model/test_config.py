@@ -1,5 +1,6 @@
 """Settings: refused where they are written, and read from presets, files and flags."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def test_parameters_without_tables_do_not_depend_on_the_vocabulary() -> None:
 
 def test_the_papers_preset_has_the_papers_91_million_parameters() -> None:
     preset = load_language_model_configuration(preset="paper")
-    config = LanguageModelConfig(**preset.language_model, n_words=70_000)
+    config = LanguageModelConfig(**preset.model, n_words=70_000)
     assert n_parameters(config, embeddings=True) == pytest.approx(91e6, rel=0.02)
 
 
@@ -94,13 +95,13 @@ def test_the_learning_rate_stays_until_a_check_brings_no_improvement() -> None:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_names_every_setting(preset: str) -> None:
     loaded = load_language_model_configuration(preset=preset)
-    assert set(loaded.language_model) == set(TABLES.keys["language_model"])
-    assert set(loaded.training.to_dict()) == set(TABLES.keys["training"])
+    assert set(loaded.model) == set(TABLES.keys["language_model"])
+    assert set(asdict(loaded.training)) == set(TABLES.keys["training"])
 
 
 def test_the_default_preset_is_the_dataclasses_defaults() -> None:
     loaded = load_language_model_configuration()
-    assert LanguageModelConfig(**loaded.language_model, n_words=5) == LanguageModelConfig(n_words=5)
+    assert LanguageModelConfig(**loaded.model, n_words=5) == LanguageModelConfig(n_words=5)
     assert loaded.training == LanguageModelSettings()
 
 

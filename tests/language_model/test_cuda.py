@@ -45,7 +45,7 @@ def test_it_learns_as_on_the_cpu(tmp_path: Path, kind: str) -> None:
     losses = [
         train_language_model(
             corpus,
-            config=small_config(len(corpus.words), kind=kind, dropout=0.0),
+            model_config=small_config(len(corpus.words), kind=kind, dropout=0.0),
             settings=small_settings(epochs=10),
             output=tmp_path / device,
             device=device,

@@ -8,13 +8,14 @@ import torch
 
 from language_model.small_models import WITHOUT_ONEDNN, without_onednn
 from lmcells.language_model.objective import (
-    Negatives,
     WordTable,
     full_losses,
     full_losses_in_parts,
+    negatives,
     sampled_losses,
     softmax_losses,
 )
+from lmcells.training.device_corpus import AliasTable
 
 N_WORDS, WIDTH = 300, 8
 
@@ -29,9 +30,9 @@ def table() -> WordTable:
 
 
 @pytest.fixture
-def negatives() -> Negatives:
+def drawn_from() -> tuple[AliasTable, torch.Tensor]:
     counts = np.arange(N_WORDS, 0, -1)
-    return Negatives.of_counts(counts, exponent=0.75, device=torch.device("cpu"))
+    return negatives(counts, exponent=0.75, device=torch.device("cpu"))
 
 
 def generator(seed: int) -> torch.Generator:
@@ -44,43 +45,54 @@ def states_and_words(n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def sampled(
-    table: WordTable, negatives: Negatives, n: int, *, seed: int, states: torch.Tensor, words: torch.Tensor
+    table: WordTable,
+    drawn_from: tuple[AliasTable, torch.Tensor],
+    n: int,
+    *,
+    seed: int,
+    states: torch.Tensor,
+    words: torch.Tensor,
 ) -> torch.Tensor:
-    drawn = negatives.draw(n, generator(seed))
-    return sampled_losses(table, states, words, drawn=drawn, log_chance=negatives.log_chance)
+    distribution, log_chance = drawn_from
+    drawn = distribution.draw((n,), generator(seed))
+    return sampled_losses(table, states, words, drawn=drawn, log_chance=log_chance)
 
 
-def test_chances_add_to_one(negatives: Negatives) -> None:
-    assert float(negatives.log_chance.exp().sum()) == pytest.approx(1.0, rel=1e-5)
+def test_chances_add_to_one(drawn_from: tuple[AliasTable, torch.Tensor]) -> None:
+    assert float(drawn_from[1].exp().sum()) == pytest.approx(1.0, rel=1e-5)
 
 
 def test_a_large_sample_gives_the_loss_over_the_whole_vocabulary(
-    table: WordTable, negatives: Negatives
+    table: WordTable, drawn_from: tuple[AliasTable, torch.Tensor]
 ) -> None:
     states, words = states_and_words()
     expected = full_losses(table, states, words)
-    found = sampled(table, negatives, 200_000, seed=2, states=states, words=words)
+    found = sampled(table, drawn_from, 200_000, seed=2, states=states, words=words)
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
 
 
-def test_the_estimate_of_the_denominator_has_no_bias(table: WordTable, negatives: Negatives) -> None:
+def test_the_estimate_of_the_denominator_has_no_bias(
+    table: WordTable, drawn_from: tuple[AliasTable, torch.Tensor]
+) -> None:
     states, words = states_and_words(10)
     right = table.logits_of(states, words)
     estimates = [
-        (sampled(table, negatives, 50, seed=seed, states=states, words=words) + right).exp()
+        (sampled(table, drawn_from, 50, seed=seed, states=states, words=words) + right).exp()
         for seed in range(800)
     ]
     mean = torch.stack(estimates).mean(dim=0)
     torch.testing.assert_close(mean, table.logits(states).exp().sum(dim=1), rtol=0.15, atol=0.0)
 
 
-def test_gradients_are_those_of_the_whole_vocabulary(table: WordTable, negatives: Negatives) -> None:
+def test_gradients_are_those_of_the_whole_vocabulary(
+    table: WordTable, drawn_from: tuple[AliasTable, torch.Tensor]
+) -> None:
     states, words = states_and_words()
     full_losses(table, states, words).mean().backward()
     expected = table.vectors.weight.grad
     assert expected is not None
     table.vectors.weight.grad = None
-    sampled(table, negatives, 100_000, seed=3, states=states, words=words).mean().backward()
+    sampled(table, drawn_from, 100_000, seed=3, states=states, words=words).mean().backward()
     found = table.vectors.weight.grad
     assert found is not None
     assert float((found - expected).norm() / expected.norm()) < 0.05

@@ -71,7 +71,7 @@ def test_batches_cover_the_windows_once_with_little_padding(seed: int | None) ->
     windows = TextWindows(np.arange(500), lengths)
     order = None if seed is None else np.random.default_rng(seed)
     batches = windows.batches(384, order=order)
-    assert sorted(np.concatenate([batch.rows for batch in batches]).tolist()) == list(range(500))
+    assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(500))
     for rows, width in batches:
         assert lengths[rows].max() <= width
         assert rows.size * width <= 384
@@ -94,7 +94,7 @@ def test_the_default_batch_is_filled_by_windows_of_every_width() -> None:
 def test_the_order_of_an_epoch_comes_from_its_generator() -> None:
     windows = TextWindows(np.arange(100), np.full(100, 4))
     first, again, other = (
-        np.stack([batch.rows for batch in windows.batches(20, order=np.random.default_rng(seed))])
+        np.stack([rows for rows, _ in windows.batches(20, order=np.random.default_rng(seed))])
         for seed in (0, 0, 1)
     )
     assert np.array_equal(first, again)
@@ -107,9 +107,9 @@ def test_what_is_read_is_what_stands_in_the_corpus(corpus: Corpus) -> None:
     rows = windows.batches(64)
     batches = list(reader.batches(windows, 64))
     assert sum(batch.n_words for batch in batches) == windows.n_words
-    for batch, of_batch in zip(batches, rows, strict=True):
-        assert batch.words.shape == (of_batch.rows.size, of_batch.width)
-        for number, row in enumerate(of_batch.rows):
+    for batch, (of_batch, width) in zip(batches, rows, strict=True):
+        assert batch.words.shape == (of_batch.size, width)
+        for number, row in enumerate(of_batch):
             start, length = windows.starts[row], windows.lengths[row]
             assert int(batch.texts.lengths[number]) == length
             assert batch.words[number, :length].tolist() == corpus.tokens[start : start + length].tolist()

@@ -99,7 +99,7 @@ def test_a_few_steps_of_training_lower_the_loss(kind: str) -> None:
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
     for _ in range(30):
-        loss = model(batch, draws).total.mean()
+        loss = model.loss(batch, draws).total.mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()

@@ -15,7 +15,7 @@ from lmcells.training import train
 from lmcells.training.contrastive import contrastive_loss, info_nce, phrase_loss
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import LoadedChunk, ShardReader
-from lmcells.training.spans import MaskedSpans, SpanOccurrences, Spans, masked_span_windows
+from lmcells.training.spans import MaskedSpans, Occurrences, Spans
 from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
 
 CPU = torch.device("cpu")
@@ -30,13 +30,11 @@ def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
 
 
-def masked(corpus: Corpus, drawn: SpanOccurrences, *, max_words: int = 1, **settings: Any) -> MaskedSpans:
-    return masked_span_windows(
-        whole_chunk(corpus),
+def masked(corpus: Corpus, spans: Spans, drawn: Occurrences, **settings: Any) -> MaskedSpans:
+    return spans.masked(
         drawn,
         config=tiny_config(corpus, **settings),
         segment_metadata=torch.from_numpy(corpus.segment_metadata("section").astype("int32")),
-        max_words=max_words,
     )
 
 
@@ -45,7 +43,7 @@ def mean_loss(model: CellModel, corpus: Corpus, *, by_words: bool) -> float:
     spans, draws, losses = Spans.of_chunk(whole_chunk(corpus), min_count=4, exponent=0.5), generator(), []
     with torch.no_grad():
         for _ in range(40):
-            drawn = masked(corpus, spans.draw(16, draws))
+            drawn = masked(corpus, spans, spans.draw(16, draws))
             means = model.posterior(drawn.windows).cell.mean
             words = model.phrase_means(drawn.words, drawn.words_mask)
             losses.append(
@@ -82,17 +80,17 @@ def test_spans_are_masked_in_the_windows_of_both_their_occurrences(corpus: Corpu
     chunk, draws = whole_chunk(corpus), generator()
     spans = Spans.of_chunk(chunk, min_count=4, exponent=0.5, max_words=3)
     for _ in range(20):
-        drawn = spans.draw(10, draws)
-        assert (drawn.positions[0] != drawn.positions[1]).all()
-        found = masked(corpus, drawn, max_words=3)
+        positions, lengths = spans.draw(10, draws)
+        assert (positions[0] != positions[1]).all()
+        found = masked(corpus, spans, (positions, lengths))
         assert found.windows.center_mask is not None
         assert not found.windows.center_mask.any()
         for row in range(10):
-            length = int(drawn.lengths[row])
+            length = int(lengths[row])
             words = found.words[row][found.words_mask[row]]
             assert len(words) == length
             for turn in (0, 1):
-                first = int(drawn.positions[turn, row])
+                first = int(positions[turn, row])
                 assert torch.equal(chunk.tokens[first : first + length], words)
                 at = turn * 10 + row
                 seen = found.windows.context[at][found.windows.context_mask[at]]
@@ -112,7 +110,7 @@ def test_a_mask_token_stands_in_the_middle_of_the_window(corpus: Corpus) -> None
         tiny_config(corpus, masks_span=True),
         Spans.of_chunk(whole_chunk(corpus), min_count=4, exponent=0.5),
     )
-    windows = masked(corpus, spans.draw(16, generator()), masks_span=True).windows
+    windows = masked(corpus, spans, spans.draw(16, generator()), masks_span=True).windows
     assert windows.context.shape[1] == 2 * config.window + 1
     assert (windows.context[:, config.window] == config.mask_id).all()
     assert windows.context_mask[:, config.window].all()
@@ -144,7 +142,7 @@ def test_what_begins_or_ends_with_a_stop_word_is_a_span_but_never_drawn() -> Non
     found = {
         tuple(tokens[first : first + length].tolist())
         for each in drawn
-        for first, length in zip(each.positions[0].tolist(), each.lengths.tolist(), strict=True)
+        for first, length in zip(each[0][0].tolist(), each[1].tolist(), strict=True)
     }
     assert found == {(1,), (2,), (1, 0, 2)}
     assert len(spans) == len(Spans.of_chunk(chunk, min_count=4, exponent=0.5, max_words=3)) == 8
@@ -158,10 +156,12 @@ def test_around_a_masked_span_frequent_words_are_read_where_that_is_asked_for(co
         return next(reader.epoch(0)).source
 
     some, everything = loaded(reads_all=False), loaded(reads_all=True)
-    assert some.text is some.chunk
+    assert some.spans is not None
+    assert everything.spans is not None
+    assert some.spans.chunk is some.chunk
     assert torch.equal(everything.chunk.tokens, some.chunk.tokens)
-    assert everything.text.tokens.tolist() == corpus.tokens.tolist()
-    assert len(some.text) < len(everything.text)
+    assert everything.spans.chunk.tokens.tolist() == corpus.tokens.tolist()
+    assert len(some.chunk) < corpus.tokens.size
 
 
 def test_spans_are_drawn_by_the_root_of_their_counts() -> None:
@@ -169,7 +169,7 @@ def test_spans_are_drawn_by_the_root_of_their_counts() -> None:
     tokens = torch.arange(5, dtype=torch.int32).repeat_interleave(counts)
     spans = Spans.of_chunk(Chunk(tokens, tokens), min_count=4, exponent=0.5)
     draws = generator()
-    drawn = torch.stack([tokens[spans.draw(1, draws).positions[0]] for _ in range(4000)]).flatten()
+    drawn = torch.stack([tokens[spans.draw(1, draws)[0][0]] for _ in range(4000)]).flatten()
     shares = torch.bincount(drawn, minlength=5) / 4000
     torch.testing.assert_close(shares, torch.tensor([0.0, 2, 4, 8, 0]) / 14, atol=0.03, rtol=0.0)
 

@@ -54,12 +54,12 @@ def test_two_processes_have_the_loss_curve_of_one_with_the_joint_batch(tmp_path:
     first, second = (load_newest(tmp_path / name) for name in ("one", "two"))
     assert first is not None
     assert second is not None
-    for name, value in first.tensors.items():
+    for name, value in first[1].items():
         if name.startswith("model."):
-            found = torch.from_numpy(second.tensors[name])
+            found = torch.from_numpy(second[1][name])
             torch.testing.assert_close(found, torch.from_numpy(value), atol=1e-4, rtol=1e-3)
     for shard in range(2):
-        assert (first.tensors[f"draws.{shard}"] == second.tensors[f"draws.{shard}"]).all()
+        assert (first[1][f"draws.{shard}"] == second[1][f"draws.{shard}"]).all()
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:x"])

@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lmcells.corpus import Corpus
 from lmcells.training import train
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, find_peak
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, find_peak
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -130,23 +130,3 @@ def test_a_peak_after_the_checkpoint_that_a_run_continued_from_is_forgotten(tmp_
     with MetricsLog(tmp_path, from_step=20):
         pass
     assert find_peak(tmp_path) == {"metric": "macro_f1", "score": 0.3, "step": 20, "hours": 0.5}
-
-
-def test_a_report_as_text_says_what_is_what() -> None:
-    common: dict[str, Any] = {"step": 1200, "epoch": 2, "n_epochs": 5, "n_examples": 10, "gradient_norm": 1.0}
-    common |= {
-        "examples_per_second": 12345.6,
-        "learning_rate": 1e-3,
-        "seconds": 1.0,
-        "peak_memory": 2_500_000_000,
-    }
-    losses = {"reconstruction": 7.25, "prior_divergence": 1.5, "contrastive": None}
-    of_cells = Progress(unit="centers", losses=losses, n_steps=3000, seconds_left=3725.2, **common)
-    assert str(of_cells) == (
-        "epoch 2/5, step 1,200/3,000, 12,346 centers/s, reconstruction 7.250, prior divergence 1.500, "
-        "1:02:05 left, 2.5 GB"
-    )
-    of_words = Progress(unit="words", losses={"loss": 5.25, "best_held_out_loss": 5.5}, **common)
-    assert str(of_words) == (
-        "epoch 2/5, step 1,200, 12,346 words/s, loss 5.250, best held out loss 5.500, 2.5 GB"
-    )

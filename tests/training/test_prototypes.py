@@ -17,7 +17,6 @@ from lmcells.pretrained import folder as layout
 from lmcells.training import TrainingSettings
 from lmcells.training.prototypes import (
     SEVERAL,
-    ModelIds,
     ModelText,
     Prototypes,
     _spherical_means,
@@ -190,8 +189,8 @@ def test_the_training_corpus_has_the_ids_of_the_model(other: Corpus) -> None:
 def test_words_go_by_their_spelling_and_out_of_vocabulary_words_are_dropped(other: Corpus) -> None:
     config = tiny_config(other, n_words=3, n_metadata=8)
     names = other.metadata_names("section")
-    ids = ModelIds(["stairs", "pain", "gait"], [{"A": 7}.get(name, -1) for name in names])
-    text = ModelText.of_corpus(other, config=config, settings=tiny_settings(), device=CPU, ids=ids)
+    ids = {"vocabulary": ["stairs", "pain", "gait"], "metadata": [{"A": 7}.get(name, -1) for name in names]}
+    text = ModelText.of_corpus(other, config=config, settings=tiny_settings(), device=CPU, **ids)
     assert words_of(text) == ["gait", "stairs", "gait", "stairs"]
     assert text.chunk.tokens.tolist() == [2, 0, 2, 0]
     assert text.segment_metadata is not None
@@ -202,8 +201,9 @@ def test_words_go_by_their_spelling_and_out_of_vocabulary_words_are_dropped(othe
 
 def test_a_kept_word_can_be_found_and_is_never_read(other: Corpus) -> None:
     config = tiny_config(other, n_words=2, n_metadata=8, masks_span=True)
-    ids = ModelIds(["stairs", "gait"], [0] * other.n_metadata("section"), kept={"zinc", "gait", "absent"})
-    text = ModelText.of_corpus(other, config=config, settings=tiny_settings(), device=CPU, ids=ids)
+    ids = {"vocabulary": ["stairs", "gait"], "metadata": [0] * other.n_metadata("section")}
+    kept = {"zinc", "gait", "absent"}
+    text = ModelText.of_corpus(other, config=config, settings=tiny_settings(), device=CPU, kept=kept, **ids)
     assert words_of(text) == ["gait", "zinc", "stairs", "gait", "zinc", "stairs"]
     zinc = text.words.index("zinc")
     assert zinc > config.mask_id

@@ -19,7 +19,7 @@ from lmcells.errors import ConfigError, FormatError
 from lmcells.files import read_tensors
 from lmcells.model import CellModel
 from lmcells.training import Progress, TrainingResult, TrainingStopped, train
-from lmcells.training.checkpoint import Checkpoint, DamagedCheckpoint, load_newest
+from lmcells.training.checkpoint import DamagedCheckpoint, State, load_newest, write_checkpoint
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 SETTINGS: dict[str, Any] = {
@@ -41,7 +41,7 @@ from lmcells.training import train
 torch.set_num_threads(1)
 corpus = Corpus.open(sys.argv[1])
 def kill_after_7(progress):
-    if progress.step == 7:
+    if progress.metrics["step"] == 7:
         os.kill(os.getpid(), signal.SIGKILL)
 train(corpus, model_config=tiny_config(corpus), settings=tiny_settings(**{settings}), output=Path(sys.argv[2]),
       device="cpu", on_progress=kill_after_7)
@@ -92,7 +92,7 @@ def assert_same(result: TrainingResult[CellModel], expected: dict[str, torch.Ten
         assert torch.equal(found[name], value), name
 
 
-def newest_of(output: Path) -> Checkpoint:
+def newest_of(output: Path) -> State:
     checkpoint = load_newest(output)
     assert checkpoint is not None
     return checkpoint
@@ -120,7 +120,8 @@ def test_after_sigkill_a_run_ends_as_if_nothing_had_happened(
         capture_output=True,
     )
     assert process.returncode == -signal.SIGKILL, process.stderr
-    assert (newest_of(tmp_path).step, newest_of(tmp_path).epoch) == (6, 0)
+    state, _ = newest_of(tmp_path)
+    assert (state["step"], state["epoch"]) == (6, 0)
     assert_same(run(corpus, tmp_path, resume=True), finished[1])
 
 
@@ -128,12 +129,12 @@ def test_sigterm_writes_a_checkpoint_from_which_a_run_goes_on_bit_for_bit(
     corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
 ) -> None:
     def stop_at_5(progress: Progress) -> None:
-        if progress.step == 5:
+        if progress.metrics["step"] == 5:
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TrainingStopped, match="stopped by SIGTERM at step 6"):
         run(corpus, tmp_path, on_progress=stop_at_5)
-    assert newest_of(tmp_path).step_in_epoch == 6
+    assert newest_of(tmp_path)[0]["step_in_epoch"] == 6
     assert_same(run(corpus, tmp_path, resume=True), finished[1])
     steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))
@@ -145,7 +146,7 @@ def test_a_finished_run_can_go_on_for_more_epochs(
     run(corpus, tmp_path, epochs=1, resume=True)  # without a checkpoint it starts
     assert_same(run(corpus, tmp_path, resume=True), finished[1])
     again = run(corpus, tmp_path, resume=True)
-    assert again.last is None
+    assert again.record["losses"] == {}  # nothing was left to do
     assert_same(again, finished[1])
 
 
@@ -168,7 +169,7 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
         content[at] = ord("1") if content[at] != ord("1") else ord("2")
         path.write_bytes(content)
     with pytest.warns(DamagedCheckpoint, match="is damaged.*before it"):
-        assert newest_of(output).epoch == 1
+        assert newest_of(output)[0]["epoch"] == 1
     if damage == "tensors cut":
         with pytest.warns(DamagedCheckpoint):
             assert_same(run(corpus, output, resume=True), finished[1])
@@ -185,11 +186,8 @@ def test_the_two_newest_checkpoints_are_kept_and_hold_plain_tensors(corpus: Corp
 
 
 def test_a_checkpoint_of_a_newer_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checkpoint = Checkpoint(
-        step=3, epoch=0, step_in_epoch=3, centers=9, seconds=1.0, made_with={}, tensors={"a": np.zeros(2)}
-    )
     monkeypatch.setattr("lmcells.training.checkpoint.VERSION", 2)
-    checkpoint.save(tmp_path)
+    write_checkpoint(tmp_path, {"step": 3}, {"a": np.zeros(2)})
     monkeypatch.undo()
     with (
         pytest.warns(DamagedCheckpoint, match="has checkpoint format 2"),
@@ -231,9 +229,9 @@ def test_a_run_of_before_a_setting_was_added_goes_on_with_the_value_that_was_in_
 ) -> None:
     expected = run(corpus, tmp_path / "new", model=SPAN_READER).model.state_dict()
     run(corpus, tmp_path / "old", model=SPAN_READER, epochs=1)
-    checkpoint = newest_of(tmp_path / "old")
-    del checkpoint.made_with["model"]["masked_span_reach"]
-    checkpoint.save(tmp_path / "old")
+    state, tensors = newest_of(tmp_path / "old")
+    del state["made_with"]["model"]["masked_span_reach"]
+    write_checkpoint(tmp_path / "old", state, tensors)
     with pytest.raises(ConfigError, match=r"model\.masked_span_reach = 2, now it is 4\. Resume with"):
         run(corpus, tmp_path / "old", model={**SPAN_READER, "masked_span_reach": 4}, resume=True)
     assert_same(run(corpus, tmp_path / "old", model=SPAN_READER, resume=True), expected)

@@ -15,6 +15,10 @@ from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
 _DTYPES = ("float32", "float16", "int8")
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
+_PASSED_ON = (
+    "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
+    "evaluate", "inventory",
+)  # fmt: skip
 _OVERRIDES = {  # flags that are a setting of their own
     "epochs": "training.epochs",
     "seed": "training.seed",
@@ -97,23 +101,9 @@ def run(options: argparse.Namespace) -> None:
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
-            trained = train(
-                options.corpus,
-                output=options.output,
-                kind=options.kind,
-                preset=options.preset,
-                config=options.config,
-                overrides=[*named, *options.overrides],
-                device=options.device,
-                resume=options.resume,
-                overwrite=options.overwrite,
-                dtype=options.dtype,
-                prototypes=options.prototypes,
-                long_forms=options.long_forms,
-                evaluate=options.evaluate,
-                inventory=options.inventory,
-                on_progress=line.update,
-            )
+            given = {name: getattr(options, name) for name in _PASSED_ON}
+            overrides = [*named, *options.overrides]
+            trained = train(options.corpus, overrides=overrides, on_progress=line.update, **given)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
             raise SystemExit(128 + signal.SIGTERM) from None

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-import lmcells
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, read_dataset
@@ -268,7 +267,7 @@ def elmo_evaluation_hook(
     settings = {"settings": corpus.manifest.settings}
 
     def score_model(model: "LanguageModel", _: float) -> Scores:
-        as_saved = PretrainedLanguageModel(Path(), model, corpus.words, settings, {}, lmcells.__version__)
+        as_saved = PretrainedLanguageModel(model, corpus.words, settings, {})
         return score(elmo_ranker(as_saved, senses))
 
     return score_model

@@ -22,7 +22,7 @@ from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.phrase_store import PhraseStore
 from lmcells.pretrained.save import save_compiled
 from lmcells.training import TrainingSettings
-from lmcells.training.prototypes import MIN_COUNT, ModelIds, ModelText, read_long_forms
+from lmcells.training.prototypes import MIN_COUNT, ModelText, read_long_forms
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,15 @@ def compile_inventory(
     }
     phrases = {phrase for of_sense in phrases_of.values() for phrase in of_sense}
     network = model.to_torch().to(device)
-    ids = ModelIds(
+    text = ModelText.of_corpus(
+        corpus,
+        config=network.config,
+        settings=TrainingSettings(metadata=model.config.metadata_kind),
+        device=device,
         vocabulary=model.words,
         metadata=metadata_ids(model, corpus) if model.sizes.kind != "bsg" else (),
         kept={word for phrase in phrases for word in phrase},
     )
-    settings = TrainingSettings(metadata=model.config.metadata_kind)
-    text = ModelText.of_corpus(corpus, config=network.config, settings=settings, device=device, ids=ids)
     prototypes = read_long_forms(
         network,
         text,

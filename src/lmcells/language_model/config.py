@@ -1,18 +1,14 @@
 """The settings of a bidirectional language model and of its training."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.training.configuration import Overrides, SettingTables, Tables
-from lmcells.training.settings import LoopSettings, require_choice, require_integers, require_numbers
+from lmcells.settings import Limits, Positive, Rate, Size, check_fields
+from lmcells.training.configuration import SettingTables
+from lmcells.training.settings import LoopSettings
 
-EncoderKind = Literal["transformer", "bilstm"]
-Decay = Literal["flat", "root"]
 PRESETS = ("paper", "default")
 
 
@@ -20,27 +16,24 @@ PRESETS = ("paper", "default")
 class LanguageModelConfig:
     """What must be known to build a model: by default 4.4 M parameters without tables, 26 times the LMC's."""
 
-    kind: EncoderKind = "transformer"
-    n_words: int  # that can be predicted; any word can be read
+    kind: Literal["transformer", "bilstm"] = "transformer"
+    n_words: Size  # that can be predicted; any word can be read
 
-    layers: int = 2  # in each direction
-    width: int = 256  # of a word's vector, and of the states of each direction
-    heads: int = 4  # of a transformer's attention
-    feed_forward: int = 1024  # of a transformer's layers
-    dropout: float = 0.1
+    layers: Size = 2  # in each direction
+    width: Size = 256  # of a word's vector, and of the states of each direction
+    heads: Size = 4  # of a transformer's attention
+    feed_forward: Size = 1024  # of a transformer's layers
+    dropout: Rate = 0.1
 
-    max_characters: int = 24  # bytes of a word that are read, with a boundary at either end
-    character_dim: int = 16
+    max_characters: Annotated[int, Limits(at_least=3)] = (
+        24  # bytes of a word that are read, with a boundary at either end
+    )
+    character_dim: Size = 16
     filters: tuple[int, ...] = (32, 32, 64, 128, 256)  # how many are 1, 2, 3... characters wide
     highways: int = 2
 
     def __post_init__(self) -> None:
-        require_choice(self, "kind", get_args(EncoderKind))
-        names = ("n_words", "layers", "width", "heads", "feed_forward", "character_dim")
-        require_integers(self, *names, at_least=1)
-        require_integers(self, "max_characters", at_least=3)
-        require_integers(self, "highways", at_least=0)
-        require_numbers(self, "dropout", below=1.0)
+        check_fields(self)
         given = self.filters
         is_list = isinstance(given, list | tuple) and all(type(each) is int and each >= 0 for each in given)
         if not is_list or not sum(given) or len(given) > self.max_characters:
@@ -63,33 +56,26 @@ class LanguageModelConfig:
 class LanguageModelSettings(LoopSettings):
     """How a language model is trained on a corpus."""
 
-    epochs: int = 40  # at most: training ends when the held-out loss is flat
-    batch_size: int = 24576  # words a step, padding included; a multiple of 2^k and 3 * 2^k fills every batch
-    window: int = 64  # words that are read together, never across a segment's boundary
-    learning_rate: float = 2e-3  # of Adam, after the warm-up
-    warmup_steps: int = 200
-    decay: Decay = (
-        "flat"  # flat: halved at each check without improvement; root: inverse square root of steps
+    epochs: Size = 40  # at most: training ends when the held-out loss is flat
+    batch_size: Size = (
+        24576  # words a step, padding included; a multiple of 2^k and 3 * 2^k fills every batch
     )
+    window: Size = 64  # words that are read together, never across a segment's boundary
+    learning_rate: Positive = 2e-3  # of Adam, after the warm-up
+    warmup_steps: Size = 200
+    decay: Literal["flat", "root"] = "flat"  # halved at a check without improvement, or 1 / sqrt(steps)
     gradient_clip: float = 1.0
 
     full_softmax: int = 16384  # vocabularies up to this size are predicted exactly, larger ones by sampling
-    negatives: int = 8192  # words a step that stand for the whole vocabulary
+    negatives: Size = 8192  # words a step that stand for the whole vocabulary
 
-    held_out: float = 0.01  # share of the documents that is never trained on
-    held_out_words: int = 65536  # at most that many of their words are measured
+    held_out: Annotated[float, Limits(above=0, below=1)] = (
+        0.01  # share of the documents that is never trained on
+    )
+    held_out_words: Size = 65536  # at most that many of their words are measured
     check_steps: int = 0  # between two checks of the held-out loss; 0 is at the end of each epoch only
-    flat_patience: int = 3  # checks in a row without improvement after which the loss is flat
-    flat_tolerance: float = 0.002  # share of the loss by which it must fall to improve
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names = ("window", "warmup_steps", "negatives", "held_out_words", "flat_patience")
-        require_integers(self, *names, at_least=1)
-        require_integers(self, "full_softmax", "check_steps", at_least=0)
-        require_numbers(self, "held_out", above=0.0, below=1.0)
-        require_numbers(self, "flat_tolerance", below=1.0)
-        require_choice(self, "decay", get_args(Decay))
+    flat_patience: Size = 3  # checks in a row without improvement after which the loss is flat
+    flat_tolerance: Rate = 0.002  # share of the loss by which it must fall to improve
 
     def learning_rate_at(self, step: int, *, n_unimproved: int = 0) -> float:
         """The rate of a step, from 1: a linear warm-up, then as `decay` says.
@@ -105,31 +91,9 @@ class LanguageModelSettings(LoopSettings):
 TABLES = SettingTables(
     package="lmcells.language_model",
     presets=PRESETS,
-    classes={"language_model": LanguageModelConfig, "training": LanguageModelSettings},
-    from_corpus=("n_words",),
+    table="language_model",
+    model=LanguageModelConfig,
+    training=LanguageModelSettings,
+    sizes={"n_words": lambda corpus, _kind, _metadata: len(corpus.words)},
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageModelConfiguration:
-    """A language model's settings, less the size that a corpus gives, and how it is trained."""
-
-    language_model: Mapping[str, Any]
-    training: LanguageModelSettings
-
-    def config(self, corpus: Corpus) -> LanguageModelConfig:
-        """The model's settings with the size of a corpus."""
-        return LanguageModelConfig(**self.language_model, n_words=len(corpus.words))
-
-
-def load_language_model_configuration(
-    *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
-) -> LanguageModelConfiguration:
-    """Read a preset (the file's own, or `default`), then a TOML file, then overrides."""
-
-    def build(values: Tables) -> LanguageModelConfiguration:
-        LanguageModelConfig(**values["language_model"], n_words=1)
-        training = LanguageModelSettings(**values["training"])
-        return LanguageModelConfiguration(language_model=values["language_model"], training=training)
-
-    return TABLES.load(build, preset=preset, file=file, overrides=overrides)
+load_language_model_configuration = TABLES.load

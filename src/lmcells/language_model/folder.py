@@ -58,12 +58,10 @@ class LanguageModelFolder:
 class PretrainedLanguageModel:
     """What a folder holds: the model in torch (float32, on the CPU, in evaluation mode) and its vocabulary."""
 
-    folder: Path
     model: "LanguageModel" = field(repr=False)
     words: list[str] = field(repr=False)
-    corpus: dict[str, Any] = field(repr=False)  # {"fingerprint", "sizes", "settings"}
-    training: dict[str, Any] = field(repr=False)  # the record of the training
-    written_by: str
+    corpus: dict[str, Any]  # {"fingerprint", "sizes", "settings"}
+    training: dict[str, Any]  # the record of the training
 
     @property
     def reads_stop_words(self) -> bool:
@@ -94,13 +92,9 @@ def read_folder(folder: Path) -> LanguageModelFolder:
         config = LanguageModelConfig(**saved["language_model"])
     except ConfigError as error:
         raise ModelError(f"{path} is damaged: {error} {_AGAIN}") from None
+    described = {name: saved[name] for name in ("corpus", "training", "files")}
     return LanguageModelFolder(
-        folder=folder,
-        config=config,
-        corpus=saved["corpus"],
-        training=saved["training"],
-        files=saved["files"],
-        written_by=str(saved.get("written_by")),
+        folder=folder, config=config, written_by=str(saved.get("written_by")), **described
     )
 
 
@@ -168,6 +162,4 @@ def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
             )
         weights[name] = torch.from_numpy(np.array(found, np.float32))
     model.load_state_dict(weights, assign=True)
-    return PretrainedLanguageModel(
-        folder, model.eval(), words, saved.corpus, saved.training, saved.written_by
-    )
+    return PretrainedLanguageModel(model.eval(), words, saved.corpus, saved.training)

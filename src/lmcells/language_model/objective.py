@@ -1,8 +1,7 @@
 """Predicting the next word: by the exact softmax, or against a sample of the vocabulary."""
 
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,23 +44,13 @@ class WordTable(nn.Module):
         return logits
 
 
-@dataclass(frozen=True, slots=True)
-class Negatives:
-    """The distribution of negatives, count^exponent."""
-
-    table: AliasTable
-    log_chance: Tensor  # (n_words,)
-
-    @classmethod
-    def of_counts(cls, counts: npt.NDArray[np.integer], *, exponent: float, device: torch.device) -> Self:
-        """Build the distribution from the words' counts."""
-        weights = np.asarray(counts, np.float64) ** exponent
-        log_chance = torch.from_numpy(np.log(weights / weights.sum()).astype(np.float32))
-        return cls(AliasTable.of_weights(weights, device=device), log_chance.to(device))
-
-    def draw(self, n: int, generator: torch.Generator) -> Tensor:
-        """Independent draws: -> (n,) int64."""
-        return self.table.draw((n,), generator).long()
+def negatives(
+    counts: npt.NDArray[np.integer], *, exponent: float, device: torch.device
+) -> tuple[AliasTable, Tensor]:
+    """The distribution count^exponent, to draw from, and its logarithms: (n_words,)."""
+    weights = np.asarray(counts, np.float64) ** exponent
+    log_chance = torch.from_numpy(np.log(weights / weights.sum()).astype(np.float32))
+    return AliasTable.of_weights(weights, device=device), log_chance.to(device)
 
 
 def full_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
@@ -106,10 +95,8 @@ class _SoftmaxLosses(torch.autograd.Function):
 def full_losses_in_parts(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
     """The same, a part of the logits at a time; for measuring, where no gradient is needed."""
     rows = max(1, _LOGITS_AT_ONCE // table.vectors.num_embeddings)
-    firsts = range(0, words.shape[0], rows)
-    return torch.cat(
-        [full_losses(table, states[first : first + rows], words[first : first + rows]) for first in firsts]
-    )
+    parts = zip(torch.split(states, rows), torch.split(words, rows), strict=True)
+    return torch.cat([full_losses(table, *part) for part in parts])
 
 
 def sampled_losses(
@@ -120,6 +107,7 @@ def sampled_losses(
     Z = exp l_w + sum over v != w of exp l_v, whose sum is estimated without bias by the drawn words v_s != w as
     1/S sum exp(l_v) / q(v) (Bengio and Senecal 2003). The more are drawn, the nearer it is to `full_losses`.
     """
+    drawn = drawn.long()
     correction = log_chance[drawn] + float(np.log(drawn.shape[0]))  # (S,)
     logits = functional.linear(states, table.vectors(drawn), table.biases(drawn).squeeze(1))  # (N, S)
     with full_precision(logits):

@@ -1,9 +1,9 @@
 """Training a language model until its held-out loss is flat."""
 
 import math
-import os
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from lmcells.corpus import Corpus
-from lmcells.errors import ConfigError
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.objective import Negatives, full_losses_in_parts, sampled_losses, softmax_losses
+from lmcells.language_model.objective import full_losses_in_parts, negatives, sampled_losses, softmax_losses
 from lmcells.language_model.windows import TextBatch, WindowReader, cut_windows
 from lmcells.model import count_parameters
 from lmcells.training.checkpoint import under
@@ -28,43 +27,12 @@ from lmcells.training.distributed import (
     derived_seed,
     generator_for,
 )
-from lmcells.training.loop import Evaluation, TrainingResult, run_task
-from lmcells.training.metrics import Progress, find_peak, read_metrics
+from lmcells.training.loop import run_task
+from lmcells.training.metrics import Progress
 from lmcells.training.task import Task
 
 
-def train_language_model(
-    corpus: Corpus,
-    *,
-    config: LanguageModelConfig,
-    settings: LanguageModelSettings,
-    output: Path,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> TrainingResult[LanguageModel]:
-    """Train until the held-out loss is flat or all epochs are done; -> the model of the lowest held-out loss.
-
-    The other arguments are those of `lmcells.training.loop.run_task`.
-    """
-    if config.n_words != len(corpus.words):
-        raise ConfigError(f"n_words is {config.n_words:,}; {corpus.folder} has {len(corpus.words):,} words.")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
-    return run_task(
-        lambda world: LanguageModelTask(corpus, config=config, settings=settings, world=world),
-        corpus,
-        output=output,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        on_progress=on_progress,
-        evaluate=evaluate,
-    )
-
-
+@dataclass(slots=True, kw_only=True)
 class EarlyStopping:
     """Follows a loss from check to check until it is flat.
 
@@ -72,25 +40,26 @@ class EarlyStopping:
     so that many small steps down are one as well. After `patience` checks in a row without, the loss is flat.
     """
 
-    def __init__(self, *, tolerance: float, patience: int) -> None:
-        self._tolerance, self._patience = tolerance, patience
-        self.lowest = math.inf
-        self.n_unimproved = 0  # checks without improvement so far, in a row or not
-        self._improved, self._n_stale = math.inf, 0  # the loss of the last improvement, and the checks since
+    tolerance: float
+    patience: int
+    lowest: float = math.inf
+    improved: float = math.inf  # the loss of the last improvement
+    n_stale: int = 0  # checks since then
+    n_unimproved: int = 0  # checks without improvement so far, in a row or not
 
     @property
     def is_flat(self) -> bool:
-        return self._n_stale >= self._patience
+        return self.n_stale >= self.patience
 
     def add(self, loss: float, *, counts: bool = True) -> bool:
         """Take note of a check; -> whether its loss is the lowest so far.
 
         One that does not count can improve the loss, but it is no sign of flatness.
         """
-        if loss < self._improved * (1 - self._tolerance):
-            self._improved, self._n_stale = loss, 0
+        if loss < self.improved * (1 - self.tolerance):
+            self.improved, self.n_stale = loss, 0
         elif counts:
-            self._n_stale += 1
+            self.n_stale += 1
             self.n_unimproved += 1
         is_lowest = loss < self.lowest
         self.lowest = min(loss, self.lowest)
@@ -98,14 +67,13 @@ class EarlyStopping:
 
     def state(self) -> Tensor:
         """What a checkpoint keeps: (4,) float64."""
-        return torch.tensor(
-            [self.lowest, self._improved, self._n_stale, self.n_unimproved], dtype=torch.float64
-        )
+        values = [self.lowest, self.improved, self.n_stale, self.n_unimproved]
+        return torch.tensor(values, dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
         """Put back what `state` returned."""
-        self.lowest, self._improved, n_stale, n_unimproved = state.tolist()
-        self._n_stale, self.n_unimproved = int(n_stale), int(n_unimproved)
+        self.lowest, self.improved, *counts = state.tolist()
+        self.n_stale, self.n_unimproved = map(int, counts)
 
 
 class LanguageModelTask(Task[LanguageModel, TextBatch]):
@@ -134,7 +102,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         self.steps_per_epoch = len(self._windows.batches(settings.batch_size))  # in whatever order
         self._negatives = None
         if config.n_words > settings.full_softmax:
-            self._negatives = Negatives.of_counts(
+            self._negatives = negatives(
                 corpus.word_counts, exponent=settings.negative_exponent, device=device
             )
         self._draws = generator_for(device, seed, DRAWS)
@@ -171,10 +139,9 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
             if self._negatives is None:
                 losses = softmax_losses(table, states, words)
             else:
-                drawn = self._negatives.draw(self.settings.negatives, self._draws)
-                losses = sampled_losses(
-                    table, states, words, drawn=drawn, log_chance=self._negatives.log_chance
-                )
+                distribution, log_chance = self._negatives
+                drawn = distribution.draw((self.settings.negatives,), self._draws)
+                losses = sampled_losses(table, states, words, drawn=drawn, log_chance=log_chance)
             losses = torch.where(present, losses, 0.0)
         loss = losses.sum() / (2 * batch.n_words)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -228,12 +195,8 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         self._stopping.restore(tensors["flatness"])
         self._draws.set_state(tensors["draws"])
 
-    def final_model(self) -> LanguageModel:
-        """The model of the lowest held-out loss."""
+    def finish(self, last: Progress | None) -> dict[str, Any]:  # noqa: ARG002
         self.model.load_state_dict(self._best)
-        return self.model.eval()
-
-    def outcome(self, last: Progress | None) -> dict[str, Any]:  # noqa: ARG002
         return {
             "words": self.n_examples,
             "held_out_loss": self._stopping.lowest,
@@ -241,11 +204,5 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
             "parameters": count_parameters(self.model),
         }
 
-    def peak(self, output: Path) -> dict[str, Any]:
-        """Of the scores, or of the held-out loss where there are none: the first check with the lowest."""
-        if found := find_peak(output):
-            return found
-        checks = [line for line in read_metrics(output) if "held_out_loss" in line]
-        lowest = min(checks, key=lambda line: line["held_out_loss"])
-        score, hours = lowest["held_out_loss"], lowest["seconds"] / 3600
-        return {"metric": "held_out_loss", "score": score, "step": lowest["step"], "hours": hours}
+
+train_language_model = partial(run_task, LanguageModelTask)

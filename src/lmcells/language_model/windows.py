@@ -33,10 +33,13 @@ class TextWindows:
         n = max(1, int(np.searchsorted(self.lengths.cumsum(), n_words, side="right")))
         return TextWindows(self.starts[:n], self.lengths[:n])
 
-    def batches(self, batch_size: int, *, order: np.random.Generator | None = None) -> list["WindowBatch"]:
-        """All windows in batches of about `batch_size` words; those of similar length share one, to pad little.
+    def batches(
+        self, batch_size: int, *, order: np.random.Generator | None = None
+    ) -> list[tuple[Integers, int]]:
+        """Rows of windows that are read together, about `batch_size` words, and the width to which they are padded.
 
-        With `order` both the windows of a length and the batches are shuffled.
+        Windows of similar length share a batch, to pad little. With `order` both the windows of a length and the
+        batches are shuffled.
         """
         n = self.starts.size
         shuffled = np.arange(n) if order is None else order.permutation(n)
@@ -46,15 +49,8 @@ class TextWindows:
         for width in np.unique(width_of)[::-1].tolist():  # the longest first
             rows = shuffled[width_of[shuffled] == width]
             size = max(1, batch_size // width)
-            batches += [WindowBatch(rows[first : first + size], width) for first in range(0, rows.size, size)]
+            batches += [(rows[first : first + size], width) for first in range(0, rows.size, size)]
         return batches if order is None else [batches[index] for index in order.permutation(len(batches))]
-
-
-class WindowBatch(NamedTuple):
-    """Windows that are read together."""
-
-    rows: Integers
-    width: int  # to which each is padded
 
 
 def widths_up_to(longest: int) -> Integers:
@@ -78,9 +74,8 @@ def cut_windows(
     if n_documents == 1:
         return (_cut(begins, sizes, window),) * 2
     n_held_out = min(max(1, round(held_out * n_documents)), n_documents - 1)
-    turn = np.random.default_rng(seed).permutation(n_documents)[
-        document
-    ]  # the order in which they are measured
+    # the order in which they are measured
+    turn = np.random.default_rng(seed).permutation(n_documents)[document]
     kept, measured = np.flatnonzero(turn >= n_held_out), np.flatnonzero(turn < n_held_out)
     measured = measured[np.argsort(turn[measured], kind="stable")]
     return _cut(begins[kept], sizes[kept], window), _cut(begins[measured], sizes[measured], window)
@@ -94,8 +89,7 @@ def _cut(begins: Integers, sizes: Integers, window: int) -> TextWindows:
     return TextWindows(starts, np.minimum(window, np.repeat(begins + sizes, pieces) - starts))
 
 
-@dataclass(frozen=True, slots=True)
-class TextBatch:
+class TextBatch(NamedTuple):
     """The windows of one step."""
 
     texts: Texts

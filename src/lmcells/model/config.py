@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from lmcells.errors import ConfigError, nearest
+from lmcells.errors import ConfigError
+from lmcells.settings import Rate, Size, check_fields
 
 ModelKind = Literal["lmc", "bsg", "mbsge"]
 Shapes = dict[str, tuple[int, ...]]
@@ -26,29 +27,29 @@ class ModelConfig:
     """
 
     kind: ModelKind = "lmc"
-    n_words: int
+    n_words: Size
     n_metadata: int = 0  # sections; unused by bsg
     n_categories: int = 0  # note types; mbsge only
 
-    cell_dim: int = 100  # d, of the latent cell
-    embedding_dim: int = 100  # of E and R for words, and of R for metadata
-    hidden_dim: int = 64  # of the LSTM in each direction, and of the model network
+    cell_dim: Size = 100  # d, of the latent cell
+    embedding_dim: Size = 100  # of E and R for words, and of R for metadata
+    hidden_dim: Size = 64  # of the LSTM in each direction, and of the model network
     context_dim: int = 0  # of the LSTM in each direction; 0 means hidden_dim
     masks_span: bool = False  # whether a span taken out of the text leaves a mask in the context
     masked_span_dim: int = 0  # hidden units of the masked-span reader; 0: none, as in the paper; lmc only
-    masked_span_reach: int = 2  # words that it reads on each side of the mask
+    masked_span_reach: Size = 2  # words that it reads on each side of the mask
     phrase_dim: int = 0  # hidden units of the phrase network; 0: none, as in the paper
-    dropout: float = 0.2
+    dropout: Rate = 0.2
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
 
     margin: float = 1.0  # of the hinge
     variance_floor: float = 1e-3  # added to the variances of context words and negatives
-    n_section_draws: int = 10  # components of a context word's mixture
-    window: int = 10  # S, words on each side of the center
-    center_mask_rate: float = 0.2
-    context_mask_rate: float = 0.2
-    category_rate: float = 0.1  # mbsge: how often the note type replaces the center
-    section_rate: float = 0.2  # mbsge: how often the section does
+    n_section_draws: Size = 10  # components of a context word's mixture
+    window: Size = 10  # S, words on each side of the center
+    center_mask_rate: Rate = 0.2
+    context_mask_rate: Rate = 0.2
+    category_rate: Rate = 0.1  # mbsge: how often the note type replaces the center
+    section_rate: Rate = 0.2  # mbsge: how often the section does
 
     @classmethod
     def from_saved(cls, settings: Mapping[str, Any]) -> Self:
@@ -63,46 +64,18 @@ class ModelConfig:
         return cls(**settings)
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(ModelKind):
-            raise ConfigError(
-                f"kind is {self.kind!r}; allowed: {', '.join(get_args(ModelKind))}."
-                f"{nearest(str(self.kind), get_args(ModelKind))}"
-            )
-        if not isinstance(self.masks_span, bool):
-            raise ConfigError(f"masks_span is {self.masks_span!r}; allowed: true or false.")
-        least = dict.fromkeys(("n_categories", "phrase_dim", "context_dim", "masked_span_dim"), 0)
-        least |= dict.fromkeys(("n_words", "cell_dim", "embedding_dim", "hidden_dim", "masked_span_reach"), 1)
-        least |= {"n_section_draws": 1, "window": 1, "n_metadata": 0 if self.kind == "bsg" else 1}
-        for name, at_least in least.items():
-            value = getattr(self, name)
-            if type(value) is not int or value < at_least:
-                raise ConfigError(f"{name} is {value!r}; allowed: an integer of at least {at_least}.")
-        for name in ("margin", "variance_floor"):
-            self._require_number(name)
-        for name in ("dropout", "center_mask_rate", "context_mask_rate", "category_rate", "section_rate"):
-            self._require_number(name, below=1.0)
-        if self.embedding_std is not None:
-            self._require_number("embedding_std")
+        check_fields(self)
+        if self.kind != "bsg" and self.n_metadata == 0:
+            raise ConfigError("n_metadata is 0; allowed: an integer of at least 1.")
         if self.masked_span_dim and not self.masks_span:
             raise ConfigError(
                 f"masked_span_dim is {self.masked_span_dim} but masks_span is false; allowed then: 0."
             )
-        if self.kind == "mbsge":
-            self._require_rates()
-
-    def _require_number(self, name: str, *, below: float = float("inf")) -> None:
-        value = getattr(self, name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not 0 <= value < below:  # the comparison refuses NaN too
-            limit = "" if below == float("inf") else f" and below {below:g}"
-            raise ConfigError(f"{name} is {value!r}; allowed: a finite number of at least 0{limit}.")
-
-    def _require_rates(self) -> None:
-        if self.n_categories == 0 and self.category_rate > 0:
+        if self.kind == "mbsge" and self.n_categories == 0 and self.category_rate > 0:
             raise ConfigError(
                 f"category_rate is {self.category_rate:g} but n_categories is 0; allowed then: 0."
             )
-        if self.category_rate + self.section_rate >= 1:
+        if self.kind == "mbsge" and self.category_rate + self.section_rate >= 1:
             raise ConfigError(
                 f"category_rate and section_rate add to {self.category_rate + self.section_rate:g}; "
                 "allowed: below 1, so that words stay centers too."

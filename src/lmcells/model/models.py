@@ -1,7 +1,6 @@
 """The three kinds of model, and the objective that trains them."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,15 +30,13 @@ class Loss:
 class CellModel(nn.Module):
     """A variational network and a prior, trained together. Dropout is all that it draws itself."""
 
-    variational_class: ClassVar[type[VariationalNetwork | SkipGramNetwork]]
-    prior_class: ClassVar[type[ModelNetwork | WordPrior]]
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
         self.phrases = PhraseNetwork(config) if config.phrase_dim else None
-        self.variational = self.variational_class(config)
-        self.prior = self.prior_class(config)
+        is_lmc = config.kind == "lmc"
+        self.variational = VariationalNetwork(config) if is_lmc else SkipGramNetwork(config)
+        self.prior = ModelNetwork(config) if is_lmc else WordPrior(config)
         if config.embedding_std is not None:
             for module in self.modules():
                 if isinstance(module, nn.Embedding):
@@ -73,16 +70,13 @@ class CellModel(nn.Module):
         ids = torch.cat([batch.context, batch.negatives], dim=1)  # (B, 4S)
         present = torch.cat([batch.context_mask, batch.context_mask], dim=1)
         rows = draws.rows_of(ids, n_words=config.n_words).masked_fill(~present, 0)
-        of_context, of_negatives = expected_divergence(posterior, moments, rows).chunk(
-            2, dim=1
-        )  # (B, 2S) each
+        divergence = expected_divergence(posterior, moments, rows)  # (B, 4S)
+        of_context, of_negatives = divergence.chunk(2, dim=1)
         violations = torch.relu(config.margin + of_context - of_negatives)
         reconstruction = violations.masked_fill(~batch.context_mask, 0.0).sum(dim=1)
         return Loss(reconstruction, prior_divergence=kl_divergence(posterior, prior))
 
-    def forward(self, batch: Batch, draws: SectionDraws) -> Loss:
-        """`loss`, under the name that wrappers such as DistributedDataParallel call."""
-        return self.loss(batch, draws)
+    forward = loss  # what torch's wrappers call
 
 
 class LatentMeaningCells(CellModel):
@@ -90,13 +84,10 @@ class LatentMeaningCells(CellModel):
 
     variational: VariationalNetwork
     prior: ModelNetwork
-    variational_class, prior_class = VariationalNetwork, ModelNetwork
 
 
 class BayesianSkipGram(CellModel):
     """q(z | w, c) and p(z | w), in the paper's version. Metadata and gate are ignored."""
-
-    variational_class, prior_class = SkipGramNetwork, WordPrior
 
 
 class MetadataSkipGramEnsemble(BayesianSkipGram):

@@ -1,9 +1,9 @@
 """Training a cell model: readers and samplers of this process' shards, and a step on their samples."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,48 +12,21 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.model import CellModel, ModelConfig, create_model
+from lmcells.model import Batch, CellModel, ModelConfig, SectionDraws, create_model
 from lmcells.training.device_corpus import DeviceTables, divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
-from lmcells.training.loop import Evaluation, TrainingResult, run_task
+from lmcells.training.loop import run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import add_noise, masked_span_windows
-from lmcells.training.step import StepGraph, StepLoss, StepSample, fused_loss
+from lmcells.training.spans import MaskedSpans, add_noise
+from lmcells.training.step import StepGraph, StepLoss, fused_loss
 from lmcells.training.task import Task
 
-Batch = tuple[
-    list[Centers], int
-]  # the centers of each shard of this process, and how many all processes have
+Step = tuple[list[Centers], int]  # the centers of each shard of this process, and how many all processes have
 
 
-def train(
-    corpus: Corpus,
-    *,
-    model_config: ModelConfig,
-    settings: TrainingSettings,
-    output: Path,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    evaluate: Evaluation | None = None,
-) -> TrainingResult[CellModel]:
-    """Train a cell model on a corpus; the other arguments are those of `lmcells.training.loop.run_task`."""
-    return run_task(
-        lambda world: CellTask(corpus, config=model_config, settings=settings, world=world),
-        corpus,
-        output=output,
-        device=device,
-        resume=resume,
-        overwrite=overwrite,
-        on_progress=on_progress,
-        evaluate=evaluate,
-    )
-
-
-class CellTask(Task[CellModel, Batch]):
+class CellTask(Task[CellModel, Step]):
     """Trains a cell model; each process reads its own shards of the corpus."""
 
     unit = "centers"
@@ -103,7 +76,7 @@ class CellTask(Task[CellModel, Batch]):
             generators = [sampler.generator for sampler in self._samplers]
             self._graph = StepGraph(self._descend, generators=generators)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Step]:
         rows = torch.zeros(self.steps_per_epoch, dtype=torch.int64)
         for reader in self._readers:
             own = torch.from_numpy(reader.rows_of(self.epoch))
@@ -113,7 +86,7 @@ class CellTask(Task[CellModel, Batch]):
         for n_rows in rows_of_step[self.step_in_epoch :]:
             yield [next(centers) for centers in epochs], n_rows
 
-    def train_on(self, batch: Batch) -> int:
+    def train_on(self, batch: Step) -> int:
         """One step: the mean loss over the rows of all shards of all processes, and one step of Adam."""
         centers, n_rows = batch
         # Processes' gradients are averaged, so each counts its share `world.size` times.
@@ -140,11 +113,8 @@ class CellTask(Task[CellModel, Batch]):
             "contrastive": contrastive / (n_steps * self.n_shards) if is_contrastive else None,
         }
 
-    def outcome(self, last: Progress | None) -> dict[str, Any]:
-        losses = (
-            {} if last is None else {name: loss for name, loss in last.losses.items() if loss is not None}
-        )
-        return {"centers": self.n_examples, "losses": losses}
+    def finish(self, last: Progress | None) -> dict[str, Any]:
+        return {"centers": self.n_examples, "losses": {} if last is None else last.losses}
 
     def own_state(self) -> dict[str, Tensor]:
         """The random states of all shards."""
@@ -170,34 +140,31 @@ class CellTask(Task[CellModel, Batch]):
             alone = isinstance(self._loss, DistributedDataParallel) and not is_last
             with self._loss.no_sync() if alone else nullcontext():  # type: ignore[operator]
                 with self.autocast():
-                    losses: Tensor = self._loss(sample)  # (3,)
+                    losses: Tensor = self._loss(*sample)  # (3,)
                 of_rows = losses[:2].sum() * self._weight
                 of_pairs = losses[2] * (world.size / self.n_shards)
                 (of_rows + of_pairs).backward()  # type: ignore[no-untyped-call]
             self.sums[:-1] += losses.detach()
         self.apply_gradients()
 
-    def _sample(self, sampler: Sampler, centers: Centers) -> StepSample:
-        settings, source, spans = self.settings, centers.source, centers.source.spans
-        batch = sampler.batch(source.chunk, centers.positions, present=centers.present)
-        masked_spans = None
+    def _sample(
+        self, sampler: Sampler, centers: Centers
+    ) -> tuple[Batch, SectionDraws, Tensor, MaskedSpans | None]:
+        """All that is drawn for one shard in one step."""
+        settings, spans = self.settings, centers.source.spans
+        batch = sampler.batch(centers.source.chunk, centers.positions, present=centers.present)
+        masked = None
         if spans is not None and spans.n_drawn > 1:
             drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
-            masked_spans = masked_span_windows(
-                source.text,
-                drawn,
-                config=sampler.config,
-                segment_metadata=sampler.tables.segment_metadata,
-                max_words=settings.contrastive_max_words,
-            )
-            masked_spans = add_noise(
-                masked_spans,
+            metadata = sampler.tables.segment_metadata
+            masked = add_noise(
+                spans.masked(drawn, config=sampler.config, segment_metadata=metadata),
                 mask_id=sampler.config.mask_id,
                 mask_rate=settings.contrastive_mask_rate,
                 null_rate=settings.contrastive_null_rate,
                 generator=sampler.generator,
             )
-        return StepSample(batch, sampler.section_draws(batch), centers.present, masked_spans)
+        return batch, sampler.section_draws(batch), centers.present, masked
 
 
 def _number_of_shards(settings: TrainingSettings, world: World) -> int:
@@ -209,3 +176,6 @@ def _number_of_shards(settings: TrainingSettings, world: World) -> int:
             f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
         )
     return n_shards
+
+
+train = partial(run_task, CellTask)  # `train(corpus, model_config=..., settings=..., output=...)`

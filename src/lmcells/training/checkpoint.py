@@ -8,7 +8,6 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ FORMAT = "lmcells-checkpoint"
 VERSION = 1
 KEPT = 2
 
-_PLAIN = ("step", "epoch", "step_in_epoch", "centers", "seconds", "made_with")  # what the JSON holds
+_POSITION = ("step", "epoch", "step_in_epoch")  # of a task
 _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # of each parameter
 
 # Settings added after runs had been started, with the value that was in effect before.
@@ -45,40 +44,27 @@ class DamagedCheckpoint(TrainingWarning):
     """A checkpoint cannot be used; an earlier one is taken."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
-    """All that a run needs to go on as if it had never stopped."""
-
-    step: int
-    epoch: int  # from 0
-    step_in_epoch: int
-    centers: int  # or words
-    seconds: float
-    made_with: dict[str, Any]  # model, training, corpus: what must be the same to go on
-    tensors: dict[str, npt.NDArray[Any]]
-
-    def save(self, output: Path) -> None:
-        """Write it, then drop all but the two newest."""
-        folder = output / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{self.step:08d}.json"
-        tensor_path = path.with_suffix(".safetensors")
-        path.unlink(missing_ok=True)  # of an earlier run: it would vouch for other tensors
-        write_tensors(tensor_path, self.tensors)
-        body = {
-            "format": FORMAT,
-            "version": VERSION,
-            "written_by": lmcells.__version__,
-            **{name: getattr(self, name) for name in _PLAIN},
-            "tensors": {"bytes": tensor_path.stat().st_size, "sha256": sha256(tensor_path)},
-        }
-        write_json(path, {**body, "sha256": _checksum(body)}, indent=1)
-        for old in _newest_first(output)[KEPT:]:
-            old.unlink()
-            old.with_suffix(".safetensors").unlink(missing_ok=True)
+State = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # what the JSON says, and the tensors
 
 
-def load_newest(output: Path) -> Checkpoint | None:
+def write_checkpoint(output: Path, state: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> None:
+    """Write the state at `state["step"]`, then drop all but the two newest."""
+    folder = output / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{state['step']:08d}.json"
+    tensor_path = path.with_suffix(".safetensors")
+    path.unlink(missing_ok=True)  # of an earlier run: it would vouch for other tensors
+    write_tensors(tensor_path, tensors)
+    described = {"bytes": tensor_path.stat().st_size, "sha256": sha256(tensor_path)}
+    header = {"format": FORMAT, "version": VERSION, "written_by": lmcells.__version__}
+    body = {**header, **state, "tensors": described}
+    write_json(path, {**body, "sha256": _checksum(body)}, indent=1)
+    for old in _newest_first(output)[KEPT:]:
+        old.unlink()
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def load_newest(output: Path) -> State | None:
     """The newest complete checkpoint, or None where there are none at all; of a damaged one it warns."""
     paths = _newest_first(output)
     for path in paths:
@@ -99,22 +85,16 @@ def has_checkpoints(output: Path) -> bool:
 
 
 def save_task(task: "Task[Any, Any]", output: Path) -> None:
-    """Write a checkpoint; every process takes part, the main one writes."""
+    """Write all that a run needs to go on as if it had never stopped; every process takes part, the main one writes."""
     tensors = {f"model.{name}": value for name, value in task.model.state_dict().items()}
     for name, parameter in task.model.named_parameters():
         if state := task.optimizer.state.get(parameter):
             tensors |= {f"optimizer.{entry}.{name}": state[entry] for entry in _ADAM_STATE}
     tensors |= dropout_states(task.world) | task.own_state()
     if task.world.is_main:
-        Checkpoint(
-            step=task.step,
-            epoch=task.epoch,
-            step_in_epoch=task.step_in_epoch,
-            centers=task.n_examples,
-            seconds=task.clock.seconds,
-            made_with=task.identity,
-            tensors={name: value.cpu().numpy() for name, value in tensors.items()},
-        ).save(output)
+        where = {name: getattr(task, name) for name in _POSITION}
+        rest = {"centers": task.n_examples, "seconds": task.clock.seconds, "made_with": task.identity}
+        write_checkpoint(output, where | rest, {name: value.cpu().numpy() for name, value in tensors.items()})
     task.world.wait()
 
 
@@ -123,8 +103,9 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
     found = load_newest(output)
     if found is None:
         return
-    _require_same_run(found.made_with, task.identity, output=output)
-    tensors = {name: torch.from_numpy(value) for name, value in found.tensors.items()}
+    state, arrays = found
+    _require_same_run(state["made_with"], task.identity, output=output)
+    tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
     task.model.load_state_dict(under("model.", tensors))
     for name, parameter in task.model.named_parameters():
         if f"optimizer.step.{name}" in tensors:
@@ -134,9 +115,9 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
             }
     restore_dropout(task.world, tensors)
     task.restore_own_state(tensors)
-    task.step, task.epoch, task.step_in_epoch = found.step, found.epoch, found.step_in_epoch
-    task.n_examples = found.centers
-    task.clock.seconds_before = found.seconds
+    for name in _POSITION:
+        setattr(task, name, state[name])
+    task.n_examples, task.clock.seconds_before = state["centers"], state["seconds"]
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -148,7 +129,7 @@ def _newest_first(output: Path) -> list[Path]:
     return sorted((output / FOLDER).glob("[0-9]*.json"), key=lambda path: int(path.stem), reverse=True)
 
 
-def _load(path: Path) -> Checkpoint:
+def _load(path: Path) -> State:
     try:
         body = read_json(path)
     except ValueError:
@@ -162,8 +143,7 @@ def _load(path: Path) -> Checkpoint:
     tensor_path = path.with_suffix(".safetensors")
     if not tensor_path.is_file() or sha256(tensor_path) != body["tensors"]["sha256"]:
         raise FormatError(f"{tensor_path} is damaged: its checksum differs.")
-    tensors = read_tensors(tensor_path)
-    return Checkpoint(**{name: body[name] for name in _PLAIN}, tensors=tensors)
+    return body, read_tensors(tensor_path)
 
 
 def _checksum(body: dict[str, Any]) -> str:

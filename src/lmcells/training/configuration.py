@@ -2,15 +2,18 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, nearest
 from lmcells.model import ModelConfig
 from lmcells.training.settings import TrainingSettings
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DEFAULT_PRESET = "default"
 PRESETS = ("paper", "tuned", "default")
@@ -18,36 +21,59 @@ PRESETS = ("paper", "tuned", "default")
 Overrides = Iterable[str] | Mapping[str, Any]
 """`table.key=value` as text, or `{"table.key": value}`."""
 Tables = dict[str, dict[str, Any]]
-C = TypeVar("C")
+C = TypeVar("C", bound="DataclassInstance")
+S = TypeVar("S", bound="DataclassInstance")
 
 _FLAG = "--set"
 _NONE = "none"  # how TOML, which has no null, writes one
 
 
 @dataclass(frozen=True, kw_only=True)
-class SettingTables:
-    """The tables that configure a kind of model: [model] and [training], or [language_model] and [training].
+class Configuration(Generic[C, S]):
+    """A model's settings, less the sizes that a corpus gives, and how it is trained."""
+
+    model: Mapping[str, Any]
+    training: S
+    tables: "SettingTables[C, S]" = field(repr=False)
+
+    def model_config(self, corpus: Corpus) -> C:
+        """The model's settings with the sizes of a corpus."""
+        kind, metadata = self.model.get("kind", "lmc"), getattr(self.training, "metadata", "")
+        sizes = {name: size(corpus, kind, metadata) for name, size in self.tables.sizes.items()}
+        return self.tables.model(**self.model, **sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingTables(Generic[C, S]):
+    """The tables that configure a kind of model: its own, and [training].
 
     What a value may be is left to the dataclasses of the tables.
     """
 
     package: str  # whose folder `presets` has the presets
     presets: tuple[str, ...]
-    classes: Mapping[str, type]  # the dataclass of each table
-    from_corpus: tuple[str, ...]  # fields that are set by the corpus
+    table: str  # [model] or [language_model]
+    model: type[C]
+    training: type[S]
+    sizes: Mapping[
+        str, Callable[[Corpus, str, str], int]
+    ]  # of the corpus, by the kinds of model and metadata
 
     @property
-    def keys(self) -> dict[str, list[str]]:
-        """What can be set in each table."""
+    def keys(self) -> dict[str, dict[str, Any]]:
+        """What can be set in each table, and the defaults."""
         return {
-            table: [field.name for field in fields(described) if field.name not in self.from_corpus]
-            for table, described in self.classes.items()
+            table: {each.name: each.default for each in fields(described) if each.name not in self.sizes}
+            for table, described in ((self.table, self.model), ("training", self.training))
         }
 
     def load(
-        self, build: Callable[[Tables], C], *, preset: str | None, file: Path | None, overrides: Overrides
-    ) -> C:
-        """Build a configuration from all layers; it is built after each, so that an error can name the source."""
+        self, *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
+    ) -> Configuration[C, S]:
+        """Read a preset (the file's own, or `default`), then a TOML file, then overrides.
+
+        Values are checked after each layer, so that an error can name the source.
+        """
         from_file = _read_toml(file) if file else {}
         named = from_file.pop("preset", None)
         preset = preset or named or DEFAULT_PRESET
@@ -64,24 +90,22 @@ class SettingTables:
         layers += [(f"{file}: ", self._checked(from_file, source=str(file)))] if file else []
         # No source for these: an override may come from a flag of its own, such as --epochs.
         layers += [("", self._checked(override, source=_FLAG)) for override in _parsed(overrides)]
-        values: Tables = {table: {} for table in self.classes}
+        values: Tables = {table: {} for table in self.keys}
         for source, layer in layers:
-            values = {table: values[table] | layer.get(table, {}) for table in self.classes}
+            values = {table: values[table] | layer.get(table, {}) for table in values}
             try:
-                configuration = build(values)
+                self.model(**values[self.table], **dict.fromkeys(self.sizes, 1))
+                training = self.training(**values["training"])
             except ConfigError as error:
                 raise ConfigError(f"{source}{error}") from None
-        return configuration
+        return Configuration(model=values[self.table], training=training, tables=self)
 
     def _checked(self, tables: Mapping[str, Any], *, source: str) -> Tables:
         """Refuse tables and keys that do not exist."""
         for table, settings in tables.items():
-            if table not in self.classes:
-                allowed = ", ".join(f"[{name}]" for name in self.classes)
-                raise ConfigError(
-                    f"{source}: {table!r} is not known; allowed: {allowed}."
-                    f"{nearest(table, ('preset', *self.classes))}"
-                )
+            if table not in self.keys:
+                allowed, near = f"[{self.table}], [training]", nearest(table, ("preset", *self.keys))
+                raise ConfigError(f"{source}: {table!r} is not known; allowed: {allowed}.{near}")
             if not isinstance(settings, dict):
                 raise ConfigError(f"{source}: {table!r} is a value; it must be a table: [{table}].")
         return {
@@ -91,14 +115,13 @@ class SettingTables:
 
     def _value(self, table: str, key: str, value: Any, *, source: str) -> Any:
         name, keys = f"{table}.{key}", self.keys
-        if key in self.from_corpus:
+        if key in self.sizes:
             raise ConfigError(f"{source}: {name} comes from the corpus and cannot be set.")
         if key not in keys[table]:
             elsewhere = [f" Nearest: '{other}.{key}'." for other in keys if key in keys[other]]
             near = nearest(name, [f"{table}.{each}" for each in keys[table]])
             raise ConfigError(f"{source}: '{name}' is not known.{elsewhere[0] if elsewhere else near}")
-        default = next(field.default for field in fields(self.classes[table]) if field.name == key)
-        if isinstance(value, float) and value.is_integer() and type(default) is int:
+        if isinstance(value, float) and value.is_integer() and type(keys[table][key]) is int:
             return int(value)  # batch_size=1e5
         return None if value == _NONE else value
 
@@ -137,37 +160,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
 TABLES = SettingTables(
     package="lmcells.training",
     presets=PRESETS,
-    classes={"model": ModelConfig, "training": TrainingSettings},
-    from_corpus=("n_words", "n_metadata", "n_categories"),
+    table="model",
+    model=ModelConfig,
+    training=TrainingSettings,
+    sizes={
+        "n_words": lambda corpus, _kind, _metadata: len(corpus.word_counts),
+        "n_metadata": lambda corpus, kind, metadata: 0 if kind == "bsg" else corpus.n_metadata(metadata),
+        "n_categories": lambda corpus, kind, _: corpus.n_metadata("category") if kind == "mbsge" else 0,
+    },
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Configuration:
-    """A model's settings, less the sizes that a corpus gives, and how it is trained."""
-
-    model: Mapping[str, Any]
-    training: TrainingSettings
-
-    def model_config(self, corpus: Corpus) -> ModelConfig:
-        """The model's settings with the sizes of a corpus."""
-        kind = self.model.get("kind", "lmc")
-        return ModelConfig(
-            **self.model,
-            n_words=len(corpus.word_counts),
-            n_metadata=0 if kind == "bsg" else corpus.n_metadata(self.training.metadata),
-            n_categories=corpus.n_metadata("category") if kind == "mbsge" else 0,
-        )
-
-
-def load_configuration(
-    *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
-) -> Configuration:
-    """Read a preset (the file's own, or `default`), then a TOML file, then overrides."""
-
-    def build(values: Tables) -> Configuration:
-        # Sizes stand in for the corpus'; a mixture of one of each is always allowed.
-        ModelConfig(**values["model"], n_words=1, n_metadata=1, n_categories=1)
-        return Configuration(model=values["model"], training=TrainingSettings(**values["training"]))
-
-    return TABLES.load(build, preset=preset, file=file, overrides=overrides)
+load_configuration = TABLES.load

@@ -5,6 +5,8 @@ Not in the paper; unsupervised like the rest. It makes the posterior say what a 
 network say where a phrase that may never have been seen would fit.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -57,7 +59,7 @@ class _InfoNCE(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, one: Tensor, other: Tensor, temperature: float) -> Tensor:
         n = one.shape[0]
-        with _TensorCores():
+        with _tensor_cores():
             least = one.new_full((1, 1), -1 / temperature)
             table = torch.addmm(least.expand(n, n), one / temperature, other.T).exp_()  # (n, n)
         rows, columns = table.sum(dim=1), table.sum(dim=0)
@@ -70,7 +72,7 @@ class _InfoNCE(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
         one, other, table, rows, columns = ctx.saved_tensors
         of_rows, of_columns = rows.reciprocal().unsqueeze(1), columns.reciprocal().unsqueeze(1)  # (n, 1)
-        with _TensorCores():
+        with _tensor_cores():
             across, scaled = (table @ torch.cat([other, other * of_columns], dim=1)).chunk(2, dim=1)
             down, scaled_down = (table.T @ torch.cat([one, one * of_rows], dim=1)).chunk(2, dim=1)
         scale = gradient / (ctx.temperature * one.shape[0])
@@ -79,12 +81,12 @@ class _InfoNCE(torch.autograd.Function):
         return scale * d_one, scale * d_other, None
 
 
-class _TensorCores:
+@contextmanager
+def _tensor_cores() -> Iterator[None]:
     """Let float32 products on a GPU round their factors to ten bits: similarities are then off by a thousandth."""
-
-    def __enter__(self) -> None:
-        self._before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high")
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_float32_matmul_precision(self._before)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

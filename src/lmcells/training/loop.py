@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Generic
@@ -18,8 +18,9 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
-from lmcells.training.distributed import World, join_world, own_randomness
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped
+from lmcells.training.distributed import join_world, own_randomness
+from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped, find_peak
+from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
@@ -57,13 +58,14 @@ class TrainingResult(Generic[M]):
 
     model: M
     record: dict[str, Any]  # what the model folder says about the training: plain data for JSON
-    last: Progress | None  # None where there was nothing left to do
 
 
 def run_task(
-    create_task: Callable[[World], Task[M, Any]],
+    create_task: Callable[..., Task[M, Any]],
     corpus: Corpus,
     *,
+    model_config: Any,
+    settings: LoopSettings,
     output: Path,
     device: str = "auto",
     resume: bool = False,
@@ -71,7 +73,7 @@ def run_task(
     on_progress: Callable[[Progress], None] | None = None,
     evaluate: Evaluation | None = None,
 ) -> TrainingResult[M]:
-    """Train until the task is over; checkpoints and metrics.jsonl are written to `output`.
+    """Train until the task, a subclass of `Task`, is over; checkpoints and metrics.jsonl are written to `output`.
 
     With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
     ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
@@ -86,25 +88,25 @@ def run_task(
             "another folder."
         )
     with join_world(device) as world, own_randomness(world.device), stop_requests() as signals:
-        task = create_task(world)
+        task = create_task(corpus, config=model_config, settings=settings, world=world)
         if overwrite and world.is_main:
             _remove_run(output)
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
-        seconds, peak = task.clock.seconds, task.peak(output)
+        seconds, peak = task.clock.seconds, find_peak(output)
         record = {
-            "seed": task.settings.seed,
-            "settings": task.settings.to_dict(),
+            "seed": settings.seed,
+            "settings": asdict(settings),
             "corpus": corpus.manifest.fingerprint,
             "steps": task.step,
             "seconds": seconds,
             "hours": seconds / 3600,
             **({} if peak is None else {"hours_to_peak": peak["hours"], "peak": peak}),
-            **task.outcome(last),
+            **task.finish(last),
         }
-        return TrainingResult(task.final_model(), record, last)
+        return TrainingResult(task.model.eval(), record)
 
 
 def _remove_run(output: Path) -> None:
@@ -143,7 +145,7 @@ def _loop(
             if saving or evaluating or checked or task.step % settings.report_steps == 0:
                 last = task.report()
                 if metrics is not None:
-                    metrics.write(last.to_metrics())
+                    metrics.write(last.metrics)
                 if on_progress is not None and is_main:
                     on_progress(last)
             if evaluating:

@@ -5,9 +5,8 @@ import math
 import resource
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from lmcells.errors import LmcellsError
 from lmcells.files import atomic_write
@@ -31,49 +30,15 @@ class TrainingWarning(UserWarning):
     """Training goes on, but not as the user may expect."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """A report: where the run stands, and means since the last report. As text, a line for people."""
 
-    step: int
-    n_steps: int | None = None  # None where the end is not known
-    epoch: int  # from 1
-    n_epochs: int
-    unit: str  # what is counted: centers, or the words of a language model
-    n_examples: int  # centers or words so far, of all processes
-    examples_per_second: float
-    losses: Mapping[str, float | None]  # by name; None is off
-    gradient_norm: float  # before clipping, the mean over steps
-    learning_rate: float  # of the next step
-    seconds: float  # of training so far, over all resumptions
-    seconds_left: float | None = None
-    peak_memory: int  # bytes, of this process' device
-
-    def to_metrics(self) -> dict[str, Any]:
-        """The line of metrics.jsonl."""
-        return {
-            "step": self.step,
-            "epoch": self.epoch,
-            self.unit: self.n_examples,
-            f"{self.unit}_per_second": self.examples_per_second,
-            **self.losses,
-            "gradient_norm": self.gradient_norm,
-            "learning_rate": self.learning_rate,
-            "seconds": self.seconds,
-            "peak_memory": self.peak_memory,
-        }
+    metrics: dict[str, Any]  # the line of metrics.jsonl
+    losses: dict[str, float]  # those of the metrics, by name
+    text: str
 
     def __str__(self) -> str:
-        of_steps = "" if self.n_steps is None else f"/{self.n_steps:,}"
-        parts = [f"epoch {self.epoch}/{self.n_epochs}", f"step {self.step:,}{of_steps}"]
-        parts.append(f"{self.examples_per_second:,.0f} {self.unit}/s")
-        parts += [
-            f"{name.replace('_', ' ')} {loss:.3f}" for name, loss in self.losses.items() if loss is not None
-        ]
-        if self.seconds_left is not None:
-            left = round(self.seconds_left)
-            parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
-        return ", ".join([*parts, f"{self.peak_memory / 1e9:.1f} GB"])
+        return self.text
 
 
 def require_finite(values: Mapping[str, float | None], *, step: int) -> None:
@@ -152,15 +117,21 @@ def _lines(path: Path) -> list[str]:
 
 
 def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
-    """The first of a run's best evaluations, over all resumptions; None where it was never evaluated by this metric.
+    """The first of a run's best evaluations, over all resumptions: metric, score, step and hours.
 
-    The score is the mean over datasets; hours are those of training, evaluations aside.
+    The score is the mean over datasets; hours are those of training, evaluations aside. Without scores it is the
+    lowest held-out loss; None where there is none either.
     """
-    peak = None
+    peaks, lowest = [], []
     for line in read_metrics(output):
         datasets = [scores for scores in line.get("evaluation", {}).values() if isinstance(scores, dict)]
         found = [scores[metric] for scores in datasets if metric in scores]
-        score = sum(found) / len(found) if found else -math.inf
-        if score > (-math.inf if peak is None else peak["score"]):
-            peak = {"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]}
-    return peak
+        if found:
+            score = sum(found) / len(found)
+            peaks.append({"metric": metric, "score": score, "step": line["step"], "hours": line["hours"]})
+        if "held_out_loss" in line:
+            score, hours = line["held_out_loss"], line["seconds"] / 3600
+            lowest.append({"metric": "held_out_loss", "score": score, "step": line["step"], "hours": hours})
+    if peaks:
+        return max(peaks, key=lambda peak: peak["score"])
+    return min(lowest, key=lambda peak: peak["score"], default=None)

@@ -5,7 +5,7 @@ come first. A frequent phrase has up to four prototypes, found by k-means on the
 kinds of contexts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -19,14 +19,7 @@ from lmcells.corpus import Corpus
 from lmcells.model import CellModel, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, divide, to_device
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import (
-    MaskedSpans,
-    SpanOccurrences,
-    Spans,
-    masked_span_windows,
-    span_key,
-    stop_word_ids,
-)
+from lmcells.training.spans import Spans, span_key, stop_word_ids
 
 MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
 N_OCCURRENCES = 64  # of a span that are read
@@ -38,18 +31,9 @@ N_CENTER_SPANS = 8192  # that the averages are taken of
 _N_ROUNDS = 8  # of k-means
 _SPANS_AT_ONCE = 512
 _NOT_A_WORD = (
-    "<none>"  # the name of an id that is not a word's: the mask token, and what mbsge reads beside words
+    "<none>"  # stands for an id that is no word's: the mask token, and what mbsge reads beside words
 )
 _UNKNOWN = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ModelIds:
-    """The ids under which a model knows the words and the metadata of a corpus that it was not trained on."""
-
-    vocabulary: Sequence[str]  # the model's words
-    metadata: Sequence[int]  # the model's id of each of the corpus' metadata; below 0 is none
-    kept: Iterable[str] = ()  # further words that are not dropped: they can be found, and are never read
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +53,15 @@ class ModelText:
         config: ModelConfig,
         settings: TrainingSettings,
         device: torch.device,
-        ids: ModelIds | None = None,
+        vocabulary: Sequence[str] | None = None,
+        metadata: Sequence[int] = (),
+        kept: Iterable[str] = (),
     ) -> Self:
-        """Read a corpus; without `ids` it is the one that the model was trained on.
+        """Read a corpus; without `vocabulary` it is the one that the model was trained on.
 
-        With `ids`, words go by their spelling, and out-of-vocabulary words are dropped, as in the windows of a note.
+        Otherwise words go by their spelling in the model's vocabulary, and out-of-vocabulary words are dropped, as in
+        the windows of a note, unless they are `kept`: those can be found, and are never read. `metadata` is the
+        model's id of each of the corpus' metadata, below 0 for none.
         """
         everything = replace(settings, subsampling=0.0)
         shards = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
@@ -81,13 +69,13 @@ class ModelText:
         of_segment = None
         if config.kind != "bsg":
             own = np.asarray(corpus.segment_metadata(settings.metadata))
-            of_segment = to_device(own if ids is None else np.asarray(ids.metadata, np.int32)[own], device)
-        if ids is None:
+            of_segment = to_device(own if vocabulary is None else np.asarray(metadata, np.int32)[own], device)
+        if vocabulary is None:
             return cls(chunk, corpus.words, of_segment, config)
-        known = {word: id_ for id_, word in enumerate(ids.vocabulary)}
-        kept = sorted(set(ids.kept).intersection(corpus.words) - known.keys())
-        words = [*ids.vocabulary, *[_NOT_A_WORD] * (config.n_read - len(ids.vocabulary)), *kept]
-        known |= {word: config.n_read + at for at, word in enumerate(kept)}
+        known = {word: id_ for id_, word in enumerate(vocabulary)}
+        others = sorted(set(kept).intersection(corpus.words) - known.keys())
+        words = [*vocabulary, *[_NOT_A_WORD] * (config.n_read - len(vocabulary)), *others]
+        known |= {word: config.n_read + at for at, word in enumerate(others)}
         table = np.array([known.get(word, _UNKNOWN) for word in corpus.words], np.int32)
         tokens = to_device(table, device)[chunk.tokens]
         stays = tokens != _UNKNOWN
@@ -138,15 +126,15 @@ def build_prototypes(
     spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
     if spans.n_drawn == 0:
         return None
-    reader = _OccurrenceReader(model, text, spans, max_words=settings.contrastive_max_words)
-    chosen = _choose(spans, text, wanted=reader.find(long_forms), max_prototypes=max_prototypes)
+    wanted = _find(long_forms, spans, text.words)
+    chosen = _choose(spans, text.words, wanted=wanted, max_prototypes=max_prototypes)
     model.eval()
     # The averages, of spans drawn as training draws them.
     drawn = spans.draw(N_CENTER_SPANS, torch.Generator(device).manual_seed(settings.seed))
-    masked = reader.masked_spans(drawn)
+    masked = spans.masked(drawn, config=model.config, segment_metadata=text.segment_metadata)
     by_words = model.phrase_means(masked.words, masked.words_mask).float().mean(dim=0)  # (d,)
     by_context = model.posterior(masked.windows).cell.mean.float().mean(dim=0)  # (d,)
-    return reader.read(chosen, masked_span_center=by_context, phrase_center=by_words)
+    return _read(model, text, spans, chosen, masked_span_center=by_context, phrase_center=by_words)
 
 
 @torch.no_grad()
@@ -161,19 +149,15 @@ def read_long_forms(
 ) -> Prototypes:
     """Read the occurrences of long forms alone, in any text, for a model whose averages are known already."""
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
-    longest = max(map(len, phrases), default=1)
-    spans = _spans_among(text, phrases, min_count=min_count, max_words=longest)
-    reader = _OccurrenceReader(model, text, spans, max_words=longest)
+    spans = _spans_among(text, phrases, min_count=min_count)
     model.eval()
     averages = (np.array(each, np.float32) for each in (masked_span_center, phrase_center))
     by_context, by_words = (torch.from_numpy(each).to(_device(model)) for each in averages)
-    chosen = reader.find(phrases).nonzero().squeeze(1)
-    return reader.read(chosen, masked_span_center=by_context, phrase_center=by_words)
+    chosen = _find(phrases, spans, text.words).nonzero().squeeze(1)
+    return _read(model, text, spans, chosen, masked_span_center=by_context, phrase_center=by_words)
 
 
-def _spans_among(
-    text: ModelText, phrases: Iterable[Sequence[str]], *, min_count: int, max_words: int
-) -> Spans:
+def _spans_among(text: ModelText, phrases: Collection[Sequence[str]], *, min_count: int) -> Spans:
     """The spans of a text made of words of these phrases alone: far fewer than all, in a long text."""
     words = {word for phrase in phrases for word in phrase}
     chunk = text.chunk
@@ -183,92 +167,80 @@ def _spans_among(
     # What is left is cut wherever words were dropped, so that no phrase reaches across.
     cut = (kept.diff() != 1) | (segments.diff() != 0)
     runs = torch.cat([cut.new_zeros(min(len(kept), 1)), cut]).cumsum(0, dtype=torch.int32)
-    wanted = Chunk(chunk.tokens[kept], runs)
-    spans = Spans.of_chunk(wanted, min_count=min_count, exponent=0.0, max_words=max_words)
-    return replace(spans, positions=kept[spans.positions].to(torch.int32))
+    max_words = max(map(len, phrases), default=1)
+    spans = Spans.of_chunk(Chunk(chunk.tokens[kept], runs), min_count=min_count, max_words=max_words)
+    return replace(spans, chunk=chunk, positions=kept[spans.positions].to(torch.int32))
 
 
-class _OccurrenceReader:
-    """Reads masked spans of a text with a model."""
-
-    def __init__(self, model: CellModel, text: ModelText, spans: Spans, *, max_words: int) -> None:
-        self.model, self.text, self.spans, self._max_words = model, text, spans, max_words
-
-    def read(self, rows: Tensor, *, masked_span_center: Tensor, phrase_center: Tensor) -> Prototypes:
-        """The prototypes of some spans: (n,)."""
-        phrases: list[str] = []
-        counts, n_each = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        prototypes, shares = [np.zeros((0, len(masked_span_center)), np.float32)], [np.zeros(0, np.float32)]
-        n_prototypes = _n_prototypes(self.spans)[rows]
-        for n in range(1, len(SEVERAL) + 2):
-            for block in torch.split(rows[n_prototypes == n], _SPANS_AT_ONCE):
-                if len(block):
-                    of_block, their_shares = self._prototypes(
-                        block, n_prototypes=n, center=masked_span_center
-                    )
-                    phrases += self._names(block)
-                    counts.append(self.spans.counts[block].cpu().numpy().astype(np.int64))
-                    n_each.append(np.full(len(block), n))
-                    prototypes.append(of_block.flatten(0, 1).cpu().numpy())
-                    shares.append(their_shares.flatten().cpu().numpy())
-        return Prototypes(
-            phrases=phrases,
-            counts=np.concatenate(counts),
-            offsets=np.concatenate([[0], np.cumsum(np.concatenate(n_each))]).astype(np.int64),
-            prototypes=np.concatenate(prototypes),
-            shares=np.concatenate(shares),
-            masked_span_center=masked_span_center.cpu().numpy(),
-            phrase_center=phrase_center.cpu().numpy(),
-        )
-
-    def find(self, phrases: Iterable[Sequence[str]]) -> Tensor:
-        """Which spans are among some phrases: -> (U,) bool."""
-        word_ids = {word: id_ for id_, word in enumerate(self.text.words)}
-        ids = ([word_ids.get(word, _UNKNOWN) for word in phrase] for phrase in phrases)
-        keys = [span_key(words) for words in ids if words and _UNKNOWN not in words]
-        return torch.isin(
-            self.spans.keys, torch.tensor(keys, dtype=torch.int64, device=self.spans.keys.device)
-        )
-
-    def masked_spans(self, spans: SpanOccurrences) -> MaskedSpans:
-        """Windows around occurrences of spans."""
-        return masked_span_windows(
-            self.text.chunk,
-            spans,
-            config=self.text.config,
-            segment_metadata=self.text.segment_metadata,
-            max_words=self._max_words,
-        )
-
-    def _prototypes(self, rows: Tensor, *, n_prototypes: int, center: Tensor) -> tuple[Tensor, Tensor]:
-        """Prototypes of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
-        counts, offsets = self.spans.counts[rows], self.spans.offsets[rows]
-        turn = torch.arange(N_OCCURRENCES, device=rows.device).unsqueeze(1)
-        evenly = turn * counts // N_OCCURRENCES  # (64, n)
-        positions = self.spans.positions[offsets + evenly]
-        masked = self.masked_spans(SpanOccurrences(positions, self.spans.lengths[rows]))
-        means = self.model.posterior(self.text.readable(masked.windows)).cell.mean.float()  # (64 n, d)
-        points = functional.normalize(means - center, dim=-1).view(N_OCCURRENCES, len(rows), -1)
-        return _spherical_means(points.transpose(0, 1), n_prototypes)
-
-    def _names(self, rows: Tensor) -> list[str]:
-        """The words of spans, joined by spaces."""
-        first, tokens = self.spans.positions[self.spans.offsets[rows]], self.text.chunk.tokens
-        within = torch.arange(self._max_words, device=rows.device)
-        words = tokens[(first.unsqueeze(1) + within).clamp_max(len(tokens) - 1)].tolist()
-        return [
-            " ".join(self.text.words[word] for word in of_row[:n])
-            for of_row, n in zip(words, self.spans.lengths[rows].tolist(), strict=True)
-        ]
+def _find(phrases: Iterable[Sequence[str]], spans: Spans, words: Sequence[str]) -> Tensor:
+    """Which spans are among some phrases: -> (U,) bool."""
+    word_ids = {word: id_ for id_, word in enumerate(words)}
+    ids = ([word_ids.get(word, _UNKNOWN) for word in phrase] for phrase in phrases)
+    keys = [span_key(each) for each in ids if each and _UNKNOWN not in each]
+    return torch.isin(spans.keys, torch.tensor(keys, dtype=torch.int64, device=spans.keys.device))
 
 
-def _choose(spans: Spans, text: ModelText, *, wanted: Tensor, max_prototypes: int) -> Tensor:
+def _read(
+    model: CellModel,
+    text: ModelText,
+    spans: Spans,
+    rows: Tensor,
+    *,
+    masked_span_center: Tensor,
+    phrase_center: Tensor,
+) -> Prototypes:
+    """The prototypes of some spans: (n,)."""
+    n_prototypes = _n_prototypes(spans)[rows]
+    blocks = [  # of spans with as many prototypes
+        (n, block)
+        for n in range(1, len(SEVERAL) + 2)
+        for block in torch.split(rows[n_prototypes == n], _SPANS_AT_ONCE)
+        if len(block)
+    ]
+    found = [_means(model, text, spans, block, n_means=n, center=masked_span_center) for n, block in blocks]
+    chosen = torch.cat([rows[:0], *(block for _, block in blocks)])
+    n_each = [n for n, block in blocks for _ in range(len(block))]
+    no_means = masked_span_center.new_zeros(0, len(masked_span_center))
+    return Prototypes(
+        phrases=_names(spans, chosen, text.words),
+        counts=spans.counts[chosen].cpu().numpy().astype(np.int64),
+        offsets=np.cumsum([0, *n_each]).astype(np.int64),
+        prototypes=torch.cat([no_means, *(means.flatten(0, 1) for means, _ in found)]).cpu().numpy(),
+        shares=torch.cat([no_means[:, 0], *(shares.flatten() for _, shares in found)]).cpu().numpy(),
+        masked_span_center=masked_span_center.cpu().numpy(),
+        phrase_center=phrase_center.cpu().numpy(),
+    )
+
+
+def _means(
+    model: CellModel, text: ModelText, spans: Spans, rows: Tensor, *, n_means: int, center: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Prototypes of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
+    turn = torch.arange(N_OCCURRENCES, device=rows.device).unsqueeze(1)
+    evenly = turn * spans.counts[rows] // N_OCCURRENCES  # (64, n)
+    occurrences = (spans.positions[spans.offsets[rows] + evenly], spans.lengths[rows])
+    masked = spans.masked(occurrences, config=text.config, segment_metadata=text.segment_metadata)
+    means = model.posterior(text.readable(masked.windows)).cell.mean.float()  # (64 n, d)
+    points = functional.normalize(means - center, dim=-1).view(N_OCCURRENCES, len(rows), -1)
+    return _spherical_means(points.transpose(0, 1), n_means)
+
+
+def _names(spans: Spans, rows: Tensor, words: Sequence[str]) -> list[str]:
+    """The words of spans, joined by spaces."""
+    first, tokens = spans.positions[spans.offsets[rows]], spans.chunk.tokens
+    within = torch.arange(spans.max_words, device=rows.device)
+    ids = tokens[(first.unsqueeze(1) + within).clamp_max(len(tokens) - 1)].tolist()
+    lengths = spans.lengths[rows].tolist()
+    return [" ".join(words[id_] for id_ in of_row[:n]) for of_row, n in zip(ids, lengths, strict=True)]
+
+
+def _choose(spans: Spans, words: Sequence[str], *, wanted: Tensor, max_prototypes: int) -> Tensor:
     """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
     Phrases contain no numbers and placeholders, and nothing that training would not draw.
     """
-    chunk = text.chunk
-    is_word = torch.tensor([not word.startswith("<") for word in text.words], device=chunk.tokens.device)
+    chunk = spans.chunk
+    is_word = torch.tensor([not word.startswith("<") for word in words], device=chunk.tokens.device)
     first = spans.positions[spans.offsets]
     counts = torch.bincount(chunk.tokens, minlength=len(is_word)).double().log()
     may_be = spans.weights > 0

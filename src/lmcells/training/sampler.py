@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,13 +77,11 @@ class Sampler:
         return torch.where(chances < config.category_rate, category, center)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedChunk:
-    """A chunk on the device, and what the contrastive loss needs: a text, and its spans."""
+class LoadedChunk(NamedTuple):
+    """A chunk on the device, and the spans of the contrastive loss."""
 
     chunk: Chunk
-    text: Chunk  # the same, or with the frequent words that subsampling dropped
-    spans: Spans | None
+    spans: Spans | None  # of the same, or with the frequent words that subsampling dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +168,9 @@ class ShardReader:
         settings, ranges = self._settings, self._chunks[index]
         chunk = Chunk.load(self._corpus, ranges, settings=settings, device=self._device)
         if settings.n_contrastive_spans == 0:
-            return LoadedChunk(chunk, chunk, None)
+            return LoadedChunk(chunk, None)
         text = chunk
         if settings.contrastive_reads_all and settings.subsampling:
             everything = replace(settings, subsampling=0.0)
             text = Chunk.load(self._corpus, ranges, settings=everything, device=self._device)
-        return LoadedChunk(
-            chunk, text, Spans.of_training(text, settings=settings, stop_words=self._stop_words)
-        )
+        return LoadedChunk(chunk, Spans.of_training(text, settings=settings, stop_words=self._stop_words))

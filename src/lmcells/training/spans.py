@@ -16,18 +16,25 @@ from lmcells.training.settings import TrainingSettings
 _MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses nothing
 
 
-@dataclass(frozen=True, slots=True)
-class SpanOccurrences:
-    """Different spans, and k occurrences of each."""
+Occurrences = tuple[Tensor, Tensor]
+"""Where k occurrences of each of n spans begin, (k, n) int32, and the words of each span, (n,) int32."""
 
-    positions: Tensor  # (k, n) int32, of the first word
-    lengths: Tensor  # (n,) int32, in words
+
+@dataclass(frozen=True, slots=True)
+class MaskedSpans:
+    """Windows around masked spans, all first occurrences first, and the words that were masked."""
+
+    windows: Windows  # k n rows
+    words: Tensor  # (n, L) int32
+    words_mask: Tensor  # (n, L) bool
 
 
 @dataclass(frozen=True, slots=True)
 class Spans:
     """The frequent words and phrases of a chunk: where they occur, and how likely each is to be drawn."""
 
+    chunk: Chunk
+    max_words: int  # L, of a span
     positions: Tensor  # (p,) int32, all occurrences grouped by span
     offsets: Tensor  # (U,) int32, where each span's occurrences begin
     counts: Tensor  # (U,) int32
@@ -40,13 +47,24 @@ class Spans:
         return self.counts.shape[0]
 
     @classmethod
+    def of_training(
+        cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None = None
+    ) -> Self:
+        """What training with these settings draws from."""
+        min_count, exponent = settings.contrastive_min_count, settings.contrastive_exponent
+        max_words = settings.contrastive_max_words
+        return cls.of_chunk(
+            chunk, min_count=min_count, max_words=max_words, exponent=exponent, stop_words=stop_words
+        )
+
+    @classmethod
     def of_chunk(
         cls,
         chunk: Chunk,
         *,
         min_count: int,
-        exponent: float,
         max_words: int = 1,
+        exponent: float = 0.5,
         stop_words: Tensor | None = None,
     ) -> Self:
         """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk.
@@ -61,20 +79,10 @@ class Spans:
             first = positions[offsets]
             ends = torch.isin(chunk.tokens[torch.stack([first, first + lengths - 1])], stop_words)  # (2, U)
             weights = weights.masked_fill(ends.any(dim=0), 0.0)
-        return cls(positions, offsets, counts, lengths, keys, weights, int(weights.count_nonzero()))
+        n_drawn = int(weights.count_nonzero())
+        return cls(chunk, max_words, positions, offsets, counts, lengths, keys, weights, n_drawn)
 
-    @classmethod
-    def of_training(cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None) -> Self:
-        """The spans that training with these settings draws from."""
-        return cls.of_chunk(
-            chunk,
-            min_count=settings.contrastive_min_count,
-            exponent=settings.contrastive_exponent,
-            max_words=settings.contrastive_max_words,
-            stop_words=stop_words,
-        )
-
-    def draw(self, n_spans: int, generator: torch.Generator) -> SpanOccurrences:
+    def draw(self, n_spans: int, generator: torch.Generator) -> Occurrences:
         """Draw up to `n_spans` by weight without replacement, and two occurrences of each.
 
         Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
@@ -85,7 +93,35 @@ class Spans:
         first = uniform_below(counts, generator)
         second = (first + 1 + uniform_below(counts - 1, generator)) % counts
         positions = take(self.positions, offsets + torch.stack([first, second]))
-        return SpanOccurrences(positions, take(self.lengths, rows))
+        return positions, take(self.lengths, rows)
+
+    def masked(
+        self, occurrences: Occurrences, *, config: ModelConfig, segment_metadata: Tensor | None
+    ) -> MaskedSpans:
+        """Windows around occurrences; the words of a span are masked there and wherever else they occur."""
+        chunk, (of_spans, of_words) = self.chunk, occurrences
+        n_each = of_spans.shape[0]
+        positions, lengths = of_spans.flatten(), of_words.repeat(n_each)  # (k n,) each
+        context, mask, segment = chunk.windows_at(positions, radius=config.window, lengths=lengths)
+        within = torch.arange(self.max_words, dtype=torch.int32, device=positions.device)
+        wanted = (of_spans[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
+        words, words_mask = take(chunk.tokens, wanted), within < of_words.unsqueeze(1)  # (n, L) each
+        for column in range(self.max_words):
+            word, present = words[:, column].repeat(n_each), words_mask[:, column].repeat(n_each)
+            mask = mask & ((context != word.unsqueeze(1)) | ~present.unsqueeze(1))
+        if config.masks_span:  # a mask token between the words before and after: (B, 2S) -> (B, 2S + 1)
+            (before, after), (was, will_be) = context.chunk(2, dim=1), mask.chunk(2, dim=1)
+            token = context.new_full((context.shape[0], 1), config.mask_id)
+            context = torch.cat([before, token, after], dim=1)
+            mask = torch.cat([was, torch.ones_like(token).bool(), will_be], dim=1)
+        windows = Windows(
+            center=take(chunk.tokens, positions),
+            metadata=None if segment_metadata is None else take(segment_metadata, segment),
+            context=context,
+            context_mask=mask,
+            center_mask=torch.zeros_like(positions, dtype=torch.bool),
+        )
+        return MaskedSpans(windows, words, words_mask)
 
 
 def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
@@ -121,48 +157,6 @@ def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tenso
     kept = positions[order[frequent.repeat_interleave(counts)]].to(torch.int32)
     counts = counts[frequent].to(torch.int32)
     return kept, counts, torch.full_like(counts, n_words), distinct[frequent]
-
-
-@dataclass(frozen=True, slots=True)
-class MaskedSpans:
-    """Windows around masked spans, all first occurrences first, and the words that were masked."""
-
-    windows: Windows  # k n rows
-    words: Tensor  # (n, L) int32
-    words_mask: Tensor  # (n, L) bool
-
-
-def masked_span_windows(
-    chunk: Chunk,
-    spans: SpanOccurrences,
-    *,
-    config: ModelConfig,
-    segment_metadata: Tensor | None,
-    max_words: int,
-) -> MaskedSpans:
-    """Windows around all occurrences of each span; its words are masked there and wherever else they occur."""
-    n_each = spans.positions.shape[0]
-    positions, lengths = spans.positions.flatten(), spans.lengths.repeat(n_each)  # (k n,) each
-    context, mask, segment = chunk.windows_at(positions, radius=config.window, lengths=lengths)
-    within = torch.arange(max_words, dtype=torch.int32, device=positions.device)
-    wanted = (spans.positions[0].unsqueeze(1) + within).clamp_max(len(chunk) - 1)
-    words, words_mask = take(chunk.tokens, wanted), within < spans.lengths.unsqueeze(1)  # (n, L) each
-    for column in range(max_words):
-        word, present = words[:, column].repeat(n_each), words_mask[:, column].repeat(n_each)
-        mask = mask & ((context != word.unsqueeze(1)) | ~present.unsqueeze(1))
-    if config.masks_span:  # a mask token between the words before and after: (B, 2S) -> (B, 2S + 1)
-        (before, after), (was, will_be) = context.chunk(2, dim=1), mask.chunk(2, dim=1)
-        token = context.new_full((context.shape[0], 1), config.mask_id)
-        context = torch.cat([before, token, after], dim=1)
-        mask = torch.cat([was, torch.ones_like(token).bool(), will_be], dim=1)
-    windows = Windows(
-        center=take(chunk.tokens, positions),
-        metadata=None if segment_metadata is None else take(segment_metadata, segment),
-        context=context,
-        context_mask=mask,
-        center_mask=torch.zeros_like(positions, dtype=torch.bool),
-    )
-    return MaskedSpans(windows, words, words_mask)
 
 
 def add_noise(

@@ -1,7 +1,6 @@
 """What one step of a cell model computes from one shard's sample, and the step as a CUDA graph."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,16 +19,6 @@ if TYPE_CHECKING:
 _N_PLAIN = 3  # the first steps compile kernels and create the optimizer's state, which a graph cannot hold
 
 
-@dataclass(frozen=True, slots=True)
-class StepSample:
-    """All that is drawn for one shard in one step."""
-
-    batch: Batch
-    draws: SectionDraws
-    present: Tensor  # (B,) bool, False in the rows that fill up the last batch
-    masked_spans: MaskedSpans | None  # of the contrastive loss
-
-
 class StepLoss(nn.Module):
     """A model's losses on a sample, as one call that a compiler or DistributedDataParallel can wrap."""
 
@@ -41,14 +30,17 @@ class StepLoss(nn.Module):
         self.settings = settings
         self.fused = fused  # not a module: its parameters are the model's
 
-    def forward(self, sample: StepSample) -> Tensor:
-        """Reconstruction and prior divergence, summed over the present rows, and the contrastive loss: -> (3,)."""
-        loss = (self.fused or self.model.loss)(sample.batch, sample.draws)
-        reconstruction = torch.where(sample.present, loss.reconstruction, 0.0).sum()
-        prior_divergence = torch.where(sample.present, loss.prior_divergence, 0.0).sum()
-        contrastive = torch.zeros_like(reconstruction)
-        if sample.masked_spans is not None:
-            contrastive = self._contrastive(sample.masked_spans)
+    def forward(
+        self, batch: Batch, draws: SectionDraws, present: Tensor, spans: MaskedSpans | None
+    ) -> Tensor:
+        """Reconstruction and prior divergence, summed over the present rows, and the contrastive loss: -> (3,).
+
+        `present` (B,) is False in the rows that fill up the last batch.
+        """
+        loss = (self.fused or self.model.loss)(batch, draws)
+        reconstruction = torch.where(present, loss.reconstruction, 0.0).sum()
+        prior_divergence = torch.where(present, loss.prior_divergence, 0.0).sum()
+        contrastive = torch.zeros_like(reconstruction) if spans is None else self._contrastive(spans)
         return torch.stack([reconstruction, prior_divergence, contrastive])
 
     def _contrastive(self, spans: MaskedSpans) -> Tensor:

@@ -2,9 +2,9 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.training.distributed import World
-from lmcells.training.metrics import Progress, find_peak, peak_memory, require_finite
+from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
 M = TypeVar("M", bound=nn.Module)
@@ -42,15 +42,14 @@ class Clock:
         self._started += time.monotonic() - began
 
 
-def clip_gradients(parameters: Iterable[nn.Parameter], *, max_norm: float) -> Tensor:
+def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
     """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
 
     It never waits for the device.
     """
-    parameters = [parameter for parameter in parameters if parameter.grad is not None]
-    norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+    norm = get_total_norm([each.grad for each in module.parameters() if each.grad is not None])
     if max_norm > 0:
-        clip_grads_with_norm_(parameters, max_norm, norm)
+        clip_grads_with_norm_(module.parameters(), max_norm, norm)
     return norm
 
 
@@ -78,7 +77,7 @@ class Task(ABC, Generic[M, B]):
         """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
         self.model, self.settings, self.world = model, settings, world
         device = world.device
-        training = {name: value for name, value in settings.to_dict().items() if name not in MAY_CHANGE}
+        training = {name: value for name, value in asdict(settings).items() if name not in MAY_CHANGE}
         self.identity = {
             **identity,
             "training": training | identity.get("training", {}),
@@ -116,8 +115,8 @@ class Task(ABC, Generic[M, B]):
         """The losses of a report by name, from sums over these steps and examples of all processes."""
 
     @abstractmethod
-    def outcome(self, last: Progress | None) -> dict[str, Any]:
-        """What this kind of task adds to the record of a finished run."""
+    def finish(self, last: Progress | None) -> dict[str, Any]:
+        """Settle which weights the trained model has; -> what this kind of task adds to the record of the run."""
 
     @abstractmethod
     def own_state(self) -> dict[str, Tensor]:
@@ -141,14 +140,6 @@ class Task(ABC, Generic[M, B]):
         """Whether no step is left."""
         return self.epoch >= self.settings.epochs
 
-    def final_model(self) -> M:
-        """The trained model, in evaluation mode."""
-        return self.model.eval()
-
-    def peak(self, output: Path) -> dict[str, Any] | None:
-        """When the run was at its best: metric, score, step and hours."""
-        return find_peak(output)
-
     def start(self) -> None:
         """Begin to train, or go on after what a checkpoint has put back."""
         self.model.train()
@@ -171,7 +162,7 @@ class Task(ABC, Generic[M, B]):
 
     def apply_gradients(self) -> None:
         """Clip the gradients and let Adam take its step; it never waits for the device."""
-        self.sums[-1] += clip_gradients(self.model.parameters(), max_norm=self.settings.gradient_clip)
+        self.sums[-1] += clip_gradients(self.model, max_norm=self.settings.gradient_clip)
         self.optimizer.step()
 
     def autocast(self) -> torch.autocast:
@@ -182,26 +173,33 @@ class Task(ABC, Generic[M, B]):
         """Read the losses from the device, and see that they are numbers."""
         *sums, norm = self.world.sum(self.sums).tolist()
         self.sums.zero_()
-        now, settings, per_epoch = self.clock.seconds, self.settings, self.examples_per_epoch
+        now, n_epochs, per_epoch = self.clock.seconds, self.settings.epochs, self.examples_per_epoch
         step, n_examples, seconds = self._reported
         self._reported = (self.step, self.n_examples, now)
         n_steps, n_examples = self.step - step, self.n_examples - n_examples
         per_second = n_examples / max(now - seconds, 1e-9)
         losses = self.mean_losses(sums, n_steps=max(n_steps, 1), n_examples=max(n_examples, 1))
-        gradient_norm = norm / (max(n_steps, 1) * self.world.size)
+        gradient_norm = norm / (max(n_steps, 1) * self.world.size)  # before clipping
         require_finite({**losses, "gradient norm": gradient_norm}, step=self.step)
-        return Progress(
-            step=self.step,
-            n_steps=None if per_epoch is None else settings.epochs * self.steps_per_epoch,
-            epoch=self.epoch + 1 if self.step_in_epoch else self.epoch,
-            n_epochs=settings.epochs,
-            unit=self.unit,
-            n_examples=self.n_examples,
-            examples_per_second=per_second,
-            losses=losses | self.held_out_losses,
-            gradient_norm=gradient_norm,
-            learning_rate=self.learning_rate,
-            seconds=now,
-            seconds_left=per_epoch and (settings.epochs * per_epoch - self.n_examples) / per_second,
-            peak_memory=peak_memory(self.world.device),
-        )
+        losses |= self.held_out_losses
+        metrics = {
+            "step": self.step,
+            "epoch": self.epoch + 1 if self.step_in_epoch else self.epoch,
+            self.unit: self.n_examples,
+            f"{self.unit}_per_second": per_second,
+            **losses,
+            "gradient_norm": gradient_norm,
+            "learning_rate": self.learning_rate,  # of the next step
+            "seconds": now,
+            "peak_memory": peak_memory(self.world.device),
+        }
+        there = {name: loss for name, loss in losses.items() if loss is not None}
+        of_steps = "" if per_epoch is None else f"/{n_epochs * self.steps_per_epoch:,}"
+        parts = [f"epoch {metrics['epoch']}/{n_epochs}", f"step {self.step:,}{of_steps}"]
+        parts.append(f"{per_second:,.0f} {self.unit}/s")
+        parts += [f"{name.replace('_', ' ')} {loss:.3f}" for name, loss in there.items()]
+        if per_epoch is not None:
+            left = round((n_epochs * per_epoch - self.n_examples) / per_second)
+            parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
+        parts.append(f"{metrics['peak_memory'] / 1e9:.1f} GB")
+        return Progress(metrics, there, ", ".join(parts))

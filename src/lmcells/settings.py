@@ -1,0 +1,58 @@
+"""Settings as dataclasses that are checked by the types of their fields."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from lmcells.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a number may be: at least 0 unless it says otherwise."""
+
+    at_least: int = 0
+    above: int | None = None
+    below: int | None = None
+    at_most: int | None = None
+
+    def allow(self, value: float) -> bool:
+        return (
+            (value >= self.at_least if self.above is None else value > self.above)
+            and (self.below is None or value < self.below)
+            and (self.at_most is None or value <= self.at_most)
+        )
+
+    def __str__(self) -> str:
+        limits = [f"of at least {self.at_least}" if self.above is None else f"above {self.above}"]
+        limits += [f"below {self.below}"] if self.below is not None else []
+        limits += [f"at most {self.at_most}"] if self.at_most is not None else []
+        return " and ".join(limits)
+
+
+Size = Annotated[int, Limits(at_least=1)]
+Rate = Annotated[float, Limits(below=1)]
+Positive = Annotated[float, Limits(above=0)]
+
+
+def check_fields(settings: Any) -> None:
+    """Refuse the first field that is not of its type: bool, Literal, int or float, or Annotated with `Limits`."""
+    types = get_type_hints(type(settings), include_extras=True)
+    for field in fields(settings):
+        value, kind, limits = getattr(settings, field.name), types[field.name], Limits()
+        if get_origin(kind) is Annotated:
+            kind, limits = get_args(kind)
+        allowed, near = "", ""
+        if kind is bool and not isinstance(value, bool):
+            allowed = "true or false"
+        elif get_origin(kind) is Literal and value not in get_args(kind):
+            allowed, near = ", ".join(get_args(kind)), nearest(str(value), get_args(kind))
+        elif kind is int and (type(value) is not int or not limits.allow(value)):
+            allowed = f"an integer {limits}"
+        elif kind is float or (kind == float | None and value is not None):
+            is_number = (
+                isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            )
+            allowed = "" if is_number and limits.allow(value) else f"a finite number {limits}"
+        if allowed:
+            raise ConfigError(f"{field.name} is {value!r}; allowed: {allowed}.{near}")
