@@ -196,7 +196,7 @@ def test_the_report_holds_the_results(
     results = json.loads((tmp_path / "new" / "report" / "results.json").read_text())
     assert results == json.loads(capsys.readouterr().out)
     assert evaluate("random", "--output", str(tmp_path / "new" / "report")) == 2
-    assert "exists already. Choose another, or replace its report with --overwrite" in capsys.readouterr().err
+    assert "exists already. Choose another, or replace it with --overwrite" in capsys.readouterr().err
     assert json.loads((tmp_path / "new" / "report" / "results.json").read_text()) == results
 
 

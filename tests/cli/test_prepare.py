@@ -239,6 +239,8 @@ def test_pack_and_unpack_take_a_corpus_elsewhere(tmp_path: Path, capsys: pytest.
     assert prepare(tmp_path / "n.jsonl", "--output", tmp_path / "corpus", "--min-count", 0) == 0
     assert main(["pack", str(tmp_path / "corpus"), "--output", str(tmp_path / "c.packed")]) == 0
     assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again")]) == 0
+    assert main(["pack", str(tmp_path / "again"), "--output", str(tmp_path / "c.packed"), "--overwrite"]) == 0
+    assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again"), "--overwrite"]) == 0
     assert Corpus.open(tmp_path / "again", verify=True).words == ["pain"]
     capsys.readouterr()
     (tmp_path / "c.packed").write_bytes((tmp_path / "c.packed").read_bytes()[:-40])

@@ -58,10 +58,10 @@ def test_a_damaged_or_truncated_file_is_refused_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["broken.packed"]
 
 
-def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) -> None:
+def test_nothing_is_overwritten(corpus: Corpus, packed: Path) -> None:
     with pytest.raises(InputError, match="exists already"):
         pack_corpus(corpus, packed)
     with pytest.raises(InputError, match="exists already"):
-        unpack_corpus(packed, tmp_path)
+        unpack_corpus(packed, corpus.folder)
     with pytest.raises(CorpusError, match=r"nowhere\.packed does not exist"):
         unpack_corpus(tmp_path / "nowhere.packed", tmp_path / "corpus")

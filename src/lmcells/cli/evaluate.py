@@ -60,10 +60,6 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     output: Path | None = options.output
     if output:
-        if any(output.glob("*")) and not options.overwrite:
-            raise InputError(
-                f"--output {output} exists already. Choose another, or replace its report with --overwrite."
-            )
         from lmcells.evaluation.report import require_matplotlib, write_report
 
         require_matplotlib()  # before the work, not after it
