@@ -58,7 +58,7 @@ def test_a_damaged_or_truncated_file_is_refused_by_name(
     assert [path.name for path in tmp_path.iterdir()] == ["broken.packed"]
 
 
-def test_nothing_is_overwritten(corpus: Corpus, packed: Path) -> None:
+def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists already"):
         pack_corpus(corpus, packed)
     with pytest.raises(InputError, match="exists already"):

@@ -7,19 +7,19 @@ import pytest
 from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
-from lmcells.expansion import Sense, expand_text
-from lmcells.service.jobs import Job
+from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.service.jobs import Job, NoteQueue
 from lmcells.service.messages import InventoryEdits, ManyNotes, OneNote, SenseMessage, SenseName
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.worker import BatchExpander, EditedInventories, edit_inventory
+from lmcells.service.worker import Worker, edit_inventory
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
 
 
 @pytest.fixture(scope="module")
-def expand(expander: Expander) -> BatchExpander:
-    return BatchExpander(expander, ServiceMetrics())
+def worker(expander: Expander) -> Worker:
+    return Worker(NoteQueue(), expander, ServiceMetrics())
 
 
 def asked(**values: Any) -> tuple[Job, list[Job]]:
@@ -28,20 +28,20 @@ def asked(**values: Any) -> tuple[Job, list[Job]]:
     return Job(request, done.append), done
 
 
-def run(expand: BatchExpander, *jobs: Job) -> None:
-    expand([(job, index) for job in jobs for index in range(len(job.notes))])
+def run(worker: Worker, *jobs: Job) -> None:
+    worker.expand([(job, index) for job in jobs for index in range(len(job.notes))])
 
 
 def names(expansions: Any) -> list[Any]:
     return [(each.start, each.short_form, each.section, each.long_form, each.source) for each in expansions]
 
 
-def test_answers_are_those_of_the_library(expand: BatchExpander, expander: Expander) -> None:
+def test_answers_are_those_of_the_library(worker: Worker, expander: Expander) -> None:
     plain, _ = asked(text=NOTE)
     own_sections, _ = asked(text=NOTE, sections=[{"start": 0, "end": 10, "header": "LABS"}])
     own_senses, _ = asked(text=NOTE, inventory=ADDED)
     many, done = asked(notes=[{"id": "a", "text": NOTE}, {"id": "b", "text": ""}], expanded_text="replace")
-    run(expand, plain, own_sections, own_senses, many)
+    run(worker, plain, own_sections, own_senses, many)
     assert plain.answers[0] is not None
     assert names(plain.answers[0].expansions) == names(expander(NOTE))
     assert own_sections.answers[0] is not None
@@ -57,9 +57,9 @@ def test_answers_are_those_of_the_library(expand: BatchExpander, expander: Expan
     assert first.expanded == expand_text(NOTE, expander(NOTE))
 
 
-def test_an_explanation_stands_beside_each_ranked_expansion(expand: BatchExpander) -> None:
+def test_an_explanation_stands_beside_each_ranked_expansion(worker: Worker) -> None:
     job, _ = asked(text=NOTE, explain=True)
-    run(expand, job)
+    run(worker, job)
     answer = job.answers[0]
     assert answer is not None
     assert answer.explanations is not None
@@ -77,10 +77,10 @@ def test_an_explanation_stands_beside_each_ranked_expansion(expand: BatchExpande
         {"text": "PT", "inventory": {"add": [{"short_form": "PT", "long_form": "physical therapy"}]}},
     ],
 )
-def test_a_wrong_request_fails_alone(expand: BatchExpander, wrong: dict[str, Any]) -> None:
+def test_a_wrong_request_fails_alone(worker: Worker, wrong: dict[str, Any]) -> None:
     bad, bad_done = asked(**wrong)
     good, good_done = asked(text=NOTE)
-    run(expand, bad, good)
+    run(worker, bad, good)
     assert isinstance(bad.error, InputError)
     assert (bad_done, good_done) == ([bad], [good])
     assert good.error is None
@@ -100,7 +100,7 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     broken, broken_done = asked(text="PT, PT, PT")
     fine, fine_done = asked(text="PT, PT")
     metrics = ServiceMetrics()
-    run(BatchExpander(expander, metrics), broken, fine)
+    run(Worker(NoteQueue(), expander, metrics), broken, fine)
     assert isinstance(broken.error, ZeroDivisionError)
     assert (broken_done, fine_done, fine.error) == ([broken], [fine], None)
     counted = metrics.render().decode()
@@ -108,10 +108,10 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     assert 'lmcells_expansions_total{outcome="model"} 2.0' in counted
 
 
-def test_nothing_is_done_for_who_has_left(expand: BatchExpander) -> None:
+def test_nothing_is_done_for_who_has_left(worker: Worker) -> None:
     job, done = asked(text=NOTE)
     job.give_up()
-    run(expand, job)
+    run(worker, job)
     assert (job.answers, done) == ([None], [])
 
 
@@ -147,12 +147,21 @@ def test_contradictions_are_named() -> None:
         edit_inventory(INVENTORY, InventoryEdits(add=(ADD, ADD)))
 
 
-def test_equal_edits_share_an_inventory_and_few_are_kept() -> None:
-    inventories = EditedInventories(INVENTORY)
-    assert inventories.of(None) is INVENTORY
-    assert inventories.of(InventoryEdits()) is INVENTORY
-    first = inventories.of(InventoryEdits(add=(ADD,)))
-    assert inventories.of(InventoryEdits(add=(ADD,))) is first
-    for number in range(20):
-        inventories.of(InventoryEdits(add=(SenseMessage(short_form="X", long_form=f"sense {number}"),)))
-    assert inventories.of(InventoryEdits(add=(ADD,))) is not first
+def test_equal_edits_share_an_inventory_and_few_are_kept(
+    expander: Expander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert edit_inventory(INVENTORY, InventoryEdits()) is INVENTORY
+    edited: list[InventoryEdits] = []
+
+    def edit(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
+        edited.append(edits)
+        return edit_inventory(inventory, edits)
+
+    monkeypatch.setattr("lmcells.service.worker.edit_inventory", edit)
+    worker = Worker(NoteQueue(), expander, ServiceMetrics())
+    senses = [{"short_form": "X", "long_form": f"sense {number}"} for number in range(20)]
+    for each in [*senses[:2], *senses[:2], *senses, senses[0]]:
+        job, _ = asked(text="PT", inventory={"add": [each]})
+        run(worker, job)
+        assert job.error is None
+    assert len(edited) == 20 + 1  # the first was no longer kept

@@ -1,4 +1,4 @@
-"""The paths of the service: /expand, /inventory, /metrics and /health (those under /explore are in explore_routes)."""
+"""The paths of the service: /expand, /inventory, /metrics and /health (those under /explore are in `explore`)."""
 
 import asyncio
 from collections.abc import Sequence
