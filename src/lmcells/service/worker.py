@@ -67,7 +67,7 @@ class Worker:
                 self._expand(edits, notes)
             except Exception:  # try each request alone, so that only the one to blame fails
                 for each in dict.fromkeys(job for job, _ in notes):
-                    own = [(job, index) for job, index in notes if job is each and job.answers[index] is None]
+                    own = [(job, index) for job, index in notes if job is each and index not in job.answers]
                     try:
                         self._expand(edits, own)
                     except Exception as error:
@@ -82,7 +82,7 @@ class Worker:
             return
         read: list[tuple[Job, int, list[Occurrence]]] = []
         for job, index in notes:
-            if job.is_over:
+            if job.answered.done():
                 continue
             note = job.notes[index]
             try:
