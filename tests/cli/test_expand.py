@@ -156,12 +156,6 @@ def test_what_is_no_file_is_text(text: str) -> None:
     assert read_text(text) == text
 
 
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["expand", "--help"])
-    assert 'lmcells expand "PMH: Pt with CVA' in capsys.readouterr().out
-
-
 def expansion(start: int, end: int, probability: float | None) -> Expansion:
     candidates = (Candidate("a long form that goes on and on", 0.7), Candidate("another long form", 0.3))
     reason = None if probability else "low_confidence"

@@ -71,9 +71,7 @@ def test_omop_is_what_annotate_writes_itself(folder: Path, tmp_path: Path) -> No
     assert exported.read_bytes() == annotated.read_bytes()
 
 
-def test_only_an_export_is_replaced(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_an_export_is_replaced(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["out.csv", "--to", "brat", "--output", str(tmp_path / "brat")]
     assert export(folder, *asked) == 0
     assert export(folder, *asked, "--overwrite") == 0
@@ -114,9 +112,3 @@ def test_bad_input_is_refused_in_one_line(
     elsewhere: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_refused(export(elsewhere, *arguments), capsys, command="export", message=message)
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["export", "--help"])
-    assert "lmcells export expansions.jsonl --notes notes/ --to brat" in capsys.readouterr().out

@@ -1,6 +1,7 @@
-"""What holds for every command: existing output is never replaced unasked, and no flag may be abbreviated."""
+"""What holds for every command: outputs are not replaced unasked, no flag is abbreviated, help has an example."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,3 +74,11 @@ def test_no_flag_may_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
         main(["info", "default", "--verif"])
     assert stopped.value.code == BAD_INPUT
     assert "unrecognized arguments: --verif" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*name.split(), "--help"])
+    assert stopped.value.code == 0
+    assert re.search(rf"\n  (.* )?lmcells {name}\b", capsys.readouterr().out)
