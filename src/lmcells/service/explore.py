@@ -27,7 +27,7 @@ from lmcells.pretrained import PretrainedModel
 from lmcells.service import explore_messages as answers
 from lmcells.service.messages import Message, Name
 from lmcells.service.routes import errors
-from lmcells.service.search import InventorySearch, NameSearch, containing
+from lmcells.service.search import NameSearch, long_forms_of
 
 MAX_QUESTIONS = 32  # a person asks a few at a time; more is a program that should wait
 MAX_SECTIONS = 8
@@ -117,12 +117,12 @@ class Explorer:
     def _sections(self) -> NameSearch:
         n_tokens = section_statistics(self.model).n_tokens.tolist()
         counts = {name: n_tokens[self.model.section_ids[name]] for name in self._section_names}
-        return NameSearch(counts, containing=containing(self._section_names))
+        return NameSearch(counts, searched={name: name.casefold() for name in counts})
 
     @cached_property
     def _short_forms(self) -> NameSearch:
         counts = {name: len(senses) for name, senses in self._inventory.by_short_form.items()}
-        return NameSearch(counts, containing=InventorySearch(self._inventory))
+        return NameSearch(counts, searched=long_forms_of(self._inventory))
 
     def start(self) -> Dict:
         """Returns the paper's examples if the model knows them, and 422 if the model reads no sections."""
