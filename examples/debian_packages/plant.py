@@ -19,8 +19,7 @@ from zlib import crc32
 
 import numpy as np
 
-from lmcells.corpus import Corpus, count_words_by_metadata
-from lmcells.corpus import WordMetadataCounts
+from lmcells.corpus import Corpus, WordMetadataCounts, count_words_by_metadata
 from lmcells.errors import InputError, LmcellsError
 from lmcells.notes.tokens import iterate_tokens
 

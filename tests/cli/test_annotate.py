@@ -84,9 +84,3 @@ def test_a_missing_input_is_refused(folder: Path, tmp_path: Path, capsys: pytest
         ["annotate", "absent.csv", "--output", str(tmp_path / "o.csv"), "--model", str(folder / "model")]
     )
     assert_refused(code, capsys, command="annotate", message="absent.csv does not exist")
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["annotate", "--help"])
-    assert "lmcells annotate notes.jsonl more/ --output expansions.parquet" in capsys.readouterr().out

@@ -16,17 +16,7 @@ from lmcells.errors import InputError
 from lmcells.expansion import Candidate, Expansion, save_inventory
 
 NOTE = "PLAN: Pt in PT for gait.\r\n\r\nPMH: multiple sclerosis (MS)."
-FIELDS = [
-    "start",
-    "end",
-    "short_form",
-    "section",
-    "long_form",
-    "probability",
-    "source",
-    "candidates",
-    "abstained",
-]
+FIELDS = "start end short_form section long_form probability source candidates abstained".split()
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -154,12 +144,6 @@ def test_what_is_no_utf8_is_refused_without_a_word_of_it(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["PT\0", "PT " * 5000, "x" * 5000, "a/b.c"])
 def test_what_is_no_file_is_text(text: str) -> None:
     assert read_text(text) == text
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["expand", "--help"])
-    assert 'lmcells expand "PMH: Pt with CVA' in capsys.readouterr().out
 
 
 def expansion(start: int, end: int, probability: float | None) -> Expansion:

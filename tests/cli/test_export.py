@@ -71,6 +71,22 @@ def test_omop_is_what_annotate_writes_itself(folder: Path, tmp_path: Path) -> No
     assert exported.read_bytes() == annotated.read_bytes()
 
 
+def test_only_an_export_is_replaced(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["out.csv", "--to", "brat", "--output", str(tmp_path / "brat")]
+    assert export(folder, *asked) == 0
+    assert export(folder, *asked, "--overwrite") == 0
+    (tmp_path / "brat" / "documents.tsv").unlink()
+    capsys.readouterr()
+    code = export(folder, *asked, "--overwrite")
+    assert_refused(code, capsys, command="export", message="is not an export for brat")
+    (tmp_path / "tasks.xml").write_text("kept")
+    asked = ["out.csv", "--to", "label-studio", "--output", str(tmp_path / "tasks.json")]
+    code = export(folder, *asked)
+    assert_refused(code, capsys, command="export", message="tasks.xml exists already")
+    assert export(folder, *asked, "--overwrite") == 0
+    assert (tmp_path / "tasks.xml").read_text() != "kept"
+
+
 def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = str(tmp_path / "d.jsonl")
     assert export(folder, "out.csv", "--to", "doccano", "--output", output, "--json") == 0
@@ -84,7 +100,6 @@ def test_machines_get_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureF
         (["out.csv", "--to", "doccano", "--output", "d.txt"], "for doccano its name must end in .jsonl"),
         (["out.csv", "--to", "label-studio", "--output", "d.txt"], "its name must end in .json"),
         (["out.csv", "--to", "omop", "--output", "d.txt"], "its name must end in .jsonl, .csv, .parquet"),
-        (["out.csv", "--to", "brat", "--output", "."], "exists already"),
         (["absent.csv", "--to", "brat", "--output", "b"], "does not exist"),
         (["note.csv", "--to", "brat", "--output", "b"], "row 1 is not an expansion"),
         (["out.csv", "--to", "brat", "--output", "b", "--nlp-date", "2026-01-01"], "is for --to omop"),
@@ -97,9 +112,3 @@ def test_bad_input_is_refused_in_one_line(
     elsewhere: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert_refused(export(elsewhere, *arguments), capsys, command="export", message=message)
-
-
-def test_the_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["export", "--help"])
-    assert "lmcells export expansions.jsonl --notes notes/ --to brat" in capsys.readouterr().out

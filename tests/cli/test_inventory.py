@@ -289,13 +289,16 @@ def test_compile_refuses_bad_input(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compile_refuses_a_model_without_a_phrase_network_and_a_folder_that_is_there(
+def test_compile_refuses_a_model_without_a_phrase_network_and_replaces_only_models(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main(compile_command(folder, tmp_path / "new", model="plain"))
     assert_refused(code, capsys, command="inventory", message="no phrase network and store")
-    code = main(compile_command(folder, tmp_path))
-    assert_refused(code, capsys, command="inventory", message="exists already")
+    assert main(compile_command(folder, tmp_path / "new")) == 0
+    assert main(compile_command(folder, tmp_path / "new", "--overwrite")) == 0
+    capsys.readouterr()
+    code = main(compile_command(folder, tmp_path, "--overwrite"))
+    assert_refused(code, capsys, command="inventory", message="is not a model, and is not overwritten")
 
 
 def test_a_killed_compile_leaves_no_half_model(folder: Path, tmp_path: Path) -> None:

@@ -62,6 +62,6 @@ def test_nothing_is_overwritten(corpus: Corpus, packed: Path, tmp_path: Path) ->
     with pytest.raises(InputError, match="exists already"):
         pack_corpus(corpus, packed)
     with pytest.raises(InputError, match="exists already"):
-        unpack_corpus(packed, tmp_path)
+        unpack_corpus(packed, corpus.folder)
     with pytest.raises(CorpusError, match=r"nowhere\.packed does not exist"):
         unpack_corpus(tmp_path / "nowhere.packed", tmp_path / "corpus")

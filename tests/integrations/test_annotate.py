@@ -26,8 +26,8 @@ from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
-    ShardResult,
     expand_notes,
+    parse_result,
     shards_of,
     shared_expander,
 )
@@ -158,14 +158,7 @@ def test_every_format_of_notes_is_read(settings: ExpanderSettings, tmp_path: Pat
     ]
     report = run(settings, paths, tmp_path / "out.jsonl")
     rows = rows_of(tmp_path / "out.jsonl")
-    assert {row["note_id"] for row in rows} >= {
-        "a/1",
-        "note/7",
-        "d/9",
-        "texts/x/one",
-        "texts/two",
-        "mimic3/901",
-    }
+    assert {row["note_id"] for row in rows} >= set("a/1 note/7 d/9 texts/x/one texts/two mimic3/901".split())
     assert report["skipped"] == {"marked as an error (ISERROR is 1)": 1, "empty note": 1}
     sections = {row["note_id"]: row["section"] for row in rows}
     assert (sections["d/9"], sections["texts/x/one"]) == ("GAIT", "PLAN")
@@ -191,11 +184,8 @@ def test_a_note_that_fails_costs_only_itself(
         [{"id": "a/1", "text": "PT"}, {"id": "a/2", "text": "boom PT"}, {"id": "a/3", "text": "MS"}],
     )
     report = run(settings, [notes], tmp_path / "out.jsonl")
-    assert (report["n_read"], report["n_annotated"], report["failed"]) == (
-        3,
-        2,
-        {"expansion failed (ValueError)": 1},
-    )
+    assert (report["n_read"], report["n_annotated"]) == (3, 2)
+    assert report["failed"] == {"expansion failed (ValueError)": 1}
     assert [row["note_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["a/1", "a/3"]
     (row,) = rows_of(tmp_path / "out.jsonl.rejected.jsonl")
     assert row == {"file": None, "line": None, "note_id": "a/2", "reason": "expansion failed (ValueError)"}
@@ -232,9 +222,10 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
 
 def test_a_damaged_part_is_said_to_be(settings: ExpanderSettings, tmp_path: Path) -> None:
     result = AnnotationTask(settings).run(Shard(0, [Note("a/1", "PT and MS")]))
-    assert ShardResult.from_bytes(result.to_bytes()) == result
+    counts, rows = parse_result(result)
+    assert counts["n_rows"] == len(rows.splitlines()) == 2
     with pytest.raises(ValueError, match="rows are missing"):
-        ShardResult.from_bytes(result.to_bytes()[:-1])
+        parse_result(result[:-1])
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(5))
 
     def damage(*_: int) -> None:
@@ -349,11 +340,8 @@ def test_a_side_file_of_before_does_not_stay(settings: ExpanderSettings, tmp_pat
     run(settings, [notes], tmp_path / "out.jsonl")
     write_jsonl(notes, ward_notes(5))
     run(settings, [notes], tmp_path / "out.jsonl", overwrite=True)
-    assert sorted(file.name for file in tmp_path.iterdir()) == [
-        "notes.jsonl",
-        "out.jsonl",
-        "out.jsonl.report.json",
-    ]
+    kept = ["notes.jsonl", "out.jsonl", "out.jsonl.report.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == kept
 
 
 def test_when_no_note_is_left_that_is_an_error_and_the_side_file_tells(
@@ -432,6 +420,6 @@ def test_shards_in_any_order_give_the_same_bytes() -> None:
     for order in (shards, shards[::-1]):
         shared_expander.cache_clear()  # as in another process
         task = AnnotationTask(ExpanderSettings())
-        results.append({shard.number: task.run(shard).rows for shard in order})
+        results.append({shard.number: task.run(shard) for shard in order})
     assert results[0] == results[1]
     assert sum(map(len, results[0].values())) > 1000

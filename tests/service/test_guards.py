@@ -31,6 +31,9 @@ def http(expander: Expander) -> Iterator[TestClient]:
         yield running
 
 
+GUARDED = ("inventory", "metrics", "explore/start", "explore/names?kind=word")
+
+
 @pytest.mark.parametrize(
     "header", [None, "", TOKEN, f"Basic {TOKEN}", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x"]
 )
@@ -38,10 +41,7 @@ def test_without_the_token_nothing_is_answered(http: TestClient, header: str | N
     headers = {} if header is None else {"Authorization": header}
     for answer in (
         http.post("/expand", json={"text": "PT"}, headers=headers),
-        http.get("/inventory", headers=headers),
-        http.get("/metrics", headers=headers),
-        http.get("/explore/start", headers=headers),
-        http.get("/explore/names", params={"kind": "word"}, headers=headers),
+        *(http.get(f"/{path}", headers=headers) for path in GUARDED),
     ):
         assert answer.status_code == 401
         assert answer.headers["WWW-Authenticate"] == 'Bearer realm="lmcells"'
@@ -77,9 +77,7 @@ def test_neither_a_mount_nor_a_root_path_lets_anyone_in(expander: Expander, moun
         for answer in (
             http.post(f"{prefix}/expand", json={"text": "PT"}),
             http.post(f"{prefix}/expand", content=b"x" * 20_000_000),  # refused before it is read
-            http.get(f"{prefix}/inventory"),
-            http.get(f"{prefix}/metrics"),
-            http.get(f"{prefix}/explore/start"),
+            *(http.get(f"{prefix}/{path}") for path in GUARDED),
         ):
             assert answer.status_code == 401, (prefix, answer.url)
         shown = {"Authorization": f"Bearer {TOKEN}"}

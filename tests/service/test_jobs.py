@@ -12,7 +12,7 @@ from lmcells.service.messages import ManyNotes, NoteMessage
 
 def job(n_notes: int, *, length: int = 1) -> Job:
     """A request of so many notes, of so many characters each, for whose answer nobody waits."""
-    return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))), lambda _: None)
+    return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))))
 
 
 def filled(*jobs: Job) -> NoteQueue:
@@ -45,7 +45,7 @@ def test_a_batch_is_bounded_in_notes_and_characters() -> None:
 def test_a_request_that_was_given_up_is_not_worked_on() -> None:
     left, stays = job(5), job(1)
     queue = filled(left, stays)
-    left.give_up()
+    left.answered.cancel()
     assert queue.n_waiting == 1
     assert queue.take() == [(stays, 0)]
 

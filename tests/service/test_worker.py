@@ -1,5 +1,6 @@
 """Notes of many requests, expanded together: as if each had come alone, and each wrong one wrong alone."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,61 +8,53 @@ import pytest
 from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
-from lmcells.expansion import Sense, expand_text
-from lmcells.service.jobs import Job
+from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.service.jobs import Job, NoteQueue
 from lmcells.service.messages import InventoryEdits, ManyNotes, OneNote, SenseMessage, SenseName
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.worker import BatchExpander, EditedInventories, edit_inventory
+from lmcells.service.worker import Worker, edit_inventory
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
 
 
 @pytest.fixture(scope="module")
-def expand(expander: Expander) -> BatchExpander:
-    return BatchExpander(expander, ServiceMetrics())
+def worker(expander: Expander) -> Worker:
+    return Worker(NoteQueue(), expander, ServiceMetrics())
 
 
-def asked(**values: Any) -> tuple[Job, list[Job]]:
-    done: list[Job] = []
-    request = (ManyNotes if "notes" in values else OneNote).model_validate(values)
-    return Job(request, done.append), done
+def asked(**values: Any) -> Job:
+    return Job((ManyNotes if "notes" in values else OneNote).model_validate(values))
 
 
-def run(expand: BatchExpander, *jobs: Job) -> None:
-    expand([(job, index) for job in jobs for index in range(len(job.notes))])
+def run(worker: Worker, *jobs: Job) -> None:
+    worker.expand([(job, index) for job in jobs for index in range(len(job.notes))])
 
 
 def names(expansions: Any) -> list[Any]:
     return [(each.start, each.short_form, each.section, each.long_form, each.source) for each in expansions]
 
 
-def test_answers_are_those_of_the_library(expand: BatchExpander, expander: Expander) -> None:
-    plain, _ = asked(text=NOTE)
-    own_sections, _ = asked(text=NOTE, sections=[{"start": 0, "end": 10, "header": "LABS"}])
-    own_senses, _ = asked(text=NOTE, inventory=ADDED)
-    many, done = asked(notes=[{"id": "a", "text": NOTE}, {"id": "b", "text": ""}], expanded_text="replace")
-    run(expand, plain, own_sections, own_senses, many)
-    assert plain.answers[0] is not None
+def test_answers_are_those_of_the_library(worker: Worker, expander: Expander) -> None:
+    plain = asked(text=NOTE)
+    own_sections = asked(text=NOTE, sections=[{"start": 0, "end": 10, "header": "LABS"}])
+    own_senses = asked(text=NOTE, inventory=ADDED)
+    many = asked(notes=[{"id": "a", "text": NOTE}, {"id": "b", "text": ""}], expanded_text="replace")
+    run(worker, plain, own_sections, own_senses, many)
     assert names(plain.answers[0].expansions) == names(expander(NOTE))
-    assert own_sections.answers[0] is not None
     assert names(own_sections.answers[0].expansions) == names(expander(NOTE, sections=[(0, 10, "LABS")]))
     changed = INVENTORY.with_senses(add=[Sense("PT", "gait")], remove=["MS"])
-    assert own_senses.answers[0] is not None
     assert names(own_senses.answers[0].expansions) == names(expander(NOTE, inventory=changed))
-    assert done == [many]
-    first, second = many.answers
-    assert first is not None
-    assert second is not None
+    first, second = many.answers[0], many.answers[1]
     assert (first.id, second.id, second.expansions) == ("a", "b", [])
     assert first.expanded == expand_text(NOTE, expander(NOTE))
+    assert [note["id"] for note in json.loads(many.answered.result(0))["notes"]] == ["a", "b"]
 
 
-def test_an_explanation_stands_beside_each_ranked_expansion(expand: BatchExpander) -> None:
-    job, _ = asked(text=NOTE, explain=True)
-    run(expand, job)
+def test_an_explanation_stands_beside_each_ranked_expansion(worker: Worker) -> None:
+    job = asked(text=NOTE, explain=True)
+    run(worker, job)
     answer = job.answers[0]
-    assert answer is not None
     assert answer.explanations is not None
     for expansion, explanation in zip(answer.expansions, answer.explanations, strict=True):
         assert (explanation is None) == (expansion.source == "definition")
@@ -77,13 +70,11 @@ def test_an_explanation_stands_beside_each_ranked_expansion(expand: BatchExpande
         {"text": "PT", "inventory": {"add": [{"short_form": "PT", "long_form": "physical therapy"}]}},
     ],
 )
-def test_a_wrong_request_fails_alone(expand: BatchExpander, wrong: dict[str, Any]) -> None:
-    bad, bad_done = asked(**wrong)
-    good, good_done = asked(text=NOTE)
-    run(expand, bad, good)
-    assert isinstance(bad.error, InputError)
-    assert (bad_done, good_done) == ([bad], [good])
-    assert good.error is None
+def test_a_wrong_request_fails_alone(worker: Worker, wrong: dict[str, Any]) -> None:
+    bad, good = asked(**wrong), asked(text=NOTE)
+    run(worker, bad, good)
+    assert isinstance(bad.answered.exception(0), InputError)
+    assert good.answered.exception(0) is None
 
 
 def test_a_note_that_breaks_the_library_takes_no_other_with_it(
@@ -97,22 +88,23 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
         return whole(self, notes, lexicon)
 
     monkeypatch.setattr(Expander, "expand_read", breaks_on_two_notes_of_length_three)
-    broken, broken_done = asked(text="PT, PT, PT")
-    fine, fine_done = asked(text="PT, PT")
+    broken, fine = asked(text="PT, PT, PT"), asked(text="PT, PT")
     metrics = ServiceMetrics()
-    run(BatchExpander(expander, metrics), broken, fine)
-    assert isinstance(broken.error, ZeroDivisionError)
-    assert (broken_done, fine_done, fine.error) == ([broken], [fine], None)
+    run(Worker(NoteQueue(), expander, metrics), broken, fine)
+    assert isinstance(broken.answered.exception(0), ZeroDivisionError)
+    assert fine.answered.exception(0) is None
     counted = metrics.render().decode()
     assert "lmcells_notes_total 1.0" in counted  # tried twice, answered once
     assert 'lmcells_expansions_total{outcome="model"} 2.0' in counted
 
 
-def test_nothing_is_done_for_who_has_left(expand: BatchExpander) -> None:
-    job, done = asked(text=NOTE)
-    job.give_up()
-    run(expand, job)
-    assert (job.answers, done) == ([None], [])
+def test_nothing_is_done_for_who_has_left(worker: Worker) -> None:
+    job = asked(text=NOTE)
+    job.answered.cancel()
+    run(worker, job)
+    assert job.answers == {}
+    job.fail(ValueError())
+    assert job.answered.cancelled()
 
 
 # Inventories of requests
@@ -147,12 +139,21 @@ def test_contradictions_are_named() -> None:
         edit_inventory(INVENTORY, InventoryEdits(add=(ADD, ADD)))
 
 
-def test_equal_edits_share_an_inventory_and_few_are_kept() -> None:
-    inventories = EditedInventories(INVENTORY)
-    assert inventories.of(None) is INVENTORY
-    assert inventories.of(InventoryEdits()) is INVENTORY
-    first = inventories.of(InventoryEdits(add=(ADD,)))
-    assert inventories.of(InventoryEdits(add=(ADD,))) is first
-    for number in range(20):
-        inventories.of(InventoryEdits(add=(SenseMessage(short_form="X", long_form=f"sense {number}"),)))
-    assert inventories.of(InventoryEdits(add=(ADD,))) is not first
+def test_equal_edits_share_an_inventory_and_few_are_kept(
+    expander: Expander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert edit_inventory(INVENTORY, InventoryEdits()) is INVENTORY
+    edited: list[InventoryEdits] = []
+
+    def edit(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
+        edited.append(edits)
+        return edit_inventory(inventory, edits)
+
+    monkeypatch.setattr("lmcells.service.worker.edit_inventory", edit)
+    worker = Worker(NoteQueue(), expander, ServiceMetrics())
+    senses = [{"short_form": "X", "long_form": f"sense {number}"} for number in range(20)]
+    for each in [*senses[:2], *senses[:2], *senses, senses[0]]:
+        job = asked(text="PT", inventory={"add": [each]})
+        run(worker, job)
+        assert job.answered.result(0)
+    assert len(edited) == 20 + 1  # the first was no longer kept

@@ -5,8 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_json
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
+from lmcells.cli.arguments import Command, add_columns, add_expander, add_output, add_running, columns_of
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate
@@ -14,60 +14,28 @@ from lmcells.integrations.engines import ENGINES
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
 from lmcells.integrations.shards import SHARD_NOTES, ExpanderSettings
-from lmcells.notes.readers import FORMATS, Columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="OUT", help="file to write: .jsonl, .csv or .parquet"
-    )
-    parser.add_argument(
-        "--output-format",
-        choices=("rows", "omop"),
-        default="rows",
-        help="rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)",
-    )
-    parser.add_argument(
-        "--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)"
-    )
+    add = parser.add_argument
+    add("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
+    add_output(parser, "OUT", "file to write: .jsonl, .csv or .parquet", replaces="a file")
+    kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
+    add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
+    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)")
     expanding = parser.add_argument_group("expanding")
-    expanding.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    expanding.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
-    expanding.add_argument(
-        "--sections",
-        choices=SECTION_STYLES,
-        default="rules",
-        help="how to find sections that the file does not give (rules)",
-    )
-    expanding.add_argument(
-        "--threshold", type=float, metavar="P", help="abstain below this probability (the model's own)"
-    )
-    add_note_files(parser.add_argument_group("reading notes"))
-    running = parser.add_argument_group("running")
-    running.add_argument("--engine", choices=ENGINES, default="local", help="where to run (local)")
-    running.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="processes, each of which loads the model (1)"
-    )
-    running.add_argument(
-        "--shard-notes", type=int, default=SHARD_NOTES, metavar="N", help="notes per shard (%(default)d)"
-    )
-    running.add_argument("--resume", action="store_true", help="continue a job that was stopped")
-    running.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    add_json(running)
-
-
-def add_note_files(parser: argparse._ActionsContainer) -> None:
-    """Declare how notes are read."""
-    parser.add_argument("--format", choices=FORMATS, default="auto", help="format of the notes (auto)")
-    parser.add_argument("--text-column", metavar="NAME", help="column of the text")
-    parser.add_argument("--id-column", metavar="NAME", help="column of the id")
-
-
-def note_files(paths: list[Path], options: argparse.Namespace) -> NoteFiles:
-    """Return the notes that the options describe."""
-    return NoteFiles(paths, options.format, Columns(text=options.text_column, id=options.id_column))
+    add_expander(expanding)
+    sections = "how to find sections that the file does not give (rules)"
+    expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
+    threshold = "abstain below this probability (the model's own)"
+    expanding.add_argument("--threshold", type=float, metavar="P", help=threshold)
+    add_columns(parser.add_argument_group("reading notes"))
+    running = add_running(parser, resumes="a job")
+    add = running.add_argument
+    add("--engine", choices=ENGINES, default="local", help="where to run (local)")
+    add("--workers", type=int, default=1, metavar="N", help="processes, each of which loads the model (1)")
+    add("--shard-notes", type=int, default=SHARD_NOTES, metavar="N", help="notes per shard (%(default)d)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -82,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
             line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
 
         report = annotate(
-            note_files(options.inputs, options),
+            NoteFiles(options.inputs, options.format, columns_of(options)),
             options.output,
             expander=ExpanderSettings(options.model, options.inventory, options.sections, options.threshold),
             omop=omop,
@@ -94,10 +62,8 @@ def run(options: argparse.Namespace) -> None:
             overwrite=options.overwrite,
             on_progress=on_progress,
         )
-    if options.json:
-        print_json({"output": str(options.output), **report})
-    else:
-        print_table(_summary(report), title=f"{options.output}")
+    data = {"output": str(options.output), **report}
+    print_result(options, data, [(str(options.output), _summary(report))])
 
 
 def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import InputError
-from lmcells.notes.readers import FORMATS
+from lmcells.notes.readers import FORMATS, Columns
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
@@ -44,16 +44,8 @@ def command_group(
     )
 
 
-def add_command(commands: "Commands[Any]", name: str, command: Any) -> argparse.ArgumentParser:
+def add_command(commands: "Commands[Any]", name: str, command: Command) -> argparse.ArgumentParser:
     """Add a command under its name; -> its parser."""
-    if not isinstance(command, Command):  # a module that has not been converted yet
-        command = Command(
-            summary=command.SUMMARY,
-            description=command.DESCRIPTION,
-            example=command.EXAMPLE,
-            add_arguments=command.add_arguments,
-            run=command.run,
-        )
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=command.summary,
@@ -93,12 +85,23 @@ def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
     return running
 
 
+def add_columns(reading: argparse._ActionsContainer) -> None:
+    """--format, --text-column and --id-column: how notes are read; see `columns_of`."""
+    add = reading.add_argument
+    add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
+    add("--text-column", metavar="NAME", help="column of the text")
+    add("--id-column", metavar="NAME", help="column of the id")
+
+
+def columns_of(options: argparse.Namespace) -> Columns:
+    """Return the columns that the options name."""
+    return Columns(text=options.text_column, id=options.id_column)
+
+
 def add_reading(parser: argparse.ArgumentParser) -> Group:
-    """How notes are read, and the group to which a command adds its own."""
+    """How notes are read and cut into sections, and the group to which a command adds its own."""
     reading = parser.add_argument_group("reading notes")
-    reading.add_argument(
-        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
-    )
+    add_columns(reading)
     reading.add_argument(
         "--sections",
         choices=SECTION_STYLES,
@@ -109,47 +112,64 @@ def add_reading(parser: argparse.ArgumentParser) -> Group:
     reading.add_argument(
         "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
     )
-    reading.add_argument("--text-column", metavar="NAME", help="where the text is")
-    reading.add_argument("--id-column", metavar="NAME", help="where the id is")
     return reading
 
 
+def add_expander(parser: argparse._ActionsContainer) -> None:
+    """--model and --inventory, the shipped ones by default."""
+    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
+    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
+
+
+# Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.
+
+_WRITTEN = ("output", "inventory_output")
+# `annotate` returns the counts of a job that is done; `reproduce` always continues in its folder.
+_CHECK_THEMSELVES = ("annotate", "reproduce")
+
+
+def add_output(parser: argparse._ActionsContainer, metavar: str, meaning: str, *, replaces: str) -> None:
+    """--output, and --overwrite to replace what is there."""
+    parser.add_argument("--output", required=True, type=Path, metavar=metavar, help=meaning)
+    add_overwrite(parser, replaces=replaces)
+
+
 def add_overwrite(parser: argparse._ActionsContainer, *, replaces: str) -> None:
-    """--overwrite, without which no command replaces a file."""
+    """--overwrite, without which no command replaces a file or a folder."""
     parser.add_argument("--overwrite", action="store_true", help=f"replace {replaces} that exists")
-
-
-def refuse_existing_files(options: argparse.Namespace) -> None:
-    """Refuse to replace files that the options name as output, unless they say so.
-
-    `annotate` and `prepare` know when a job is done and check for themselves, and so do commands that write folders.
-    """
-    given = vars(options)
-    if given.get("overwrite") or given.get("resume") or given.get("command") in ("annotate", "prepare"):
-        return
-    for name in ("output", "inventory_output"):
-        path = given.get(name)
-        # A split writes one file a part: rs.dev.jsonl, rs.test.jsonl.
-        parts = (part.partition("=")[0].strip() for part in (given.get("split") or "").split(","))
-        for each in [part_of_split(path, part) for part in parts] if isinstance(path, Path) else []:
-            if each.is_file():
-                flag = f"--{name.replace('_', '-')}"
-                advice = ", or replace it with --overwrite" if "overwrite" in given else ""
-                raise InputError(f"{flag} {each} exists already. Choose another name{advice}.")
-
-
-def part_of_split(output: Path, part: str) -> Path:
-    """Return the file of one part of a split; "" is the whole."""
-    return output.with_name(f"{output.stem}.{part}{output.suffix}") if part else output
 
 
 def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
     """Where a dataset and its senses go."""
-    parser.add_argument("--output", required=True, type=Path, metavar="DATASET", help="JSON lines to write")
-    parser.add_argument(
-        "--inventory-output",
-        type=Path,
-        metavar="FILE",
-        help=f"also write the senses that {senses} (JSON or CSV)",
+    add_output(parser, "DATASET", "JSON lines to write", replaces="a dataset or inventory")
+    meaning = f"also write the senses that {senses} (JSON or CSV)"
+    parser.add_argument("--inventory-output", type=Path, metavar="FILE", help=meaning)
+
+
+def part_of_split(output: Path, part: str) -> Path:
+    """Return the file of one part of a split, such as rs.dev.jsonl; "" is the whole."""
+    return output.with_name(f"{output.stem}.{part}{output.suffix}") if part else output
+
+
+def refuse_existing_outputs(options: argparse.Namespace) -> None:
+    """Refuse to replace what the options name as output, unless they say --overwrite or --resume."""
+    given = vars(options)
+    if given["command"] in _CHECK_THEMSELVES:
+        return
+    parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
+    for name in _WRITTEN:
+        if given.get(name):
+            for part in parts:
+                flag = f"--{name.replace('_', '-')}"
+                refuse_existing(part_of_split(given[name], part), options, flag=flag)
+
+
+def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--output") -> None:
+    """Refuse to replace a file or a folder, unless the folder is empty."""
+    may_resume = getattr(options, "resume", None)
+    if options.overwrite or may_resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    resuming = "" if may_resume is None else " continue with --resume,"
+    raise InputError(
+        f"{flag} {path} exists already. Choose another,{resuming} or replace it with --overwrite."
     )
-    add_overwrite(parser, replaces="a dataset or inventory")

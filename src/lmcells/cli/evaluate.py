@@ -83,10 +83,6 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.inventory is None:
         raise InputError("--dataset needs --inventory FILE, the senses to choose from.")
     if output:
-        if any(output.glob("*")) and not options.overwrite:
-            raise InputError(
-                f"--output {output} exists already. Choose another, or replace its report with --overwrite."
-            )
         from lmcells.evaluation.report import require_matplotlib, write_report
 
         require_matplotlib()  # before the work, not after it

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, add_expander
 from lmcells.cli.terminal import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
@@ -29,26 +29,14 @@ _WIDEST_NAME = 34
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "note",
-        nargs="?",
-        default="-",
-        metavar="TEXT | FILE | -",
-        help="the note, a file, or - for standard input",
-    )
-    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (the shipped ones)"
-    )
-    parser.add_argument(
-        "--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)"
-    )
-    output = parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print JSON on a terminal too")
-    output.add_argument("--pretty", action="store_true", help="show the note when piped too, without colours")
-    output.add_argument(
-        "--expanded", action="store_true", help="print the note with its short forms written out"
-    )
+    add, given = parser.add_argument, "the note, a file, or - for standard input"
+    add("note", nargs="?", default="-", metavar="TEXT | FILE | -", help=given)
+    add_expander(parser)
+    add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
+    add = parser.add_mutually_exclusive_group().add_argument
+    add("--json", action="store_true", help="print JSON on a terminal too")
+    add("--pretty", action="store_true", help="show the note when piped too, without colours")
+    add("--expanded", action="store_true", help="print the note with its short forms written out")
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -3,31 +3,28 @@
 import argparse
 from pathlib import Path
 
-from lmcells.cli.annotate import add_note_files, note_files
-from lmcells.cli.arguments import Command, add_json
-from lmcells.cli.terminal import account_rows, print_json, print_table
+from lmcells.cli.arguments import Command, add_columns, add_json, add_output, columns_of, refuse_existing
+from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
 from lmcells.integrations.exports import export_brat, export_doccano, export_label_studio, read_annotated
 from lmcells.integrations.omop import export_note_nlp, parse_nlp_time
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 
-_WRITERS = {"brat": export_brat, "doccano": export_doccano, "label-studio": export_label_studio}
+_WRITERS = {"doccano": export_doccano, "label-studio": export_label_studio}
 _SUFFIX = {"doccano": ".jsonl", "label-studio": ".json"}
 _WRITTEN = {"brat": "documents", "doccano": "documents", "label-studio": "tasks", "omop": "rows"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("annotations", type=Path, metavar="ANNOTATIONS", help="what lmcells annotate wrote")
-    parser.add_argument(
-        "--notes", required=True, nargs="+", type=Path, metavar="NOTES", help="the notes it was made from"
-    )
-    parser.add_argument("--to", required=True, choices=tuple(_WRITTEN), help="what to write")
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="OUT", help="folder (brat) or file to write"
-    )
-    add_note_files(parser)
-    parser.add_argument("--nlp-date", metavar="DATE", help="date, or date and time, for omop (now)")
+    add = parser.add_argument
+    add("annotations", type=Path, metavar="ANNOTATIONS", help="what lmcells annotate wrote")
+    add("--notes", required=True, nargs="+", type=Path, metavar="NOTES", help="the notes it was made from")
+    add("--to", required=True, choices=tuple(_WRITTEN), help="what to write")
+    add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
+    add_columns(parser)
+    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (now)")
     add_json(parser)
 
 
@@ -36,14 +33,17 @@ def run(options: argparse.Namespace) -> None:
     suffix = _SUFFIX.get(options.to, options.output.suffix.lower())
     if options.output.suffix.lower() != suffix:
         raise ConfigError(f"--output {options.output}: for {options.to} its name must end in {suffix}.")
-    if options.output.exists():
-        raise InputError(f"{options.output} exists already. Choose another --output.")
+    if options.to == "label-studio":
+        refuse_existing(options.output.with_suffix(".xml"), options)
     if options.nlp_date and options.to != "omop":
         raise ConfigError("--nlp-date is for --to omop. Leave it out.")
     report = ReadReport()
-    notes = read_annotated(options.annotations, note_files(options.notes, options), report=report)
+    files = NoteFiles(options.notes, options.format, columns_of(options))
+    notes = read_annotated(options.annotations, files, report=report)
     try:
-        if options.to == "omop":
+        if options.to == "brat":
+            n_written = export_brat(notes, options.output, overwrite=options.overwrite)
+        elif options.to == "omop":
             time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
             n_written = export_note_nlp(notes, options.output, time=time)
         else:
@@ -51,11 +51,9 @@ def run(options: argparse.Namespace) -> None:
     except OSError as error:
         raise InputError(f"{options.output} cannot be written: {error.strerror or error}.") from error
     counts = report.to_dict()
-    if options.json:
-        print_json({"output": str(options.output), "n_written": n_written, **counts})
-    else:
-        rows = [("notes read", report.n_read), *account_rows(counts), (_WRITTEN[options.to], n_written)]
-        print_table(rows, title=f"{options.output}")
+    data = {"output": str(options.output), "n_written": n_written, **counts}
+    rows = [("notes read", report.n_read), *account_rows(counts), (_WRITTEN[options.to], n_written)]
+    print_result(options, data, [(str(options.output), rows)])
 
 
 COMMANDS = {

@@ -1,15 +1,15 @@
 """`lmcells info`, `pack` and `unpack`: what a folder made by lmcells holds, and a corpus as one file."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.cli.arguments import Command, add_json
-from lmcells.cli.terminal import flat_rows, print_json, print_table
+from lmcells.cli.arguments import Command, add_json, add_output
+from lmcells.cli.terminal import Table, flat_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.corpus.corpus import FORMAT as CORPUS
 from lmcells.corpus.corpus import MANIFEST
@@ -20,7 +20,6 @@ from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder, is_la
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, WEIGHTS, model_folder
 
-Table = tuple[str, Sequence[tuple[str, Any]]]  # title, and names with values
 _SHOWN = 10  # most frequent words, largest sections
 _ENDINGS = {
     "flat": "its held-out loss was flat",
@@ -36,29 +35,23 @@ def _info(options: argparse.Namespace) -> None:
     if (path / MANIFEST).is_file():
         corpus = Corpus.open(path, verify=options.verify)
         named = {"corpus": str(path), "fingerprint": corpus.manifest.fingerprint}
-        _show(options, named | corpus.manifest.to_dict(), _corpus_tables(corpus))
+        print_result(options, named | corpus.manifest.to_dict(), _corpus_tables(corpus))
     elif is_language_model(path):
         saved = read_folder(path)
         summary = _summarize_language_model(saved)
-        _show(options, summary, _language_model_tables(saved, summary))
+        print_result(options, summary, _language_model_tables(saved, summary))
     elif (path / CONFIG).is_file():
         model = PretrainedModel.from_pretrained(path, verify=options.verify)
         n = sum(array.size for array in model.arrays.values())
         config = model.config.to_dict()
-        _show(options, {"model": str(path), "n_parameters": n, "config": config}, _model_tables(model, n))
+        print_result(
+            options, {"model": str(path), "n_parameters": n, "config": config}, _model_tables(model, n)
+        )
     else:
         raise InputError(
             f"{path} is neither a corpus (no {MANIFEST}) nor a model (no {CONFIG}). "
             f"Make one with: {CORPUS.made_with}, or lmcells train"
         )
-
-
-def _show(options: argparse.Namespace, described: dict[str, Any], tables: Iterable[Table]) -> None:
-    if options.json:
-        print_json(described)
-    else:
-        for title, rows in tables:
-            print_table(rows, title=title)
 
 
 def _corpus_tables(corpus: Corpus) -> Iterator[Table]:
@@ -147,14 +140,14 @@ def _most_frequent(words: list[str], counts: npt.NDArray[np.integer]) -> Table:
 
 def _pack(options: argparse.Namespace) -> None:
     corpus = Corpus.open(options.corpus, verify=True)
-    n_bytes = pack_corpus(corpus, options.output)
+    n_bytes = pack_corpus(corpus, options.output, overwrite=options.overwrite)
     rows = [("tokens", corpus.manifest.sizes["n_tokens"]), ("bytes", n_bytes)]
-    _show(options, {"packed": str(options.output), "bytes": n_bytes}, [(str(options.output), rows)])
+    print_result(options, {"packed": str(options.output), "bytes": n_bytes}, [(str(options.output), rows)])
 
 
 def _unpack(options: argparse.Namespace) -> None:
-    corpus = unpack_corpus(options.packed, options.output)
-    _show(options, {"corpus": str(corpus.folder), **corpus.manifest.to_dict()}, _corpus_tables(corpus))
+    corpus = unpack_corpus(options.packed, options.output, overwrite=options.overwrite)
+    print_result(options, {"corpus": str(corpus.folder), **corpus.manifest.to_dict()}, _corpus_tables(corpus))
 
 
 def _add_info(parser: argparse.ArgumentParser) -> None:
@@ -167,13 +160,13 @@ def _add_info(parser: argparse.ArgumentParser) -> None:
 
 def _add_pack(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("corpus", type=Path, metavar="CORPUS", help="corpus folder")
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="file to write")
+    add_output(parser, "FILE", "file to write", replaces="a file")
     add_json(parser)
 
 
 def _add_unpack(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("packed", type=Path, metavar="FILE", help="file written by `lmcells pack`")
-    parser.add_argument("--output", required=True, type=Path, metavar="CORPUS", help="folder to write")
+    add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
     add_json(parser)
 
 

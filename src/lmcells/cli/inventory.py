@@ -8,21 +8,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_json, add_overwrite, at_least, command_group
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
+from lmcells.cli.arguments import (
+    Command,
+    add_columns,
+    add_json,
+    add_output,
+    at_least,
+    columns_of,
+    command_group,
+)
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
 from lmcells.expansion.inventory_check import (
-    Finding,
     SenseKnowledge,
     inventory_knowledge,
     review_inventory,
     suggest_spellings,
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
-from lmcells.notes.readers import FORMATS, Columns, ReadReport, read_notes
+from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
@@ -32,29 +39,12 @@ _N_SHOWN = 10
 
 def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="FILE", help="senses to write: .csv or .json"
-    )
-    add_overwrite(parser, replaces="an inventory")
-    parser.add_argument(
-        "--min-count",
-        type=at_least(1),
-        default=2,
-        metavar="N",
-        help="notes that must define a sense at least (2)",
-    )
-    parser.add_argument(
-        "--inventory",
-        type=Path,
-        metavar="FILE",
-        help='senses that are known, for definitions such as "left eye (OS)" (the shipped ones)',
-    )
-    reading = parser.add_argument_group("reading notes")
-    reading.add_argument(
-        "--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)"
-    )
-    reading.add_argument("--text-column", metavar="NAME", help="where the text is")
-    reading.add_argument("--id-column", metavar="NAME", help="where the id is")
+    add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
+    least = "notes that must define a sense at least (2)"
+    parser.add_argument("--min-count", type=at_least(1), default=2, metavar="N", help=least)
+    known = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
+    parser.add_argument("--inventory", type=Path, metavar="FILE", help=known)
+    add_columns(parser.add_argument_group("reading notes"))
     add_json(parser)
 
 
@@ -66,7 +56,7 @@ def _find(options: argparse.Namespace) -> None:
     definitions = DefinitionCounts(
         load_inventory(options.inventory) if options.inventory else shipped_inventory()
     )
-    columns = Columns(text=options.text_column, id=options.id_column)
+    columns = columns_of(options)
     with ProgressLine() as line:
         started, n_characters = time.monotonic(), 0
         for path in options.notes:
@@ -97,22 +87,17 @@ def _find(options: argparse.Namespace) -> None:
         "n_short_forms": len(inventory),
         "n_ambiguous_short_forms": _n_ambiguous(inventory),
     }
-    if options.json:
-        print_json(summary)
-        return
-    print_table(
-        [
-            ("notes read", report.n_read),
-            *account_rows(report.to_dict()),
-            ("definitions", summary["n_definitions"]),
-            ("distinct definitions", summary["n_wordings"]),
-            *([(f"skipped: senses in fewer than {options.min_count:,} notes", n_rare)] if n_rare else []),
-            ("senses", summary["n_senses"]),
-            ("short forms", summary["n_short_forms"]),
-            ("ambiguous short forms", summary["n_ambiguous_short_forms"]),
-        ],
-        title=str(options.output),
-    )
+    rows = [
+        ("notes read", report.n_read),
+        *account_rows(report.to_dict()),
+        ("definitions", summary["n_definitions"]),
+        ("distinct definitions", summary["n_wordings"]),
+        *([(f"skipped: senses in fewer than {options.min_count:,} notes", n_rare)] if n_rare else []),
+        ("senses", summary["n_senses"]),
+        ("short forms", summary["n_short_forms"]),
+        ("ambiguous short forms", summary["n_ambiguous_short_forms"]),
+    ]
+    print_result(options, summary, [(str(options.output), rows)])
 
 
 def _n_ambiguous(inventory: SenseInventory) -> int:
@@ -153,30 +138,25 @@ def _check(options: argparse.Namespace) -> None:
     }
     if corpus is not None:
         summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
-    if options.json:
-        senses = [
+    data = {
+        "inventory": str(options.inventory),
+        "model": str(model.folder),
+        "summary": summary,
+        "findings": [asdict(finding) for finding in findings],
+        "senses": [
             each.to_dict()
             | {"nearest": {word: nearest[word] for word in each.unknown_words if word in nearest}}
             for each in known
-        ]
-        print_json(
-            {
-                "inventory": str(options.inventory),
-                "model": str(model.folder),
-                "summary": summary,
-                "findings": [asdict(finding) for finding in findings],
-                "senses": senses,
-            }
+        ],
+    }
+    rows = [(name.replace("_", " "), n) for name, n in summary.items()]
+    print_result(options, data, [(str(options.inventory), rows)])
+    if not options.json:
+        pairs = (f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings)
+        _print_list(
+            "may be the same twice", list(pairs)[: None if options.all else _N_SHOWN], n=len(findings)
         )
-        return
-    print_table([(name.replace("_", " "), n) for name, n in summary.items()], title=str(options.inventory))
-    shown_findings = findings if options.all else findings[:_N_SHOWN]
-    _print_list("may be the same twice", [_finding_line(each) for each in shown_findings], n=len(findings))
-    _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
-
-
-def _finding_line(finding: Finding) -> str:
-    return f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}"
+        _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
 
 
 def _sense_line(known: SenseKnowledge, nearest: Mapping[str, str]) -> str:
@@ -201,13 +181,9 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
     parser.add_argument("--corpus", required=True, type=Path, metavar="CORPUS", help="corpus folder")
     parser.add_argument("--model", required=True, metavar="MODEL", help="model folder, or default (shipped)")
-    parser.add_argument("--output", required=True, type=Path, metavar="NEW_MODEL", help="folder to write")
-    parser.add_argument(
-        "--min-count",
-        type=at_least(1),
-        metavar="N",
-        help="how often a long form must occur in the corpus (4)",
-    )
+    add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
+    least = "how often a long form must occur in the corpus (4)"
+    parser.add_argument("--min-count", type=at_least(1), metavar="N", help=least)
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
     add_json(parser)
 
@@ -221,8 +197,6 @@ def _compile(options: argparse.Namespace) -> None:
     from lmcells.training.distributed import choose_device
     from lmcells.training.prototypes import MIN_COUNT
 
-    if options.output.exists():
-        raise InputError(f"--output {options.output} exists already. Choose another folder.")
     device = choose_device(options.device)
     inventory = load_inventory(options.inventory)
     corpus = Corpus.open(options.corpus)
@@ -238,14 +212,12 @@ def _compile(options: argparse.Namespace) -> None:
                 name=options.inventory.name,
                 device=device,
                 min_count=options.min_count or MIN_COUNT,
+                overwrite=options.overwrite,
             ).to_dict()
         except OSError as error:
             raise InputError(
                 f"--output {options.output} cannot be written: {error.strerror or error}."
             ) from error
-    if options.json:
-        print_json({"model": str(options.output), **result})
-        return
     titles = {
         "n_senses": "senses",
         "n_senses_found": "senses that the corpus has",
@@ -253,7 +225,8 @@ def _compile(options: argparse.Namespace) -> None:
         "n_replaced": "phrases replaced",
         "n_kept": "phrases kept, known from more occurrences",
     }
-    print_table([(titles[name], n) for name, n in result.items()], title=str(options.output))
+    rows = [(titles[name], n) for name, n in result.items()]
+    print_result(options, {"model": str(options.output), **result}, [(str(options.output), rows)])
 
 
 _ACTIONS = {

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 import lmcells
-from lmcells.cli.arguments import add_command, refuse_existing_files
+from lmcells.cli.arguments import Command, add_command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
 # Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
@@ -55,8 +55,7 @@ def build_parser(names: Sequence[str] = tuple(COMMANDS)) -> argparse.ArgumentPar
     parser.add_argument("--version", action="version", version=f"lmcells {lmcells.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in names:
-        module = import_module(f"lmcells.cli.{COMMANDS[name]}")
-        command = getattr(module, "COMMANDS", {}).get(name, module)
+        command: Command = import_module(f"lmcells.cli.{COMMANDS[name]}").COMMANDS[name]
         add_command(commands, name, command).set_defaults(run=command.run)
     return parser
 
@@ -65,11 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
-    options = build_parser(given[:1] if given[:1] and given[0] in COMMANDS else tuple(COMMANDS)).parse_args(
-        given
-    )
+    names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
+    options = build_parser(names).parse_args(given)
     try:
-        refuse_existing_files(options)
+        refuse_existing_outputs(options)
         options.run(options)
     except LmcellsError as error:
         print(f"lmcells {options.command}: {error}", file=sys.stderr)

@@ -4,9 +4,10 @@ import argparse
 import os
 import time
 from pathlib import Path
+from typing import Any
 
-from lmcells.cli.arguments import Command, add_overwrite, add_reading, add_running
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
+from lmcells.cli.arguments import Command, add_output, add_reading, add_running
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
 from lmcells.notes.readers import Columns
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     defaults = CorpusSettings()
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
-    parser.add_argument("--output", required=True, type=Path, metavar="CORPUS", help="folder to write")
+    add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
     reading = add_reading(parser)
     reading.add_argument("--category-column", metavar="NAME", help="column of the note type")
     reading.add_argument(
@@ -40,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of sections in which a short form that the note defines is read as its long form (0)",
     )  # fmt: skip
     running = add_running(parser, resumes="a build")
-    add_overwrite(running, replaces="a corpus")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     running.add_argument("--workers", type=int, default=cores, metavar="N", help="processes (all cores)")
 
@@ -78,20 +78,18 @@ def run(options: argparse.Namespace) -> None:
             overwrite=options.overwrite,
             on_progress=show,
         )
-    if options.json:
-        print_json({"corpus": str(options.output), **corpus.manifest.to_dict()})
-    else:
-        _print_summary(corpus)
+    data = {"corpus": str(options.output), **corpus.manifest.to_dict()}
+    print_result(options, data, [(str(options.output), _summary(corpus))])
 
 
-def _print_summary(corpus: Corpus) -> None:
+def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     manifest, report = corpus.manifest, corpus.manifest.report
     optional = {
         "notes excluded": report["n_excluded"],
         "excluded ids not found": report["n_excluded_ids_not_found"],
         "notes that repeat an id (kept)": report["n_repeated_ids"],
     }
-    rows = [
+    return [
         ("notes read", report["n_read"]),
         *account_rows(report),
         *((name, count) for name, count in optional.items() if count),
@@ -101,7 +99,6 @@ def _print_summary(corpus: Corpus) -> None:
         *((f"{kind} values", count) for kind, count in manifest.metadata.items() if kind != "document"),
         ("bytes on disk", sum(file["bytes"] for file in manifest.files.values())),
     ]
-    print_table(rows, title=str(corpus.folder))
 
 
 COMMANDS = {

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, add_expander
 from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service import ServiceSettings
 
@@ -18,24 +18,22 @@ _LIMITS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument(
-        "--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)"
-    )
-    parser.add_argument("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    add("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
+    add(
         "--root-path",
         default="",
         metavar="PATH",
         help="path under which a proxy serves it, such as /acronyms",
     )
-    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
+    add_expander(parser)
     limits = parser.add_argument_group("limits")
     for name, (kind, metavar, what) in _LIMITS.items():
         default = getattr(ServiceSettings(), name)
         flag = "--" + name.replace("_", "-")
         limits.add_argument(flag, type=kind, default=default, metavar=metavar, help=what)
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    add("--workers", type=int, default=1, metavar="N", help="processes (1)")
 
 
 def run(options: argparse.Namespace) -> None:

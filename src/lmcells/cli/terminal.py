@@ -3,16 +3,19 @@
 Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
 """
 
+import argparse
 import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 _LIVE_INTERVAL = 0.1
 _PLAIN_INTERVAL = 10.0
 _CLEAR = "\r\x1b[K"
+
+Table = tuple[str, Sequence[tuple[str, Any]]]  # title, and names with values
 
 
 class ProgressLine:
@@ -51,6 +54,15 @@ def notes_message(n_notes: int, n_characters: int, *, seconds: float) -> str:
 def print_json(value: Any) -> None:
     """Print a value for machines."""
     print(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: Iterable[Table]) -> None:
+    """Print a command's result: all of it as JSON where --json asks for it, else its tables."""
+    if options.json:
+        print_json(data)
+    else:
+        for title, rows in tables:
+            print_table(rows, title=title)
 
 
 def print_table(rows: Sequence[tuple[str, Any]], *, title: str = "") -> None:

@@ -18,7 +18,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.assemble import create_array, write_occurrences
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
 from lmcells.errors import CorpusError, InputError
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, put_in_place
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have a number a segment
@@ -29,10 +29,10 @@ _BROKEN = (
 )
 
 
-def pack_corpus(corpus: Corpus, output: Path) -> int:
+def pack_corpus(corpus: Corpus, output: Path, *, overwrite: bool = False) -> int:
     """Write a corpus to one file and return its size in bytes."""
-    if output.exists():
-        raise InputError(f"{output} exists already. Choose another --output.")
+    if output.exists() and not overwrite:
+        raise InputError(f"{output} exists already. Choose another output, or replace it with --overwrite.")
     output.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as archive:
         for name in (files.MANIFEST, *corpus.manifest.files):
@@ -49,10 +49,9 @@ def pack_corpus(corpus: Corpus, output: Path) -> int:
     return output.stat().st_size
 
 
-def unpack_corpus(packed: Path, output: Path) -> Corpus:
+def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Corpus:
     """Write the corpus folder that was packed, and check every file of it."""
-    if output.exists():
-        raise InputError(f"{output} exists already. Choose another --output.")
+    FORMAT.require_free(output, overwrite=overwrite)
     if not packed.is_file():
         raise CorpusError(f"{packed} does not exist. Make it with: lmcells pack CORPUS --output {packed}")
     work = output.with_name(f"{output.name}.building")
@@ -61,7 +60,7 @@ def unpack_corpus(packed: Path, output: Path) -> Corpus:
     try:
         _extract(packed, work)
         Corpus.open(work, verify=True)
-        work.rename(output)
+        put_in_place(work, output)
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeks before the start
             raise

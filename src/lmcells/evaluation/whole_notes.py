@@ -46,8 +46,8 @@ Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
 
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
 _SUFFIXES = (
-    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es al "
-    "ly um us is ia a s y e"
+    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es "
+    "al ly um us is ia a s y e"
 ).split()
 _NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 

@@ -49,6 +49,7 @@ def compile_inventory(
     name: str,
     device: torch.device,
     min_count: int = MIN_COUNT,
+    overwrite: bool = False,
 ) -> Compilation:
     """Write a copy of a model that also knows the long forms that a corpus has at least `min_count` times.
 
@@ -87,7 +88,15 @@ def compile_inventory(
     updated = store.updated(found)
     result = _account(phrases_of, before=store, found=found, after=updated)
     n_taken = result.n_added + result.n_replaced
-    save_compiled(model, output, store=updated, inventory=name, corpus=corpus, n_phrases=n_taken)
+    save_compiled(
+        model,
+        output,
+        store=updated,
+        inventory=name,
+        corpus=corpus,
+        n_phrases=n_taken,
+        overwrite=overwrite,
+    )
     return result
 
 

@@ -29,11 +29,10 @@ from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
-    ShardResult,
+    parse_result,
     shards_of,
     shared_expander,
 )
-from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained.folder import model_folder
 
@@ -101,7 +100,7 @@ def annotate(
         began = _open_parts(parts, plan, begun)
         task = AnnotationTask(settings, (nlp_time or began) if omop else None)
         job = _Job(notes, parts, on_progress)
-        for result in run(task, job.pending(shards_of(job.notes(), n_notes=shard_notes)), workers):
+        for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)
         report = job.finish(output, task.layout)
         write_json(_beside(output, "report.json"), {**report, "plan": plan}, indent=1)
@@ -126,26 +125,23 @@ class _Job:
         self._reading = ReadReport()
         self._n_shards = self._n_notes = self._n_characters = 0
 
-    def notes(self) -> Iterator[Note]:
-        """Read all notes, and write down the rows that are skipped."""
+    def shards(self, *, n_notes: int) -> Iterator[Shard]:
+        """Read all notes, write down the rows that are skipped, and yield the shards that are not done yet."""
         with self._rejected.open("w", encoding="utf-8") as file:
             self._reading = _RejectingReport(file=file)
-            yield from self._notes.read(self._reading)
+            for shard in shards_of(self._notes.read(self._reading), n_notes=n_notes):
+                self._n_shards += 1
+                if self._part(shard.number).exists():
+                    self._advance(len(shard.notes), shard.n_characters)
+                else:
+                    yield shard
 
-    def pending(self, shards: Iterator[Shard]) -> Iterator[Shard]:
-        """Pass on the shards that are not done yet."""
-        for shard in shards:
-            self._n_shards += 1
-            if self._part(shard.number).exists():
-                self._advance(len(shard.notes), sum(len(note.text) for note in shard.notes))
-            else:
-                yield shard
-
-    def keep(self, result: ShardResult) -> None:
+    def keep(self, result: bytes) -> None:
         """Write a result to its part."""
-        with atomic_write(self._part(result.number), durable=True) as path:
-            path.write_bytes(result.to_bytes())
-        self._advance(result.n_notes, result.n_characters)
+        counts, _ = parse_result(result)
+        with atomic_write(self._part(counts["number"]), durable=True) as path:
+            path.write_bytes(result)
+        self._advance(counts["n_notes"], counts["n_characters"])
 
     def finish(self, output: Path, layout: RowLayout) -> dict[str, Any]:
         """Join the parts in the order of the notes, and return the counts."""
@@ -158,13 +154,18 @@ class _Job:
             self._rejected.open("a", encoding="utf-8") as rejected,
         ):
             for number in range(self._n_shards):
-                result = self._load(number)
-                write(result.rows)
-                n_notes += result.n_notes - len(result.failed)
-                n_rows += result.n_rows
-                outcomes.update(result.outcomes)
-                failed.update(reason for _, reason in result.failed)
-                for note_id, reason in result.failed:
+                path = self._part(number)
+                try:
+                    counts, rows = parse_result(path.read_bytes())
+                except (OSError, ValueError, KeyError, TypeError):
+                    again = "Delete it and continue with --resume."
+                    raise InputError(f"{path} is missing or damaged. {again}") from None
+                write(rows)
+                n_notes += counts["n_notes"] - len(counts["failed"])
+                n_rows += counts["n_rows"]
+                outcomes.update(counts["outcomes"])
+                for note_id, reason in counts["failed"]:
+                    failed[reason] += 1
                     rejected.write(_rejected_row(reason, note_id=note_id))
             rejected.flush()
             self._keep_rejected(_beside(output, "rejected.jsonl"))
@@ -189,13 +190,6 @@ class _Job:
                 shutil.copyfile(self._rejected, temporary)
         else:
             kept.unlink(missing_ok=True)
-
-    def _load(self, number: int) -> ShardResult:
-        path = self._part(number)
-        try:
-            return ShardResult.from_bytes(path.read_bytes())
-        except (OSError, ValueError, KeyError, TypeError):
-            raise InputError(f"{path} is missing or damaged. Delete it and continue with --resume.") from None
 
     def _part(self, number: int) -> Path:
         return self._parts / f"part-{number:06}.jsonl"

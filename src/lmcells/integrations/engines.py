@@ -11,10 +11,10 @@ from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
 
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, ShardResult, shared_expander
+from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, shared_expander
 
-Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[ShardResult]]
-"""Takes a task, shards and a number of workers; yields the results as they come."""
+Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[bytes]]
+"""Takes a task, shards and a number of workers; yields what `AnnotationTask.run` returns, as it comes."""
 
 ENGINES = ("local", "ray", "spark")
 WAVE_CHARACTERS = 1 << 26  # sent to a cluster at a time: what the driver's memory holds
@@ -35,19 +35,19 @@ def find_engine(name: str) -> Engine:
     raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
 
 
-def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
+def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards in this process, or in several that each load the model once."""
     if workers == 1:
         return map(task.run, shards)
     return _run_in_processes(task, shards, workers)
 
 
-def _run_in_processes(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
+def _run_in_processes(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     # Forking a process that has threads is not safe, so each worker is a fresh interpreter.
     pool = ProcessPoolExecutor(
         workers, mp_context=get_context("spawn"), initializer=_start_worker, initargs=(task.expander,)
     )
-    running: set[Future[ShardResult]] = set()
+    running: set[Future[bytes]] = set()
     try:
         for shard in shards:
             running.add(pool.submit(task.run, shard))
@@ -86,7 +86,7 @@ def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) 
     n_characters = 0
     for shard in shards:
         wave.append(pickle.dumps(shard))
-        n_characters += sum(len(note.text) for note in shard.notes)
+        n_characters += shard.n_characters
         if n_characters >= max_characters:
             yield wave
             wave, n_characters = [], 0
@@ -95,6 +95,5 @@ def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) 
 
 
 def run_pickled(task: AnnotationTask, pickled: bytes) -> bytes:
-    """Expand a shard of `waves_of` and return its result as bytes."""
-    shard: Shard = pickle.loads(pickled)  # from our own driver
-    return task.run(shard).to_bytes()
+    """Expand a shard of `waves_of`."""
+    return task.run(pickle.loads(pickled))  # from our own driver

@@ -100,10 +100,14 @@ _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _MAX_NAME = 100
 
 
-def export_brat(notes: Iterable[AnnotatedNote], folder: Path) -> int:
+def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool = False) -> int:
     """Write a folder that brat opens as a collection, whole or not at all; -> the number of documents."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / DOCUMENTS).is_file():
+        raise InputError(
+            f"{folder} is not an export for brat, and is not overwritten. Choose another output."
+        )
     taken: set[str] = set()
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
         (temporary / "annotation.conf").write_text(BRAT_CONFIGURATION, encoding="utf-8", newline="\n")
         with (temporary / DOCUMENTS).open("w", encoding="utf-8", newline="\n") as documents:
             for each in notes:

@@ -13,7 +13,6 @@ from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
-    ShardResult,
     annotate_table,
     shared_expander,
 )
@@ -25,7 +24,7 @@ except ImportError:
     raise MissingExtra("ray", extra="ray", purpose="The engine 'ray'") from None
 
 
-def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
+def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards on the cluster of RAY_ADDRESS, on the one already running here, or on one started for the job."""
     started = not ray.is_initialized()
     if started:
@@ -42,7 +41,7 @@ def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> I
                 compute=ray.data.ActorPoolStrategy(size=min(workers, len(wave))),
             )
             for row in results.iter_rows():
-                yield ShardResult.from_bytes(row["result"])
+                yield row["result"]
     except ray.exceptions.RayError as error:
         # Only messages of our own are shown: others may quote a note.
         cause = getattr(error, "cause", None)

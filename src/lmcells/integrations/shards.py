@@ -7,10 +7,10 @@ own, cut by the notes alone, so that neither the engine nor the number of worker
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 from lmcells.corpus.shard import batch_notes
 from lmcells.errors import ConfigError
@@ -63,33 +63,19 @@ class Shard:
     number: int
     notes: Sequence[Note]
 
+    @property
+    def n_characters(self) -> int:
+        """The length of all texts."""
+        return sum(len(note.text) for note in self.notes)
 
-@dataclass(frozen=True, slots=True)
-class ShardResult:
-    """Rows as JSON lines, exact counts, and the notes that could not be expanded."""
 
-    number: int
-    n_notes: int
-    n_characters: int
-    rows: bytes = field(repr=False)
-    n_rows: int
-    outcomes: dict[str, int]  # expansions by source, or by the reason for abstaining
-    failed: list[tuple[str, str]]  # (note id, reason)
-
-    def to_bytes(self) -> bytes:
-        """Return one line of counts, then the rows."""
-        counts = {name: getattr(self, name) for name in self.__slots__ if name != "rows"}
-        return json.dumps(counts).encode() + b"\n" + self.rows
-
-    @classmethod
-    def from_bytes(cls, saved: bytes) -> Self:
-        """Return the result that `to_bytes` wrote; ValueError if it was damaged since."""
-        counts, _, rows = saved.partition(b"\n")
-        values: dict[str, Any] = json.loads(counts)
-        values["failed"] = [(note_id, reason) for note_id, reason in values["failed"]]
-        if rows.count(b"\n") != values["n_rows"]:
-            raise ValueError("rows are missing")
-        return cls(**values, rows=rows)
+def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
+    """Return the counts and the rows of what `AnnotationTask.run` returned; ValueError if it was damaged since."""
+    counts, _, rows = result.partition(b"\n")
+    parsed: dict[str, Any] = json.loads(counts)
+    if rows.count(b"\n") != parsed["n_rows"]:
+        raise ValueError("rows are missing")
+    return parsed, rows
 
 
 def shards_of(notes: Iterable[Note], *, n_notes: int = SHARD_NOTES) -> Iterator[Shard]:
@@ -110,8 +96,8 @@ class AnnotationTask:
         """The columns of the rows."""
         return rows.LAYOUT if self.nlp_time is None else omop.LAYOUT
 
-    def run(self, shard: Shard) -> ShardResult:
-        """Expand the notes of a shard with this process's expander."""
+    def run(self, shard: Shard) -> bytes:
+        """Expand the notes of a shard with this process's expander; -> a line of exact counts, then rows, all JSON."""
         notes, failed = list(shard.notes), []
         if self.nlp_time is not None:
             notes = [note for note in shard.notes if omop.note_number(note) is not None]
@@ -127,15 +113,17 @@ class AnnotationTask:
             for expansion in expansions:
                 outcomes[expansion.abstained or expansion.source] += 1
                 lines.append(json.dumps(self._row(note, expansion), ensure_ascii=False) + "\n")
-        return ShardResult(
-            number=shard.number,
-            n_notes=len(shard.notes),
-            n_characters=sum(len(note.text) for note in shard.notes),
-            rows="".join(lines).encode(),
-            n_rows=len(lines),
-            outcomes=dict(sorted(outcomes.items())),
-            failed=failed,
-        )
+        counts = {
+            "number": shard.number,
+            "n_notes": len(shard.notes),
+            "n_characters": shard.n_characters,
+            "n_rows": len(lines),
+            "outcomes": dict(
+                sorted(outcomes.items())
+            ),  # expansions by source, or by the reason for abstaining
+            "failed": failed,  # note id and reason
+        }
+        return "".join([json.dumps(counts), "\n", *lines]).encode()
 
     def _row(self, note: Note, expansion: Expansion) -> dict[str, Any]:
         if self.nlp_time is None:

@@ -18,7 +18,6 @@ from lmcells.integrations.shards import (
     AnnotationTask,
     ExpanderSettings,
     Shard,
-    ShardResult,
     annotate_table,
 )
 
@@ -43,7 +42,7 @@ ROWS = (
 _SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set if a cluster was chosen already
 
 
-def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[ShardResult]:
+def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards on the cluster of spark-submit, in the active session, or on this machine."""
     started = SparkSession.getActiveSession() is None
     spark: SparkSession | None = None
@@ -53,7 +52,7 @@ def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) ->
             frame = spark.createDataFrame([(shard,) for shard in wave], "shard binary")
             results = frame.repartition(len(wave)).mapInPandas(partial(_run_shards, task), "result binary")
             for row in results.collect():
-                yield ShardResult.from_bytes(bytes(row["result"]))
+                yield bytes(row["result"])
     except (PySparkException, Py4JError) as error:
         # The name of the error only: its message may quote a note.
         condition: str | None = getattr(error, "getCondition", lambda: None)()  # since Spark 4

@@ -90,17 +90,18 @@ def save_compiled(
     inventory: str,
     corpus: Corpus,
     n_phrases: int,
+    overwrite: bool = False,
 ) -> None:
     """Copy a model folder, and all else that lies in it, with a phrase store that knows an inventory's phrases.
 
     Config and card record the name of the inventory, the corpus, and how many phrases were compiled.
     """
     folder = Path(folder)
-    layout.FORMAT.require_free(folder, overwrite=False)
+    layout.FORMAT.require_free(folder, overwrite=overwrite)
     fingerprint = corpus.manifest.fingerprint
     compiled = {"inventory": inventory, "corpus": fingerprint, "phrases": n_phrases}
     line = f"- {n_phrases:,} phrases of `{inventory}`, by their occurrences in corpus `{fingerprint}`\n"
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, overwrite=overwrite) as temporary:
         for path in model.folder.iterdir():
             if path.is_file():
                 shutil.copyfile(path, temporary / path.name)

@@ -14,8 +14,7 @@ from starlette.responses import Response
 import lmcells
 from lmcells.expansion.expander import Expander
 from lmcells.service import routes
-from lmcells.service.explore import Explorer
-from lmcells.service.explore_routes import explore_router
+from lmcells.service.explore import explore_router
 from lmcells.service.guards import guarded_route
 from lmcells.service.jobs import NoteQueue
 from lmcells.service.metrics import ServiceMetrics
@@ -58,7 +57,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     routes.add_expand(api, worker, settings, metrics)
     routes.add_inventory(api, expander.inventory)
     routes.add_metrics(api, metrics)
-    api.include_router(explore_router(Explorer(expander), route_class=guarded))
+    api.include_router(explore_router(expander, route_class=guarded))
     protected = [route.path for route in api.routes if isinstance(route, APIRoute)]
     public = APIRouter()
     routes.add_health(public, queue, expander.inventory)

@@ -1,27 +1,37 @@
-"""What the Explore view asks of a model. Slow parts are computed once, when they are first needed."""
+"""The paths under /explore: looking into the model. Slow parts are computed once, when they are first needed."""
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from typing import Any, TypeVar
+from contextlib import suppress
+from functools import cached_property, wraps
+from typing import Annotated, Any, Literal, TypeVar
 
+from fastapi import APIRouter, Query
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from lmcells.analysis.cells import WordCells
-from lmcells.analysis.interpolation import section_ranker, spelt_as_in
+from lmcells.analysis.interpolation import interpolate, section_ranker, spelt_as_in
 from lmcells.analysis.mixtures import mixture_plane, word_mixture
 from lmcells.analysis.names import section_id, section_statistics
+from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import frequent_sections, map_sections
+from lmcells.analysis.sections import nearest_sections as find_nearest_sections
+from lmcells.analysis.senses import word_senses
 from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.pretrained import PretrainedModel
-from lmcells.service.explore_messages import NamesAnswer, StartAnswer
-from lmcells.service.search import InventorySearch, NameSearch, containing
+from lmcells.service import explore_messages as answers
+from lmcells.service.messages import Message, Name
+from lmcells.service.routes import errors
+from lmcells.service.search import NameSearch, long_forms_of
 
 MAX_QUESTIONS = 32  # a person asks a few at a time; more is a program that should wait
+MAX_SECTIONS = 8
+MAX_WORDS = 40
 
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure
@@ -53,14 +63,27 @@ class ExploringThread:
             self._n_inside -= 1
 
 
+def _name(max_length: int, example: str, description: str | None = None) -> Any:
+    return Query(
+        min_length=1, max_length=max_length, pattern=r"\S", examples=[example], description=description
+    )
+
+
+Word = Annotated[str, _name(100, "history", "a word of the model")]
+Section = Annotated[str, _name(200, "SOCIAL HISTORY", "a section, by its name or an alias")]
+ShortForm = Annotated[str, _name(100, "MG")]
+Network = Annotated[Literal["variational", "prior"], Query(examples=["variational"])]
+Dict = dict[str, Any]
+
+
 class Explorer:
-    """A model as the Explore view sees it. Only `lmc` models can be explored; use it from one thread."""
+    """The answers of the paths under /explore, by name. Only `lmc` models can be explored; use it from one thread."""
 
     def __init__(self, expander: Expander) -> None:
         self._model = expander.model
-        self.inventory = expander.inventory
-        self.calibration = expander.calibration
-        self._maps: dict[str, dict[str, Any]] = {}
+        self._inventory = expander.inventory
+        self._calibration = expander.calibration
+        self._maps: dict[str, Dict] = {}
 
     @property
     def model(self) -> PretrainedModel:
@@ -74,70 +97,146 @@ class Explorer:
         return self._model
 
     @cached_property
-    def cells(self) -> WordCells:
-        """The cells of all words."""
+    def _cells(self) -> WordCells:
         return WordCells(self.model)
 
     @cached_property
-    def ranker(self) -> PosteriorRanker:
-        """Ranks long forms as the gate is moved."""
-        return section_ranker(self.model, self.inventory)
+    def _ranker(self) -> PosteriorRanker:
+        return section_ranker(self.model, self._inventory)
 
-    def first_look(self) -> StartAnswer:
-        """Choose what to show first: the paper's examples if the model knows them, else frequent names."""
-        model, inventory = self.model, self.inventory
-        sections = [model.sections[id_] for id_ in frequent_sections(model).tolist()]
+    @cached_property
+    def _section_names(self) -> list[str]:
+        return [self.model.sections[id_] for id_ in frequent_sections(self.model).tolist()]
+
+    @cached_property
+    def _words(self) -> NameSearch:
+        counts = zip(self.model.words, self.model.word_counts.tolist(), strict=True)
+        return NameSearch({word: count for word, count in counts if not word.startswith("<")})
+
+    @cached_property
+    def _sections(self) -> NameSearch:
+        n_tokens = section_statistics(self.model).n_tokens.tolist()
+        counts = {name: n_tokens[self.model.section_ids[name]] for name in self._section_names}
+        return NameSearch(counts, searched={name: name.casefold() for name in counts})
+
+    @cached_property
+    def _short_forms(self) -> NameSearch:
+        counts = {name: len(senses) for name, senses in self._inventory.by_short_form.items()}
+        return NameSearch(counts, searched=long_forms_of(self._inventory))
+
+    def start(self) -> Dict:
+        """Returns the paper's examples if the model knows them, and 422 if the model reads no sections."""
+        model, inventory, sections = self.model, self._inventory, self._section_names
         words = [_WORD] if _WORD in model.word_ids else [name for name, _ in self._words("", limit=1)]
         if not (words and sections and len(inventory)):
             raise InputError(
                 "the service's model has no words or sections, or its inventory no senses: there is nothing to explore."
             )
         ambiguous = [name for name, senses in inventory.by_short_form.items() if len(senses) > 1]
-        return StartAnswer(
-            n_words=len(model.words),
-            n_sections=len(sections),
-            n_short_forms=len(inventory),
-            short_form=_SHORT_FORM if _SHORT_FORM in inventory else (ambiguous or inventory.short_forms)[0],
-            section=_SECTION if _SECTION in model.section_ids else sections[0],
-            word=words[0],
-            sections=tuple(name for name in _SECTIONS if name in model.section_ids) or tuple(sections[:3]),
-        )
+        short_forms = [_SHORT_FORM] if _SHORT_FORM in inventory else ambiguous or inventory.short_forms
+        return {
+            "n_words": len(model.words),
+            "n_sections": len(sections),
+            "n_short_forms": len(inventory),
+            "short_form": short_forms[0],
+            "section": _SECTION if _SECTION in model.section_ids else sections[0],
+            "word": words[0],
+            "sections": [name for name in _SECTIONS if name in model.section_ids] or sections[:3],
+        }
 
-    def names(self, kind: str, text: str, *, limit: int) -> NamesAnswer:
-        """Find words, sections or short forms by their beginning, or the nearest ones."""
-        model, text = self.model, text.strip()
-        known: str | None
+    def names(
+        self,
+        kind: Annotated[Literal["word", "section", "short_form"], Query(examples=["word"])],
+        search: Annotated[str, Query(max_length=200, examples=["hist"])] = "",
+        limit: Annotated[int, Query(ge=1, le=50, examples=[8])] = 8,
+    ) -> Dict:
+        """Names that begin with `search` come first, the most frequent first; if nothing matches, the nearest names."""
+        model, text = self.model, search.strip()
+        known: str | None = None
         if kind == "word":
-            search = self._words
+            find = self._words
             known = next((word for word in (text, text.lower()) if word in model.word_ids), None)
         elif kind == "section":
-            search = self._sections
-            try:
+            find = self._sections
+            with suppress(InputError):
                 known = model.sections[section_id(model, text)] if text else None
-            except InputError:
-                known = None
         else:
-            search = self._short_forms
-            known = spelt_as_in(self.inventory, text)
-        known = known if known in search else None  # a placeholder has an id but nothing to show
-        names = search(text, limit=limit)
-        if known is not None and known not in dict(names):  # the text is an alias of it
-            names = [*search(known, limit=1), *names[: limit - 1]]
-        counted = [{"name": name, "count": count} for name, count in names]
-        return NamesAnswer.model_validate({"known": known, "names": counted})
+            find = self._short_forms
+            known = spelt_as_in(self._inventory, text)
+        known = known if known in find else None  # a placeholder has an id but nothing to show
+        found = find(text, limit=limit)
+        if known is not None and known not in dict(found):  # the text is an alias of it
+            found = [*find(known, limit=1), *found[: limit - 1]]
+        return {"known": known, "names": [{"name": name, "count": count} for name, count in found]}
 
-    def section_map(self, network: str) -> dict[str, Any]:
-        """Map the sections by a network's embeddings."""
+    def neighbors(
+        self,
+        word: Word,
+        section: Section | None = None,
+        against: Annotated[
+            Literal["section", "expected"],
+            Query(description="compare with other words under the same section, or on average"),
+        ] = "section",
+        n: Annotated[int, Query(ge=1, le=100, examples=[10])] = 10,
+    ) -> Dict:
+        """Ranked by KL(cell || the other word's cell), among the 10,000 most frequent words."""
+        return nearest_words(self._cells, word, section, against=against, n=n).to_dict()
+
+    def senses(
+        self,
+        word: Word,
+        section: Annotated[
+            list[Name],
+            Query(
+                max_length=MAX_SECTIONS,
+                examples=[["SOCIAL HISTORY", "FAMILY HISTORY"]],
+                description="default: the sections in which the word is most frequent",
+            ),
+        ] = [],  # noqa: B006 - FastAPI copies it
+        against: Annotated[
+            list[Name],
+            Query(
+                max_length=MAX_WORDS,
+                examples=[["smoker", "sister"]],
+                description="words to compare with; default: those that tell the sections apart",
+            ),
+        ] = [],  # noqa: B006
+        n_words: Annotated[int, Query(ge=1, le=MAX_WORDS, examples=[12])] = 12,
+        n_neighbors: Annotated[int, Query(ge=1, le=50, examples=[8])] = 8,
+    ) -> Dict:
+        """Other words are averaged over the sections in which they occur."""
+        sizes = {"n_words": n_words, "n_neighbors": n_neighbors}
+        return word_senses(self._cells, word, sections=section, words=against, **sizes).to_dict()
+
+    def interpolation(
+        self,
+        short_form: ShortForm,
+        section: Section,
+        steps: Annotated[int, Query(ge=2, le=201, examples=[101])] = 101,
+    ) -> Dict:
+        """From an empty context (weight 0) to the section alone (1). Takes no note text: a query may be logged."""
+        return interpolate(
+            self._ranker, short_form, section=section, steps=steps, calibration=self._calibration
+        ).to_dict()
+
+    def sections(self, network: Network = "variational") -> Dict:
+        """The 200 sections with the most words, placed by a network's embeddings."""
         if network not in self._maps:
-            n_clusters = max(1, min(_N_CLUSTERS, frequent_sections(self.model).size // 2))
+            n_clusters = max(1, min(_N_CLUSTERS, len(self._section_names) // 2))
             found = map_sections(self.model, network=network, n_clusters=n_clusters).to_dict()
             if not math.isfinite(found["trustworthiness"]):  # too few sections to tell
                 found["trustworthiness"] = None
             self._maps[network] = found
         return self._maps[network]
 
-    def mixture(self, word: str, *, most: int) -> dict[str, Any]:
-        """Project a word's cells by section, and its average, onto a plane."""
+    def nearest_sections(
+        self, section: Section, n: Annotated[int, Query(ge=1, le=100, examples=[10])] = 10
+    ) -> Dict:
+        """Ranked by the cosine of their embeddings, in both networks."""
+        return find_nearest_sections(self.model, section, n=n).to_dict()
+
+    def mixture(self, word: Word, most: Annotated[int, Query(ge=1, le=200, examples=[60])] = 60) -> Dict:
+        """The sections in which the word is most frequent, and its average, along two principal axes."""
         marginal = word_mixture(self.model, word, most=most)
         plane = mixture_plane([marginal], most=most)
         weights, variances = marginal.mixture.weights.tolist(), marginal.mixture.variances.tolist()
@@ -155,18 +254,33 @@ class Explorer:
             ],
         }
 
-    @cached_property
-    def _words(self) -> NameSearch:
-        counts = zip(self.model.words, self.model.word_counts.tolist(), strict=True)
-        return NameSearch({word: count for word, count in counts if not word.startswith("<")})
 
-    @cached_property
-    def _sections(self) -> NameSearch:
-        n_tokens = section_statistics(self.model).n_tokens.tolist()
-        counts = {self.model.sections[id_]: n_tokens[id_] for id_ in frequent_sections(self.model).tolist()}
-        return NameSearch(counts, containing=containing(list(counts)))
+# The path, which is also the name of a method of `Explorer`; its answer; its summary.
+VIEWS: dict[str, tuple[type[Message], str]] = {
+    "start": (answers.StartAnswer, "How much there is to explore, and what to look at first"),
+    "names": (answers.NamesAnswer, "Suggest words, sections or short forms for typed text"),
+    "neighbors": (answers.NeighborsAnswer, "The words nearest to a word, under a section or on average"),
+    "senses": (answers.SensesAnswer, "What a word means under several sections"),
+    "interpolation": (answers.InterpolationAnswer, "What a short form means as the gate is moved by hand"),
+    "sections": (answers.SectionMapAnswer, "The sections on a map, in clusters"),
+    "nearest-sections": (answers.NearestSectionsAnswer, "The sections nearest to one"),
+    "mixture": (answers.MixtureAnswer, "A word's cells by section, on a plane"),
+}
 
-    @cached_property
-    def _short_forms(self) -> NameSearch:
-        counts = {name: len(senses) for name, senses in self.inventory.by_short_form.items()}
-        return NameSearch(counts, containing=InventorySearch(self.inventory))
+
+def explore_router(expander: Expander, *, route_class: type[APIRoute]) -> APIRouter:
+    """Return the router of GET /explore/..."""
+    router = APIRouter(prefix="/explore", responses=errors(401, 422, 429), route_class=route_class)
+    explorer, in_thread = Explorer(expander), ExploringThread()
+
+    def in_turn(ask: Callable[..., Dict]) -> Callable[..., Awaitable[Dict]]:
+        @wraps(ask)  # FastAPI reads the parameters and the description of `ask`
+        async def asked(**given: Any) -> Dict:
+            return await in_thread(lambda: ask(**given))
+
+        return asked
+
+    for path, (answer, summary) in VIEWS.items():
+        ask = in_turn(getattr(explorer, path.replace("-", "_")))
+        router.add_api_route(f"/{path}", ask, response_model=answer, summary=summary)
+    return router

@@ -1,9 +1,11 @@
 """Requests that wait to be expanded, and the queue that hands out their notes in batches."""
 
 from collections import deque
-from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
+
+from pydantic import TypeAdapter
 
 from lmcells.expansion import ExpandedText, Expansion
 from lmcells.expansion.explain import Explanation
@@ -24,48 +26,46 @@ class AnsweredNote:
     expanded: ExpandedText | None
 
 
-class Job:
-    """A request: its notes, and the answers so far. The worker's thread fills it; any thread may give it up.
+_ONE: TypeAdapter[AnsweredNote] = TypeAdapter(AnsweredNote)
+_MANY: TypeAdapter[dict[str, list[AnsweredNote]]] = TypeAdapter(dict[str, list[AnsweredNote]])
 
-    The worker calls `on_done` once, when the last note is answered or when one cannot be.
+
+class Job:
+    """A request: its notes, the answers so far, and the future that will hold them as JSON.
+
+    The worker's thread fills it, and writes the JSON too, which leaves the event loop free. Whoever waits may cancel
+    `answered`: then no more work is done for it.
     """
 
-    def __init__(self, request: OneNote | ManyNotes, on_done: Callable[["Job"], object]) -> None:
+    def __init__(self, request: OneNote | ManyNotes) -> None:
         self.request = request
         self.notes: tuple[NoteMessage, ...] = request.notes if isinstance(request, ManyNotes) else (request,)
-        self.answers: list[AnsweredNote | None] = [None] * len(self.notes)
+        self.answers: dict[int, AnsweredNote] = {}  # by the index of the note
+        self.answered: Future[bytes] = Future()
         self.n_taken = 0  # notes handed out so far
-        self.error: Exception | None = None
-        self.is_given_up = False
-        self._n_missing = len(self.notes)
-        self._on_done = on_done
+        if not self.notes:
+            self.answered.set_result(_MANY.dump_json({"notes": []}))
 
     @property
     def n_waiting(self) -> int:
         """The number of notes not yet handed out."""
-        return 0 if self.is_over else len(self.notes) - self.n_taken
-
-    @property
-    def is_over(self) -> bool:
-        """Whether further work would be wasted: the client left, or a note could not be answered."""
-        return self.is_given_up or self.error is not None
-
-    def give_up(self) -> None:
-        """Drop the request because its client left."""
-        self.is_given_up = True
+        return 0 if self.answered.done() else len(self.notes) - self.n_taken
 
     def answer(self, index: int, answer: AnsweredNote) -> None:
         """Store the answer to one note."""
         self.answers[index] = answer
-        self._n_missing -= 1
-        if self._n_missing == 0 and not self.is_over:
-            self._on_done(self)
+        if len(self.answers) == len(self.notes) and self._may_settle():
+            ordered = [self.answers[index] for index in range(len(self.notes))]
+            many = isinstance(self.request, ManyNotes)
+            self.answered.set_result(_MANY.dump_json({"notes": ordered}) if many else _ONE.dump_json(answer))
 
     def fail(self, error: Exception) -> None:
         """End the request with an error."""
-        if not self.is_over:
-            self.error = error
-            self._on_done(self)
+        if self._may_settle():
+            self.answered.set_exception(error)
+
+    def _may_settle(self) -> bool:
+        return not self.answered.done() and self.answered.set_running_or_notify_cancel()
 
 
 Batch = list[tuple[Job, int]]  # a request, and the index of one of its notes

@@ -1,17 +1,16 @@
-"""The paths of the service: /expand, /inventory, /metrics and /health (those under /explore are in explore_routes)."""
+"""The paths of the service: /expand, /inventory, /metrics and /health (those under /explore are in `explore`)."""
 
 import asyncio
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request
-from pydantic import TypeAdapter
 from starlette.responses import Response
 
 import lmcells
 from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
-from lmcells.service.jobs import AnsweredNote, Job, NoteQueue
+from lmcells.service.jobs import Job, NoteQueue
 from lmcells.service.messages import (
     ErrorMessage,
     ExpandRequest,
@@ -28,8 +27,6 @@ from lmcells.service.search import InventorySearch
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Worker
 
-_ONE: TypeAdapter[AnsweredNote] = TypeAdapter(AnsweredNote)
-_MANY: TypeAdapter[dict[str, list[AnsweredNote]]] = TypeAdapter(dict[str, list[AnsweredNote]])
 _ERRORS = {
     400: "The body is not valid UTF-8 text.",
     401: "The token is missing or wrong.",
@@ -60,20 +57,10 @@ def add_expand(router: APIRouter, worker: Worker, settings: ServiceSettings, met
     async def expand(request: Request, body: Annotated[ExpandRequest, Body()]) -> Response:
         """Send one note as `text`, or several as `notes`. Notes of all clients are ranked together."""
         check_size(body.notes if isinstance(body, ManyNotes) else (body,), settings)
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[bytes] = loop.create_future()
-
-        def on_done(
-            job: Job,
-        ) -> None:  # in the worker's thread: writing JSON there leaves the event loop free
-            content = b"" if job.error else _to_json(job)
-            loop.call_soon_threadsafe(_settle, answered, content, job.error)
-
-        job = Job(body, on_done)
+        job = Job(body)
+        answered = asyncio.wrap_future(job.answered)
         if job.notes:
             worker.put(job)
-        else:
-            answered.set_result(_to_json(job))
         # The body has been read, so the next message can only say that the client left.
         left = asyncio.ensure_future(request.receive())
         try:
@@ -83,7 +70,7 @@ def add_expand(router: APIRouter, worker: Worker, settings: ServiceSettings, met
             metrics.given_up.inc()
             return Response(status_code=CLIENT_LEFT)
         finally:
-            job.give_up()
+            answered.cancel()
             left.cancel()
 
 
@@ -97,21 +84,6 @@ def check_size(notes: Sequence[NoteMessage], settings: ServiceSettings) -> None:
                 f"{f'notes.{index}.' if len(notes) > 1 else ''}text: found {len(note.text):,} characters, "
                 f"allowed: {settings.max_note_length:,}. Send it in parts."
             )
-
-
-def _to_json(job: Job) -> bytes:
-    answers = [answer for answer in job.answers if answer is not None]
-    many = isinstance(job.request, ManyNotes)
-    return _MANY.dump_json({"notes": answers}) if many else _ONE.dump_json(answers[0])
-
-
-def _settle(future: "asyncio.Future[bytes]", answer: bytes, error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(answer)
-    else:
-        future.set_exception(error)
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:

@@ -1,7 +1,7 @@
 """Finding names as they are typed: short forms of the inventory, words and sections of the model."""
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lmcells.expansion import SenseInventory
 
@@ -14,10 +14,7 @@ class InventorySearch:
 
     def __init__(self, inventory: SenseInventory) -> None:
         self._keys = [(name.casefold(), name) for name in inventory.short_forms]
-        self._long_forms = {
-            name: " | ".join(form.casefold() for sense in senses for form in (sense.long_form, *sense.forms))
-            for name, senses in inventory.by_short_form.items()
-        }
+        self._long_forms = long_forms_of(inventory)
         self._all = tuple(name for _, name in sorted(self._keys))
 
     def __call__(self, text: str) -> Sequence[str]:
@@ -30,17 +27,26 @@ class InventorySearch:
         return list(dict.fromkeys([*(name for *_, name in by_name), *by_long_form]))
 
 
-class NameSearch:
-    """Finds names that begin with a text, most frequent first, then those that contain it; else the nearest."""
+def long_forms_of(inventory: SenseInventory) -> dict[str, str]:
+    """Return the text to search for each short form: its long forms, in lower case."""
+    return {
+        name: " | ".join(form.casefold() for sense in senses for form in (sense.long_form, *sense.forms))
+        for name, senses in inventory.by_short_form.items()
+    }
 
-    def __init__(
-        self, counts: Mapping[str, int], *, containing: Callable[[str], Sequence[str]] = lambda _: ()
-    ) -> None:
+
+class NameSearch:
+    """Finds names that begin with a text, most frequent first, then those that contain it; else the nearest.
+
+    A name contains what its entry in `searched` does.
+    """
+
+    def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
         self._names = sorted(counts, key=lambda name: -counts[name])
         self._counts = counts
         self._keys = [name.casefold() for name in self._names]
         self._compared = dict(zip(self._keys[:_MAX_COMPARED], self._names, strict=False))
-        self._containing = containing
+        self._searched = searched or {}
 
     def __contains__(self, name: object) -> bool:
         return name in self._counts
@@ -55,7 +61,8 @@ class NameSearch:
         ]
         found = [name for _, name in sorted(begin, key=lambda each: each[0])]
         if len(found) < limit and wanted:
-            found = list(dict.fromkeys([*found, *self._containing(wanted)]))
+            containing = (name for name, text in self._searched.items() if wanted in text)
+            found = list(dict.fromkeys([*found, *containing]))
         return [(name, self._counts[name]) for name in (found or self._nearest(wanted, limit=limit))[:limit]]
 
     def _nearest(self, wanted: str, *, limit: int) -> list[str]:
@@ -66,9 +73,3 @@ class NameSearch:
             name for key, name in zip(self._keys, self._names, strict=True) if key[:1] == wanted[:1]
         ]
         return same_letter or self._names
-
-
-def containing(names: Sequence[str]) -> Callable[[str], list[str]]:
-    """Return a function that finds the names, of several words each, that contain a text."""
-    keys = [(name.casefold(), name) for name in names]
-    return lambda wanted: [name for key, name in keys if wanted in key]

@@ -1,7 +1,8 @@
 """The thread that expands: it takes batches of notes from many requests and answers them together."""
 
 import logging
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
+from functools import lru_cache, partial
 from threading import Lock, Thread
 
 from lmcells.errors import InputError
@@ -19,14 +20,16 @@ _MAX_INVENTORIES = 8  # the expander keeps its tables for as many
 
 
 class Worker:
-    """Expands what is in the queue.
+    """Expands the notes in the queue, those of a batch together; a request with a mistake in it fails alone.
 
     Its thread starts with the first request: a mounted application has no start-up of its own.
     """
 
     def __init__(self, queue: NoteQueue, expander: Expander, metrics: ServiceMetrics) -> None:
         self._queue = queue
-        self._expand = BatchExpander(expander, metrics)
+        self._expander = expander
+        # The latest edited inventories are kept, so that a session pays once.
+        self._edited = lru_cache(_MAX_INVENTORIES)(partial(edit_inventory, expander.inventory))
         self._metrics = metrics
         self._thread: Thread | None = None
         self._starting = Lock()
@@ -50,20 +53,11 @@ class Worker:
             self._metrics.batch_notes.observe(len(batch))
             try:
                 with self._metrics.batch_seconds.time():
-                    self._expand(batch)
+                    self.expand(batch)
             except Exception as error:  # the thread must outlive it: nobody else answers those who wait
                 _log.error("%s", describe_error(error))
 
-
-class BatchExpander:
-    """Expands the notes of a batch together; a request with a mistake in it fails alone."""
-
-    def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
-        self._expander = expander
-        self._inventories = EditedInventories(expander.inventory)
-        self._metrics = metrics
-
-    def __call__(self, batch: Batch) -> None:
+    def expand(self, batch: Batch) -> None:
         """Answer every note of a batch, or fail its request."""
         by_edits: dict[InventoryEdits | None, Batch] = defaultdict(list)
         for job, index in batch:
@@ -73,25 +67,22 @@ class BatchExpander:
                 self._expand(edits, notes)
             except Exception:  # try each request alone, so that only the one to blame fails
                 for each in dict.fromkeys(job for job, _ in notes):
-                    self._expand_alone(edits, each, notes)
-
-    def _expand_alone(self, edits: InventoryEdits | None, each: Job, notes: Batch) -> None:
-        own = [(job, index) for job, index in notes if job is each and job.answers[index] is None]
-        try:
-            self._expand(edits, own)
-        except Exception as error:
-            each.fail(error)
+                    own = [(job, index) for job, index in notes if job is each and index not in job.answers]
+                    try:
+                        self._expand(edits, own)
+                    except Exception as error:
+                        each.fail(error)
 
     def _expand(self, edits: InventoryEdits | None, notes: Batch) -> None:
         try:
-            lexicon = self._expander.lexicon(self._inventories.of(edits))
+            lexicon = self._expander.lexicon(self._edited(edits) if edits else self._expander.inventory)
         except InputError as error:
             for job, _ in notes:
                 job.fail(error)
             return
         read: list[tuple[Job, int, list[Occurrence]]] = []
         for job, index in notes:
-            if job.is_over:
+            if job.answered.done():
                 continue
             note = job.notes[index]
             try:
@@ -110,27 +101,13 @@ class BatchExpander:
             job.answer(index, answer)
 
 
-class EditedInventories:
-    """The service's inventory with the changes of requests; the latest are kept, so that a session pays once."""
-
-    def __init__(self, inventory: SenseInventory) -> None:
-        self._inventory = inventory
-        self._recent: OrderedDict[InventoryEdits, SenseInventory] = OrderedDict()
-
-    def of(self, edits: InventoryEdits | None) -> SenseInventory:
-        """Return the inventory with these changes; InventoryError if they contradict it."""
-        if edits is None or not (edits.add or edits.remove):
-            return self._inventory
-        if edits not in self._recent:
-            self._recent[edits] = edit_inventory(self._inventory, edits)
-            if len(self._recent) > _MAX_INVENTORIES:
-                self._recent.popitem(last=False)
-        self._recent.move_to_end(edits)
-        return self._recent[edits]
-
-
 def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-    """Return an inventory with changes; only the short forms concerned are checked, as a full check takes long."""
+    """Return an inventory with changes, or itself if there are none; InventoryError if they contradict it.
+
+    Only the short forms concerned are checked, as a full check takes long.
+    """
+    if not (edits.add or edits.remove):
+        return inventory
     for name in edits.remove:
         inventory.senses(name.short_form)  # UnknownShortForm, with the whole inventory's nearest names
     touched = {each.short_form for each in edits.remove} | {each.short_form for each in edits.add}

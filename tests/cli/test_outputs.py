@@ -1,0 +1,84 @@
+"""What holds for every command: outputs are not replaced unasked, no flag is abbreviated, help has an example."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lmcells.cli.main import BAD_INPUT, build_parser, main
+
+
+def leaf_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser of each command, those inside groups of commands included."""
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    for group in groups:
+        for inner in group.choices.values():
+            yield from leaf_parsers(inner)
+    if not groups:
+        yield parser
+
+
+PARSERS = {parser.prog.removeprefix("lmcells "): parser for parser in leaf_parsers(build_parser())}
+OUTPUTS = [
+    (name, flag)
+    for name, parser in PARSERS.items()
+    for action in parser._actions
+    for flag in action.option_strings
+    if flag.endswith("output") and name != "reproduce"  # which always continues in its folder
+]
+
+
+def required_arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Something for each argument without which the command does not run, its outputs aside."""
+    for action in parser._actions:
+        if action.required and "--output" not in action.option_strings:
+            yield from action.option_strings[:1]
+            yield str(next(iter(action.choices))) if action.choices else "absent"
+
+
+def test_commands_that_write_are_found() -> None:
+    assert len(OUTPUTS) >= 17
+    assert {name.split()[0] for name, _ in OUTPUTS} == set(
+        "annotate export inventory prepare train dataset evaluate inspect pack unpack".split()
+    )
+
+
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+@pytest.mark.parametrize(("name", "flag"), OUTPUTS)
+def test_existing_output_is_refused_and_left_as_it_was(
+    name: str, flag: str, is_folder: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out.jsonl"
+    kept = output / "kept" if is_folder else output
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text("kept")
+    given = [*name.split(), *required_arguments(PARSERS[name]), flag, str(output)]
+    if flag != "--output":
+        given += ["--output", str(tmp_path / "free")]
+    assert main(given) == BAD_INPUT
+    assert f"{output} exists already" in capsys.readouterr().err
+    assert kept.read_text() == "kept"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in OUTPUTS}))
+def test_what_exists_may_be_replaced(name: str) -> None:
+    assert "--overwrite" in PARSERS[name]._option_string_actions
+
+
+def test_no_flag_may_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {parser.allow_abbrev for parser in PARSERS.values()} == {False}
+    with pytest.raises(SystemExit) as stopped:
+        main(["info", "default", "--verif"])
+    assert stopped.value.code == BAD_INPUT
+    assert "unrecognized arguments: --verif" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_the_help_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*name.split(), "--help"])
+    assert stopped.value.code == 0
+    assert re.search(rf"\n  (.* )?lmcells {name}\b", capsys.readouterr().out)
