@@ -415,10 +415,11 @@ def evaluate_notes(
                             {"model": model, "id": note.id, "outcomes": [asdict(each) for each in found]},
                         )
                 judged.append(found)
-                for each in found if told is not None else ():
-                    if each.verdict not in ("right", "neutral"):
-                        around = note.text[max(0, each.start - 40) : each.end + 40]
-                        _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
+                if told is not None:
+                    for each in found:
+                        if each.verdict not in ("right", "neutral"):
+                            around = note.text[max(0, each.start - 40) : each.end + 40]
+                            _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
                 if on_progress is not None:
                     on_progress(model, number)
             results.append(summarize(model, judged, seed=seed))

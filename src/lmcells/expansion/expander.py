@@ -126,7 +126,8 @@ class Expander:
         self._letters: tuple[LetterSenses, Ranker] | None = None
         if letters and model.phrase_store is not None:
             senses = LetterSenses(model)
-            self._letters = senses, MaskedSpanRanker(model, senses)
+            # It has senses of any short form, which is all that a ranker asks of an inventory.
+            self._letters = senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from lmcells.errors import ModelError
-from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import (
     Floats,
     Ids,
@@ -51,18 +51,10 @@ class Ranker(Protocol):
         ...
 
 
-class Senses(Protocol):
-    """Has the candidates of short forms: a `SenseInventory`, or what their letters say."""
-
-    def senses(self, short_form: str) -> Sequence[Sense]:
-        """Return the candidates of a short form."""
-        ...
-
-
 class PosteriorRanker(ABC):
     """Scores the candidates of a mention by the posterior of its window."""
 
-    def __init__(self, model: PretrainedModel, inventory: Senses, *, reader: WindowReader) -> None:
+    def __init__(self, model: PretrainedModel, inventory: SenseInventory, *, reader: WindowReader) -> None:
         self.model = model
         self.inventory = inventory
         self.reader = reader
@@ -172,7 +164,7 @@ class MaskedSpanRanker(PosteriorRanker):
     """
 
     def __init__(
-        self, model: PretrainedModel, inventory: Senses, *, weights: ScoreWeights | None = None
+        self, model: PretrainedModel, inventory: SenseInventory, *, weights: ScoreWeights | None = None
     ) -> None:
         if model.phrase_network is None or model.phrase_store is None:
             raise ModelError(
