@@ -30,7 +30,7 @@ _LEAD = r"(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\
 _SHORT_INSIDE = re.compile(
     rf"\s*{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=]|\Z)"
 )
-_FIRST_INSIDE = re.compile(rf"\s*{_LEAD}[\"'“‘]?({_SHORT_FORM})[\"'”’]?\s(?=[\d<>=]|(?:or|and|in|for|also|see)\s)")
+_FIRST_INSIDE = re.compile(rf"\s*{_LEAD}[\"'“‘]?({_SHORT_FORM})[\"'”’]?(?:\s(?=[\d<>=]|(?:or|and|in|for|also|see)\s)|(?=/))")
 _LAST_INSIDE = re.compile(rf"(?<=[^\W_])[,;] (?:or )?({_SHORT_FORM})\s*\Z")
 _SHORT_BEFORE = re.compile(rf"(?<![A-Za-z0-9/&.+-])({_SHORT_FORM})[\"'”’]?\s?\Z")
 _SIGN = re.compile(r"[=:][ ]?(?=[A-Za-z])")
@@ -62,13 +62,13 @@ _GREEK_NAME = "|".join(name for name in _GREEK.values() if len(name) > 3)
 _UNIT = re.compile(rf"\d+|{_GREEK_NAME}|[^\W\d_]", re.I)
 _NUMBERS = {
     word: str(number)
-    for number, words in enumerate("i one first;ii two second;iii three third;iv four;v five;vi six".split(";"), 1)
+    for number, words in enumerate("i one first;ii two second;iii three third;iv four;v five;vi six;vii;viii;ix;x;xi;xii;xiii;xiv;xv".split(";"), 1)
     for word in words.split()
 }
 _CUT = frozenset("anti ex non peri post pre re self".split())  # before a hyphen, not part of the long form
 _HEADS = frozenset(  # nouns that a short form often leaves out at the end
     "allele cell cells channel channels complex disease domain domains enzyme enzymes factor family gene genes "
-    "locus molecule site protein proteins receptor receptors subunit syndrome system test virus".split()
+    "line locus molecule site protein proteins receptor receptors subunit syndrome system test virus".split()
 )
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -79,6 +79,9 @@ _PART = re.compile(r"[^,;]+")
 _SHORT_THEN = re.compile(rf"\s*({_SHORT_FORM}), (?=[A-Za-z])")
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")
 _LIGHT = frozenset("type class group isoform number kda kd".split())
+DR = float(__import__("os").environ.get("DR", "0.85"))
+GL = float(__import__("os").environ.get("GL", "0.4"))
+WH = float(__import__("os").environ.get("WH", "0.5"))
 _SEPARATORS = frozenset(" \t\r\n/:\x01—–")
 _INSIDE = 0.4  # score of a letter inside a word; a letter that begins a word scores 1
 _DROPPED = float(__import__("os").environ.get("DROP", "0.2"))
@@ -150,7 +153,7 @@ def _before_bracket(text: str, bracket: int, span: _Span, spells: FormLookup) ->
     if not pieces:
         return None
     end = _end(text, pieces)
-    if text[end:bracket].strip(" \t\r\n\"'”’*-"):
+    if text[end:bracket].strip(" \t\r\n\"'”’*)-"):
         return None
     for piece in [piece for piece in pieces if piece.opens][-_MOST_WORDS_BEFORE:]:
         if spells(short_form, text[piece.start : end]):
@@ -232,7 +235,7 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     long_form = " ".join(text[start:end].split())
     if _CODE.fullmatch(long_form):
         return None
-    if len(long_form) <= len(short_form) or long_form.lower().startswith(short_form.lower()) or short_form in _WORD.findall(long_form):
+    if len(long_form) <= len(short_form) or (long_form.lower().startswith(short_form.lower()) and not long_form[len(short_form) : len(short_form) + 1].islower()) or short_form in _WORD.findall(long_form):
         return None
     return Definition(*span, short_form, long_form, start, end)
 
@@ -311,14 +314,22 @@ def _align(
     that happens to fit.
     """
     units = _UNIT.findall("".join(_GREEK.get(c, c) for c in short_form))
+    found = _deal(short_form, units, pieces, from_start=from_start, to_end=to_end)
+    if found:
+        return found
+    kept = [unit for unit in units if len(unit) == 1 and unit.isalpha()]
+    if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
+        kept.pop()
+    if len(kept) > 2 and len(kept) < len(units):
+        return _deal(short_form, kept, pieces, from_start=from_start, to_end=to_end, least=DR)
+    return None
+
+
+def _deal(short_form: str, units: list[str], pieces: list[_Piece], *, from_start: bool, to_end: bool, least: float = 0) -> _Span | None:
     letters = [unit.lower() for unit in units]
     n = len(units)
     if not n:
         return None
-    n_letters = sum(len(unit) == 1 and unit.isalpha() for unit in units)
-    can_drop = [n_letters > 2 and (len(unit) > 1 or unit.isdigit()) for unit in units]
-    if n > 3 and units[-1].islower() and units[-2].isdigit():
-        can_drop[-1] = True
     best: tuple[float, int, int] | None = None
     state: list[tuple[float, int] | None] = [None] * (n + 1)
     for at, piece in enumerate(pieces):
@@ -339,10 +350,6 @@ def _align(
                 old = new[i + taken]
                 if old is None or score > old[0]:
                     new[i + taken] = score, here[1]
-        for i in range(1, n):  # "BARD1" need not spell its number
-            here, old = new[i], new[i + 1]
-            if here is not None and can_drop[i] and (old is None or here[0] + _DROPPED > old[0]):
-                new[i + 1] = here[0] + _DROPPED, here[1]
         new[0] = None
         state = new
         done = state[n]
@@ -352,7 +359,9 @@ def _align(
         return None
     score, first, last = best
     needed = _needed(short_form, units, pieces[first : last + 1])
-    return (first, last) if score >= (needed if to_end else max(needed, 0.8 * n)) else None
+    if from_start and to_end and needed == _LEAST * n - 1e-6:
+        needed = WH * n - 1e-6
+    return (first, last) if score >= max(needed, (least if to_end else 0.8) * n) else None
 
 
 def _needed(short_form: str, units: list[str], pieces: list[_Piece]) -> float:
@@ -369,7 +378,7 @@ def _needed(short_form: str, units: list[str], pieces: list[_Piece]) -> float:
         return 0 if good else 99
     share = _LEAST
     if n == 2:
-        share = 0.86
+        share = 0.85
     elif short_form.islower():
         share = 0.8
     elif " " in short_form:
@@ -403,8 +412,8 @@ def _skip_cost(pieces: list[_Piece], at: int) -> float:
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return 0.2
     if piece.text in _HEADS:
-        return 0.3 if at == len(pieces) - 1 else 0.5
-    return 0.8 if piece.opens else 0.5
+        return 0.2 if at == len(pieces) - 1 else 0.5
+    return 0.8 if piece.opens else GL
 
 
 def _matches(units: list[str], letters: list[str], i: int, piece: _Piece) -> Iterator[tuple[int, float]]:
