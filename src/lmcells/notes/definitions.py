@@ -65,7 +65,7 @@ _NUMBERS = {
     for number, words in enumerate("i one first;ii two second;iii three third;iv four;v five;vi six;vii;viii;ix;x;xi;xii;xiii;xiv;xv".split(";"), 1)
     for word in words.split()
 }
-_CUT = frozenset("anti ex non peri post pre re self".split())  # before a hyphen, not part of the long form
+_CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hyphen, not part of the long form
 _HEADS = frozenset(  # nouns that a short form often leaves out at the end
     "allele cell cells channel channels complex disease domain domains enzyme enzymes factor family gene genes "
     "line locus molecule site protein proteins receptor receptors subunit syndrome system test virus".split()
@@ -75,17 +75,20 @@ _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _TAIL = re.compile(r"[+]|\([+-]\)")
 _CODE = re.compile(r"(?=.?[^\s-]*[A-Z\d])[^\s-]+[\dA-Z][^\s-]*")
 _CAPITAL = re.compile("[A-Z]")
+_STAGE = re.compile(r"[acpry]{0,2}[TNM]\d.*")
+_HAS_INITIALS = re.compile(r"(?<![^ ])(?=[^ ]*[A-Za-z])(?![^ ]*[a-z]{3})")
 _PART = re.compile(r"[^,;]+")
 _SHORT_THEN = re.compile(rf"\s*({_SHORT_FORM}), (?=[A-Za-z])")
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")
 _LIGHT = frozenset("type class group isoform number kda kd".split())
 DR = float(__import__("os").environ.get("DR", "0.85"))
+EN = float(__import__("os").environ.get("EN", "0.0"))
 GL = float(__import__("os").environ.get("GL", "0.4"))
-WH = float(__import__("os").environ.get("WH", "0.5"))
-_SEPARATORS = frozenset(" \t\r\n/:\x01—–")
+WH = float(__import__("os").environ.get("WH", "0.57"))
+_SEPARATORS = frozenset(" \t\r\n/:.\x01—–")
 _INSIDE = 0.4  # score of a letter inside a word; a letter that begins a word scores 1
 _DROPPED = float(__import__("os").environ.get("DROP", "0.2"))
-_MIDDLE = float(__import__("os").environ.get("MID", "-0.1"))
+_MIDDLE = float(__import__("os").environ.get("MID", "-0.3"))
 _LEAST = float(__import__("os").environ.get("LEAST", "0.59"))  # of the score of a short form whose every character begins a word
 
 
@@ -254,6 +257,8 @@ def _short_form(text: str, span: _Span) -> str | None:
         and not (n_letters > 5 and short_form.isalpha() and short_form[1:].islower())
         and short_form.lower() not in _NOT_SHORT
         and short_form not in STOP_WORDS
+        and not _STAGE.fullmatch(short_form)
+        and (" " not in short_form or (n_letters > 2 and _HAS_INITIALS.search(short_form) is not None))
     )
     return short_form if looks_short else None
 
@@ -370,9 +375,9 @@ def _needed(short_form: str, units: list[str], pieces: list[_Piece]) -> float:
     if len(pieces) == 1:
         n_capitals = sum(map(str.isupper, short_form))
         word = pieces[0].text
-        if n > 2 and word.startswith(short_form.lower()) and len(word) >= n + 3:
+        if n == 3 and word.startswith(short_form.lower()) and len(word) >= n + 3:
             return 0
-        if _SKELETON.fullmatch(short_form) and len(word) >= 2 * n:
+        if _SKELETON.fullmatch(short_form) and (n > 2 or n_capitals) and len(word) >= 2 * n:
             return 0
         good = (n_capitals > 1 or (n == 2 and n_capitals)) and len(word) >= 2 * n
         return 0 if good else 99
@@ -407,13 +412,14 @@ def _crossing_cost(piece: _Piece) -> float:
 
 def _skip_cost(pieces: list[_Piece], at: int) -> float:
     piece = pieces[at]
+    ends = at == len(pieces) - 1
     if piece.text in STOP_WORDS:
-        return 0.02
+        return 0.8 if ends else 0.02
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return 0.2
     if piece.text in _HEADS:
-        return 0.2 if at == len(pieces) - 1 else 0.5
-    return 0.8 if piece.opens else GL
+        return 0.2 if ends else 0.5
+    return (0.8 if piece.opens else GL) + (EN if ends else 0)
 
 
 def _matches(units: list[str], letters: list[str], i: int, piece: _Piece) -> Iterator[tuple[int, float]]:
@@ -428,6 +434,8 @@ def _matches(units: list[str], letters: list[str], i: int, piece: _Piece) -> Ite
         return
     value = 1.0 if at == 0 else _MIDDLE
     yield 1, value
+    if word in STOP_WORDS:
+        return
     for taken in range(2, len(letters) - i + 1):
         unit = letters[i + taken - 1]
         if len(unit) > 1:
