@@ -73,9 +73,9 @@ _HEADS = frozenset(  # nouns that a short form often leaves out at the end
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _TAIL = re.compile(r"[+]|\([+-]\)")
-_CODE = re.compile(r"(?=.?[^\s-]*[A-Z\d])[^\s-]+[\dA-Z][^\s-]*")
+_CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")
 _CAPITAL = re.compile("[A-Z]")
-_STAGE = re.compile(r"[acpry]{0,2}[TNM]\d.*")
+_STAGE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?")
 _HAS_INITIALS = re.compile(r"(?<![^ ])(?=[^ ]*[A-Za-z])(?![^ ]*[a-z]{3})")
 _PART = re.compile(r"[^,;]+")
 _SHORT_THEN = re.compile(rf"\s*({_SHORT_FORM}), (?=[A-Za-z])")
