@@ -100,7 +100,7 @@ _FOLLOWS_LOWER, _FOLLOWS, _INSIDE = (
     0.5,
     0.4,
 )  # after the letter before it ("Ang"), or further inside the word
-_NOT_FIRST = -0.3  # inside a word whose first letter is not used
+_NOT_FIRST = -0.4  # inside a word whose first letter is not used
 # Costs.
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = 0.8, 0.4, 0.5, 0.2, 0.02
 _COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part begins with a unit
