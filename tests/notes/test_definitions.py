@@ -101,7 +101,7 @@ NO_DEFINITIONS = [
         "some swelling (sl)",
         "human A (AF) and B (HB)",
         "TAF17 (TAF60)",
-        "it (us)",
+        "leg (lot ENG5466A4)",
     ],
     "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
 ]

@@ -107,7 +107,7 @@ _COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part
 _OVER_ASIDE, _OVER_ASIDE_AND = 0.2, 1.5  # "protein A (PA) and B (PB)" is two long forms
 _WEAK_START, _PART_START = 0.5, 0.3
 # The share of the best score that is needed.
-_LEAST, _LEAST_OF_TWO, _LEAST_LOWER, _LEAST_WORDS = 0.55, 0.85, 0.8, 0.7
+_LEAST, _LEAST_OF_TWO, _LEAST_LOWER, _LEAST_WORDS = 0.55, 0.85, 0.85, 0.7
 _LEAST_WHOLE = 0.5  # all of a bracket, from its first word to its last
 _LEAST_OPEN = 0.8  # the first words of a bracket
 _LEAST_UNNUMBERED = 0.85  # "BARD1" where the long form has no number
