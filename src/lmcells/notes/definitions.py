@@ -107,7 +107,7 @@ _COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part
 _OVER_ASIDE, _OVER_ASIDE_AND = 0.2, 1.5  # "protein A (PA) and B (PB)" is two long forms
 _WEAK_START, _PART_START = 0.5, 0.3
 # The share of the best score that is needed.
-_LEAST, _LEAST_OF_TWO, _LEAST_LOWER, _LEAST_WORDS = 0.55, 0.85, 0.85, 0.7
+_LEAST, _LEAST_OF_TWO, _LEAST_LOWER, _LEAST_WORDS = 0.55, 0.85, 0.8, 0.7
 _LEAST_WHOLE = 0.5  # all of a bracket, from its first word to its last
 _LEAST_OPEN = 0.8  # the first words of a bracket
 _LEAST_UNNUMBERED = 0.85  # "BARD1" where the long form has no number
@@ -388,8 +388,9 @@ def _needed(short_form: str, n: int, pieces: list[_Piece], *, is_whole: bool) ->
         return 0.0 if is_beginning or (is_abbreviated and len(word) >= 2 * n) else None
     if n <= 2:
         return _LEAST_OF_TWO
-    if short_form.islower():
-        return _LEAST_LOWER
+    if short_form.islower():  # "leg (lot ENG5466)" is none
+        has_number = any(piece.text.isdigit() for piece in pieces)
+        return None if has_number and short_form.isalpha() else _LEAST_LOWER
     if " " in short_form:
         return _LEAST_WORDS
     return _LEAST_WHOLE if is_whole and n > 3 else _LEAST
