@@ -223,10 +223,7 @@ def _inside_bracket(text: str, span: _Span, inside: _Span, spells: FormLookup) -
     aligned = _align(short_form, pieces, from_start=True, to_end=False)
     if aligned is None:
         return None
-    last = aligned[1]
-    while last + 1 < len(pieces) and not pieces[last + 1].opens:
-        last += 1
-    return _definition(text, span, short_form, (start, _end(text, pieces[: last + 1])))
+    return _definition(text, span, short_form, (start, _end(text, pieces[: aligned[1] + 1])))
 
 
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
@@ -410,7 +407,8 @@ def _deal(
     dealt: list[tuple[float, int] | None] = [None] * (n + 1)  # by number of units: score, first piece
     for at, piece in enumerate(pieces):
         crossing = _crossing_cost(piece)
-        skipping = crossing + _skip_cost(piece, ends=at == len(pieces) - 1)
+        is_last = at == len(pieces) - 1
+        skipping = crossing + _skip_cost(piece, ends=is_last)
         new = [each and (each[0] - skipping, each[1]) for each in dealt]
         cost = _start_cost(pieces, at) if at == 0 or not from_start else None
         dealt[0] = None if cost is None else (-cost, at)
@@ -426,7 +424,7 @@ def _deal(
                     new[n_dealt + taken] = score, so_far[1]
         dealt = new
         done = dealt[n]
-        may_end = at == len(pieces) - 1 or not (to_end or piece.text in STOP_WORDS)
+        may_end = is_last or not (to_end or piece.text in STOP_WORDS or not pieces[at + 1].opens)
         if done is not None and may_end and (best is None or done[0] > best[0]):
             best = *done, at
     return best
