@@ -102,6 +102,7 @@ NO_DEFINITIONS = [
         "human A (AF) and B (HB)",
         "TAF17 (TAF60)",
         "leg (lot ENG5466A4)",
+        "Mental Health Acts of (MHA)",
     ],
     "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
 ]

@@ -6,6 +6,7 @@ the kind of short form (`_needed`), as Sohn et al. (2008) trust some kinds of ma
 inventory lists as a long form is one, even where the letters do not show it ("twice daily (BID)").
 """
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -450,7 +451,7 @@ def _crossing_cost(piece: _Piece) -> float:
 
 def _skip_cost(piece: _Piece, *, ends: bool) -> float:
     if piece.text in STOP_WORDS and not (ends and len(piece.text) == 1):
-        return _SKIPPED if ends else _SKIPPED_STOP
+        return math.inf if ends else _SKIPPED_STOP
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return _SKIPPED_LIGHT
     if piece.text in _HEADS:
