@@ -19,7 +19,7 @@ from lmcells.analysis.interpolation import (
 )
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.expander import Expander
+from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.windows import NULL, Mention
 from lmcells.pretrained import PretrainedModel
@@ -51,10 +51,14 @@ def test_the_learnt_weight_gives_the_plain_ranking(shipped_ranker: PosteriorRank
 
 def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     note = "MEDICATIONS: MS 2 mg IV for pain."
-    (expansion, *_) = Expander.from_pretrained()(note)
+    senses = SenseInventory.from_senses(
+        shipped_inventory()
+    )  # an inventory of one's own is ranked without priors
+    (expansion, *_) = Expander.from_pretrained(inventory=senses)(note)
     calibration, text = calibration_of(shipped_ranker.model), note.removeprefix("MEDICATIONS:")
     path = interpolate(shipped_ranker, "MS", section="MEDICATIONS", text=text, calibration=calibration)
-    said = {each.long_form: each.probability for each in expansion.candidates}
+    total = sum(each.probability for each in expansion.candidates)
+    said = {each.long_form: each.probability / total for each in expansion.candidates}
     assert {each.long_form: each.learnt for each in path.long_forms} == pytest.approx(said, abs=1e-6)
 
 

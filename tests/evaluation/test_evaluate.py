@@ -58,7 +58,10 @@ def test_probabilities_are_those_of_the_expander(folder: Path, model: str) -> No
         probability_of = {each.long_form: each.probability for each in expansion.candidates}
         expected = [probability_of[sense.long_form] for sense in INVENTORY.senses(example.short_form)]
         found = np.exp(result.predictions.log_probabilities[row])
-        np.testing.assert_allclose(found, expected, atol=1e-6)  # float32, in other batches
+        # A dataset says that one of the candidates is meant; in a note it may be none of them.
+        np.testing.assert_allclose(
+            found, np.array(expected) / sum(expected), atol=1e-5
+        )  # float32, in other batches
 
 
 def test_files_and_objects_give_the_same_results(folder: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def _add_dataset(parser: argparse.ArgumentParser) -> None:
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
-    what = parser.add_mutually_exclusive_group(required=True)
+    what = parser.add_mutually_exclusive_group()
     what.add_argument("--dataset", type=Path, metavar="DATASET", help="labelled mentions, JSON lines")
     what.add_argument(
         "--notes",
@@ -80,6 +80,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.notes is not None:
         _evaluate_notes(options)
         return
+    if options.dataset is None:
+        raise InputError("give --dataset DATASET, labelled mentions, or --notes FILE, whole marked notes.")
     if options.inventory is None:
         raise InputError("--dataset needs --inventory FILE, the senses to choose from.")
     if output:

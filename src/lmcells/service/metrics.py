@@ -3,11 +3,11 @@
 import collections
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 
-from lmcells.expansion import Expansion
+from lmcells.expansion.expansion import Expansion, Source
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where several worker processes count together
@@ -42,7 +42,7 @@ class ServiceMetrics:
         self.batch_notes = Histogram("lmcells_batch_notes", "Notes ranked together.", buckets=_NOTES, **own)
         self.batch_seconds = Histogram("lmcells_batch_seconds", "Time per batch.", buckets=_SECONDS, **own)
         expansions = Counter("lmcells_expansions", "Short forms found.", ("outcome",), **own)
-        self._expansions = {name: expansions.labels(name) for name in ("model", "definition", "abstained")}
+        self._expansions = {name: expansions.labels(name) for name in (*get_args(Source), "abstained")}
 
     def count_notes(self, texts: Sequence[str], expanded: Sequence[Sequence[Expansion]]) -> None:
         """Count the notes of a batch, and their short forms by outcome."""
