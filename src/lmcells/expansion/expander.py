@@ -63,6 +63,17 @@ class Lexicon:
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
 
+    def prior_of(self, short_form: str) -> tuple[Floats, float]:
+        """Return what the priors add to the score of each sense of a short form, and to that of none."""
+        if short_form not in self._priors_of:
+            names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
+            self._priors_of[short_form] = self.priors.of(short_form, names)
+        return self._priors_of[short_form]
+
+    @cached_property
+    def _priors_of(self) -> dict[str, tuple[Floats, float]]:
+        return {}
+
     @cached_property
     def other_case(self) -> dict[str, list[int]]:
         """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
@@ -293,9 +304,10 @@ class Expander:
         shared: Floats,
     ) -> Expansion:
         """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
-        of_senses, of_none = lexicon.priors.of(occurrence.short_form, [sense.long_form for sense in senses])
+        of_senses, of_none = lexicon.prior_of(occurrence.short_form)
         other_case = lexicon.other_case.get(occurrence.short_form)
         if other_case and not _is_in_capitals(occurrence):
+            of_senses = of_senses.copy()
             of_senses[other_case] -= _OTHER_CASE
         fit = self.calibration.fit(own + of_senses * self.calibration.temperature, none_prior=of_none)
         probabilities = fit * self.calibration.probabilities(

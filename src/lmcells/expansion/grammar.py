@@ -9,9 +9,10 @@ Codes that nobody reads out (pT3a, L5, CD20) are recognised too, and expanded on
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+_DIGITS = str.maketrans("123456789", "000000000")
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
 _DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
@@ -31,7 +32,10 @@ class Counted:
 class _Rule:
     pattern: re.Pattern[str]
     read: Callable[[re.Match[str]], str | None]  # None where it is something else after all
-    group: int | str = 0  # the part of the match that is expanded
+    group: int | str  # the part of the match that is expanded
+    needs: tuple[
+        str, ...
+    ]  # of which the text must hold one, in any case: looked for first, since that is quick
 
 
 def find_counted(text: str) -> list[Counted]:
@@ -45,7 +49,10 @@ def find_codes(text: str) -> list[Counted]:
 
 
 def _matches(text: str, rules: tuple[_Rule, ...]) -> Iterator[Counted]:
+    plain = text.lower().translate(_DIGITS)
     for rule in rules:
+        if not any(each in plain for each in rule.needs):
+            continue
         for match in rule.pattern.finditer(text):
             long_form = rule.read(match)
             if long_form is not None:
@@ -65,13 +72,14 @@ def _rule(
     pattern: str,
     read: Callable[[re.Match[str]], str | None] | str,
     *,
+    needs: Iterable[str],
     group: int | str = 0,
     flags: int = re.I,
 ) -> _Rule:
     if isinstance(read, str):
         fixed = read
-        return _Rule(re.compile(pattern, flags), lambda match: match.expand(fixed), group)
-    return _Rule(re.compile(pattern, flags), read, group)
+        return _Rule(re.compile(pattern, flags), lambda match: match.expand(fixed), group, tuple(needs))
+    return _Rule(re.compile(pattern, flags), read, group, tuple(needs))
 
 
 def _plural(count: str, noun: str) -> str:
@@ -126,73 +134,113 @@ _SIDED = (
     "cheek|jaw|jugular|subclavian|clavicle|scapula|rib|ribs|vocal|tonsil|parotid|thyroid|adrenal|ureter|ureteral|hand|arm"
 )
 _NUMBER = r"(?P<n>\d{1,2}(?:\s?-\s?\d{1,2})?)"
+_AFTER = (
+    "vax|vacc|inj|shot|immun|dose|recv|the\\b|being\\b|last\\b|that\\b|each\\b|onset|event|flu\\b|mmr|dtp"
+)
 _RULES = (
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
-    _rule(rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?", _every),
-    _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every),
-    # x3, x 10 days; not 4 x 3 cm, nor x3.5
-    _rule(rf"(?<![\w])x\s?(?P<n>\d{{1,3}})(?=\s?{_DURATION}\b)", r"for \g<n>"),
     _rule(
-        r"(?<!\w)(?<!\d )(?<!\dx)(?:x|X\s)\s?(?P<n>\d{1,3})(?![\w%/]|\.\d|\s?(?:x|cm|mm|mg|ml|by)\b)",
+        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?",
+        _every,
+        needs=["q0", "q.0", "q 0"],
+    ),
+    _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs=["hrly", "hourly", "hly"]),
+    # x3, x 10 days; not 4 x 3 cm, nor x3.5
+    _rule(rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}})(?=\s?{_DURATION}\b)", r"for \g<n>", needs=["x0", "x 0"]),
+    _rule(
+        r"[xX](?<!\w[xX])(?<!\d [xX])(?:(?<=x)|\s)\s?(?P<n>\d{1,3})(?![\w%/]|\.\d|\s?(?:x|cm|mm|mg|ml|by)\b)",
         _times,
+        needs=["x0", "x 0"],
         flags=0,
     ),
     _rule(
         r"(?<!\w)(?:AA&?O|A\s?&\s?O|A/O|AO|A\+O)\s?[x×]\s?(?P<n>[1-4])\b",
         lambda m: f"alert and oriented {_times(m)}",
+        needs=["ox0", "ox 0", "o x0", "o x 0", "o×0", "o ×0"],
     ),
     _rule(
         r"\bG(?P<g>\d{1,2})\s?,?\s?P(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?!\w)",
         _gravida,
+        needs=["g0"],
         flags=0,
     ),
-    _rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", flags=0),
-    _rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", flags=0),
-    _rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", flags=0),
+    _rule(r"\bPOD\s?#?\s?(?P<n>\d{1,3})\b", r"postoperative day \g<n>", needs=["pod"], flags=0),
+    _rule(r"\bHD\s?#\s?(?P<n>\d{1,3})\b", r"hospital day \g<n>", needs=["hd#", "hd #"], flags=0),
+    _rule(r"\bDOL\s?#?\s?(?P<n>\d{1,3})\b", r"day of life \g<n>", needs=["dol"], flags=0),
     _rule(
         r"\bD\s?(?P<n>5|10|20|50)\s?(?P<half>(?:1/2|½|0?\.45%?)\s?)?(?P<base>W|NS|LR|RL)\b",
         _dextrose,
+        needs=["d0w", "d00w", "d0n", "d00n", "d0l", "d0 0/0", "d0 n", "d00 w", "d0 w"],
         flags=0,
     ),
     # 27yo, 45 y/o M, 9 mo old
     _rule(
-        r"(?<![\w./-])\d{1,3}\s?-?(?P<age>(?P<unit>[ymwd])[./]?o\.?)(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
+        r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?P<age>(?P<unit>[ymwd])[./]?o\.?)"
+        r"(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
         _aged,
+        needs=[
+            "0yo",
+            "0 yo",
+            "0-yo",
+            "0y/o",
+            "0 y/o",
+            "0y.o",
+            "0 y.o",
+            "0mo",
+            "0 mo ",
+            "0m/o",
+            "0 m/o",
+            "0wo",
+            "0do",
+        ],
         group="age",
     ),
     _rule(
-        r"(?<![\w./-])\d{1,3}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
+        r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?:y\.?o\.?|y/o|yr old|year old|year-old)\s?(?P<sex>[MF])(?!\w)",
         lambda m: {"M": "male", "F": "female"}[m["sex"]],
+        needs=[
+            "yom",
+            "yof",
+            "yo m",
+            "yo f",
+            "y/o m",
+            "y/o f",
+            "y.o. m",
+            "y.o. f",
+            "old m ",
+            "old f ",
+            "old m,",
+            "old f,",
+        ],
         group="sex",
         flags=0,
     ),
     # w/ fever, w/fever, p/vax; R shoulder, (L) arm
-    _rule(r"(?<![\w/])w/(?=\s|[a-z]{3})(?!in\b|out\b)", "with"),
+    _rule(r"(?<![\w/])w/(?=\s|[a-z]{3})(?!in\b|out\b)", "with", needs=["w/"]),
+    _rule(rf"(?<![\w/])p/(?=\s?(?:{_AFTER}))", "after", needs=["p/"]),
     _rule(
-        r"(?<![\w/])p/(?=\s?(?:vax|vacc|inj|shot|immun|dose|recv|the\b|being\b|last\b|that\b|each\b|onset|event|flu\b|mmr|dtp))",
-        "after",
+        rf"(?P<side>[RL])(?<![\w.'][RL])(?=[ .-]\s?(?i:{_SIDED})\b)",
+        lambda m: _SIDES[m["side"]],
+        needs=[f"{before}{side}{after}" for before in " \n(" for side in "rl" for after in " "],
+        flags=0,
     ),
-    _rule(rf"(?<![\w.'])(?P<side>[RL])(?=[ .-]\s?(?:{_SIDED})\b)", lambda m: _SIDES[m["side"]], flags=re.I),
-    _rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], group="side", flags=0),
+    _rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], needs=["(r)", "(l)"], group="side", flags=0),
     # T98.6, BP120/80, HR72, RR16
-    _rule(r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))", _fever_or_not, group="t", flags=0),
-    _rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", group="s", flags=0),
-    _rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", group="s", flags=0),
-    _rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", group="s", flags=0),
+    _rule(
+        r"(?<!\w)(?P<t>T)(?=(?P<n>\d{2,3}(?:\.\d)?)(?!\d))",
+        _fever_or_not,
+        needs=["t0"],
+        group="t",
+        flags=0,
+    ),
+    _rule(r"(?<!\w)(?P<s>BP)(?=\d{2,3}/\d{2,3}\b)", "blood pressure", needs=["bp0"], group="s", flags=0),
+    _rule(r"(?<!\w)(?P<s>HR)(?=\d{2,3}\b)", "heart rate", needs=["hr0"], group="s", flags=0),
+    _rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs=["rr0"], group="s", flags=0),
     # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
     _rule(
-        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/7)(?![/\d])",
-        lambda m: _plural(m["n"], "day"),
-        group="s",
-    ),
-    _rule(
-        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/52)(?![/\d])",
-        lambda m: _plural(m["n"], "week"),
-        group="s",
-    ),
-    _rule(
-        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/12)(?![/\d])",
-        lambda m: _plural(m["n"], "month"),
+        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12))(?![/\d])",
+        lambda m: _plural(m["n"], {"7": "day", "52": "week", "12": "month"}[m["parts"]]),
+        needs=[f"{end} {number}/" for end in "rxtney" for number in ("0", "00", "0-0")],
         group="s",
     ),
 )
@@ -203,10 +251,14 @@ _CODES = (
     _rule(
         r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
         lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
+        needs=["t", "n", "m"],
         flags=0,
     ),
     _rule(
-        r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])", lambda m: f"{_REGIONS[m['region']]} {m['n']}", flags=0
+        r"\b(?P<region>[CTLS])(?P<n>\d{1,2})(?![\w.])",
+        lambda m: f"{_REGIONS[m['region']]} {m['n']}",
+        needs=["c0", "t0", "l0", "s0"],
+        flags=0,
     ),
-    _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", flags=0),
+    _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs=["cd"], flags=0),
 )

@@ -11,6 +11,7 @@ that occur at least three times in the papers, textbooks and leaflets of the tra
 """
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
@@ -61,14 +62,20 @@ class LetterSenses:
         """Yield (start, end, short form) for the tokens of a text that may be short forms and are not taken."""
         if len(_NOISE.findall(text, 0, 4000)) > 3:
             return
-        unknown = np.flatnonzero(~_is_among(tokens.hashes, self._prose_hashes) & ~tokens.is_stop_word)
+        lengths = tokens.ends - tokens.starts
+        may_be = (lengths > 2) & (lengths < 9) & ~tokens.is_stop_word
+        unknown = np.flatnonzero(may_be)
+        unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
         in_capitals = None
+        begun = {first for first, _ in taken}
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
             written = text[start:end]
-            if not _SHAPE.fullmatch(written) or any(first < end and start < last for first, last in taken):
+            if start in begun or not _SHAPE.fullmatch(written):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or of what a scanner misread
+            if any(first < end and start < last for first, last in taken):
+                continue
             if written.isupper():
                 if in_capitals is None:
                     in_capitals = sum(map(str.isupper, text)) > 0.6 * sum(map(str.isalpha, text))
@@ -119,8 +126,14 @@ class LetterSenses:
         return self._known[short_form]
 
     def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
-        found = []
-        for word in self._words[short_form[0]]:
+        # All vowels of a short form stand in the part that it shares with the word.
+        shared = short_form[
+            : max(1, *(at + 1 for at, letter in enumerate(short_form) if letter in _VOWELS), 1)
+        ]
+        words, found = self._words, []
+        for word in words[
+            bisect_left(words, shared) : bisect_left(words, shared + "{")
+        ]:  # "{" comes after "z"
             how = shortened(word, short_form)
             if how is not None:
                 score = _CUT * (how == "cut") + _LENGTH_RATIO * len(word) / len(short_form)
@@ -139,13 +152,9 @@ class LetterSenses:
         return np.sort(hash_words(prose_words()))
 
     @cached_property
-    def _words(self) -> dict[str, list[str]]:
-        """Words that may be long forms, by their first letter."""
-        words = defaultdict(list)
-        for word in self._model.words:
-            if len(word) > 4 and word in prose_words():
-                words[word[0]].append(word)
-        return words
+    def _words(self) -> list[str]:
+        """Words that may be long forms, in order."""
+        return sorted(word for word in self._model.words if len(word) > 4 and word in prose_words())
 
     @cached_property
     def _initials(self) -> dict[str, list[str]]:
