@@ -20,6 +20,7 @@ from lmcells.analysis.interpolation import (
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander, shipped_inventory
+from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.windows import NULL, Mention
 from lmcells.pretrained import PretrainedModel

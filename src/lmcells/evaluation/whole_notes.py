@@ -18,6 +18,7 @@ right for "times".
 import json
 import os
 import re
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -469,6 +470,9 @@ def _scispacy() -> Callable[[str], list[Expansion]]:
     nlp.add_pipe("abbreviation_detector")
 
     def expand(text: str) -> list[Expansion]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about notes without a definition
+            abbreviations = nlp(text)._.abbreviations
         return [
             Expansion(
                 found.start_char,
@@ -480,7 +484,7 @@ def _scispacy() -> Callable[[str], list[Expansion]]:
                 "definition",
                 (Candidate(str(found._.long_form), 1.0),),
             )
-            for found in sorted(nlp(text)._.abbreviations, key=lambda each: each.start_char)
+            for found in sorted(abbreviations, key=lambda each: each.start_char)
         ]
 
     return expand
