@@ -91,7 +91,12 @@ def bert_mentions_per_second(texts: list[str]) -> float:
     torch.set_num_threads(1)
     expander = Expander.from_pretrained()
     occurrences = (each for text in texts for each in expander.lexicon().read(text))
-    mentions = list(islice((each.mention for each in occurrences if each.mention is not None), N_BERT))
+    mentions = list(
+        islice(
+            (each.mention for each in occurrences if each.mention is not None and each.source == "model"),
+            N_BERT,
+        )
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         words = sorted({word.lower() for text in texts[:200] for word in text.split() if word.isalpha()})

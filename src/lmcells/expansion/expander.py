@@ -203,7 +203,17 @@ class Expander:
             np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
             for own, shared in _scores([note], lexicon)
         ]
-        return explain(lexicon.ranker, note, evidence=evidence, temperature=self.calibration.temperature)
+        ranked = [each for each in note if each.source != "letters"]
+        explained = iter(
+            explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
+        )
+        by_letters = self._by_letters([note], lexicon)
+        # What letters say is not explained, and where they say nothing there is no expansion.
+        return [
+            None if each.source == "letters" else next(explained)
+            for each in note
+            if each.source != "letters" or next(by_letters)
+        ]
 
     @overload
     def pipe(

@@ -62,7 +62,7 @@ class NoteReader:
         self._lookup = SenseLookup(inventory)
         self._sections = section_finder(sections)
         self._letters = letters
-        self._header_senses = _header_senses(inventory)
+        self._header_senses: dict[str, Sense | None] = {}
         self._codes = codes
 
     def __call__(self, text: str, sections: Sequence[Any] | None = None) -> list[Occurrence]:
@@ -146,26 +146,29 @@ class NoteReader:
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the table of headers; so is "DH:" where it opens a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
-            sense = self._lookup(found.short_form, section.name) or self._header_senses.get(found.short_form)
-        elif (
-            found.short_form in self._header_senses
-            and _HEADER_FOLLOWS.match(text, found.end)
-            and _OPENS_LINE.search(text, max(0, found.start - 12), found.start)
+            sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)
+        elif _HEADER_FOLLOWS.match(text, found.end) and _OPENS_LINE.search(
+            text, max(0, found.start - 12), found.start
         ):
-            sense = self._header_senses[found.short_form]
+            sense = self._header_sense(found.short_form)
         else:
             return None
         return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
 
-
-def _header_senses(inventory: SenseInventory) -> dict[str, Sense]:
-    """Return the first sense of each short form that is the name of a section, such as "drug history"."""
-    aliases, found = load_aliases(), dict[str, Sense]()
-    for sense in inventory:
-        names = (find_alias(aliases, form) for form in (sense.long_form, *sense.forms))
-        if any(alias is not None and alias.kind is Kind.SECTION for alias in names):
-            found.setdefault(sense.short_form, sense)
-    return found
+    def _header_sense(self, short_form: str) -> Sense | None:
+        """Return the first sense of a short form that is the name of a section, such as "drug history"."""
+        if short_form not in self._header_senses:
+            aliases = load_aliases()
+            self._header_senses[short_form] = next(
+                (
+                    sense
+                    for sense in self._inventory.by_short_form.get(short_form, ())
+                    for alias in (find_alias(aliases, form) for form in (sense.long_form, *sense.forms))
+                    if alias is not None and alias.kind is Kind.SECTION
+                ),
+                None,
+            )
+        return self._header_senses[short_form]
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
 
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.expansion import Source
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
@@ -152,7 +153,7 @@ class ExpansionMessage(Message):
     section: str | None
     long_form: str | None
     probability: Probability | None
-    source: Literal["model", "definition"]
+    source: Source
     candidates: Several[CandidateMessage]
     abstained: str | None
 

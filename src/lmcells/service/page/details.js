@@ -72,12 +72,12 @@ export class Details {
           ? [element("span", { class: "chip" }, expansion.candidates[0].concept_id)]
           : []),
       ),
-      element("h3", {}, expansion.source === "definition" ? "Sense" : "Senses"),
+      element("h3", {}, expansion.candidates.length === 1 ? "Sense" : "Senses"),
       this.#senses(expansion),
       this.#addForm(expansion),
       ...(explanation ? this.#reasons(text, unit, explanation, expansion) : []),
-      ...(expansion.source === "definition"
-        ? [element("h3", {}, "What the model relied on"), element("p", { class: "faint" }, "The note defines it; the model was not used.")]
+      ...(SOURCES[expansion.source]
+        ? [element("h3", {}, "Where this comes from"), element("p", { class: "faint" }, SOURCES[expansion.source])]
         : []),
     );
   }
@@ -204,6 +204,13 @@ function share(kind, weight) {
   part.style.flexBasis = "0";
   return part;
 }
+
+const SOURCES = {
+  definition: "The note defines it; the model was not used.",
+  header: "It is a header of the note; the model was not used.",
+  grammar: "It is a counted or joined form, read out by a grammar; the model was not used.",
+  letters: "It is in no inventory: the model chose among words that its letters may stand for.",
+};
 
 const gateAddress = ({ short_form, section }) => `#explore/gate?${new URLSearchParams({ short_form, section })}`;
 
