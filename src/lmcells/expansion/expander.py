@@ -18,6 +18,7 @@ from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.ordinary_words import NOT_SHORTHAND
 from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.pretrained import PretrainedModel
@@ -363,10 +364,14 @@ def _is_in_capitals(occurrence: Occurrence) -> bool:
 
 
 def _is_plain_acronym(occurrence: Occurrence) -> bool:
-    """Whether three letters or more are written in capitals, just as the inventory has them."""
+    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr"."""
     mention = occurrence.mention
     written = mention.text[mention.start : mention.end] if mention is not None else ""
-    return len(written) >= 3 and written == occurrence.short_form and written.isupper()
+    if written != occurrence.short_form or written.islower():
+        return False
+    return (
+        len(written) >= 3 if written.isupper() else len(written) > 1 and written.lower() not in NOT_SHORTHAND
+    )
 
 
 def _expansion(
