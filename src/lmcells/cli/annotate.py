@@ -5,7 +5,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_columns, add_expander, add_output, add_running, columns_of
+from lmcells.cli.arguments import (
+    Command,
+    add_columns,
+    add_expander,
+    add_finding,
+    add_output,
+    add_running,
+    columns_of,
+)
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
@@ -26,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)")
     expanding = parser.add_argument_group("expanding")
     add_expander(expanding)
+    add_finding(expanding)
     sections = "how to find sections that the file does not give (rules)"
     expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
     threshold = "abstain below this probability (the model's own)"
@@ -52,7 +61,14 @@ def run(options: argparse.Namespace) -> None:
         report = annotate(
             NoteFiles(options.inputs, options.format, columns_of(options)),
             options.output,
-            expander=ExpanderSettings(options.model, options.inventory, options.sections, options.threshold),
+            expander=ExpanderSettings(
+                options.model,
+                options.inventory,
+                options.sections,
+                options.threshold,
+                letters=not options.no_letters,
+                codes=options.codes,
+            ),
             omop=omop,
             nlp_time=parse_nlp_time(options.nlp_date) if options.nlp_date else None,
             engine=options.engine,

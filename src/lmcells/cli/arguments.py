@@ -115,6 +115,14 @@ def add_reading(parser: argparse.ArgumentParser) -> Group:
     return reading
 
 
+def add_finding(parser: argparse._ActionsContainer) -> None:
+    """What is expanded besides the short forms of the inventory."""
+    parser.add_argument(
+        "--no-letters", action="store_true", help="expand nothing that is in no inventory, by its letters"
+    )
+    parser.add_argument("--codes", action="store_true", help="also read out codes such as pT3a, L5 and CD20")
+
+
 def add_expander(parser: argparse._ActionsContainer) -> None:
     """--model and --inventory, the shipped ones by default."""
     parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")

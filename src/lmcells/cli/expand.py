@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander
+from lmcells.cli.arguments import Command, add_expander, add_finding
 from lmcells.cli.terminal import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
@@ -32,6 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add, given = parser.add_argument, "the note, a file, or - for standard input"
     add("note", nargs="?", default="-", metavar="TEXT | FILE | -", help=given)
     add_expander(parser)
+    add_finding(parser)
     add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
     add = parser.add_mutually_exclusive_group().add_argument
     add("--json", action="store_true", help="print JSON on a terminal too")
@@ -41,7 +42,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note)
-    expander = Expander.from_pretrained(options.model, inventory=options.inventory, sections=options.sections)
+    expander = Expander.from_pretrained(
+        options.model,
+        inventory=options.inventory,
+        sections=options.sections,
+        letters=not options.no_letters,
+        codes=options.codes,
+    )
     expansions = expander(text)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")

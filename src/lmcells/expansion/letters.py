@@ -41,6 +41,7 @@ _CUT, _LENGTH_RATIO, _SAME_ENDING = 1.5, -0.35, 0.5
 # Below these the expander stays silent: fit of the best candidate to the context, and its probability.
 LEAST_FIT = {"cut": 6.0, "skeleton": 8.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
+PRECISION = 0.95  # of such answers in training notes, read by eye: no probability is above it
 
 
 @cache
@@ -102,17 +103,15 @@ class LetterSenses:
         probabilities = weights / weights.sum()
         best = int(probabilities.argmax())
         stem = known[best][0].long_form[: max(5, len(short_form) + 1)]
-        # Inflections of one word are one answer: "hospital", "hospitalized" are not, "neutrophil", "neutrophils" are.
-        alike = sum(
-            p
-            for p, (sense, _, _) in zip(probabilities, known, strict=True)
-            if sense.long_form.startswith(stem)
-        )
+        # Inflections of one word are one answer: "neutrophil" and "neutrophils", not "hospital" and "hospitalized".
+        is_alike = np.array([sense.long_form.startswith(stem) for sense, _, _ in known])
+        alike = float(probabilities[is_alike].sum())
         if fits[best] < LEAST_FIT[known[best][1]] or alike < LEAST_PROBABILITY:
             return ()
-        order = np.argsort(-probabilities, kind="stable")[:5].tolist()
-        return tuple(
-            Candidate(known[i][0].long_form, float(alike if i == best else probabilities[i])) for i in order
+        others = [i for i in np.argsort(-probabilities, kind="stable").tolist() if not is_alike[i]][:4]
+        return (
+            Candidate(known[best][0].long_form, min(alike, PRECISION)),
+            *(Candidate(known[i][0].long_form, float(probabilities[i]) * PRECISION) for i in others),
         )
 
     def _candidates(self, short_form: str) -> list[tuple[Sense, str, float]]:

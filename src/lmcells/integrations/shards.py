@@ -35,6 +35,8 @@ class ExpanderSettings:
     inventory: str | None = None
     sections: str = "rules"  # how sections are found: rules, paper or none
     threshold: float | None = None  # abstain below this probability; None: the model's own threshold
+    letters: bool = True  # also expand what is in no inventory, by its letters
+    codes: bool = False  # also read out codes such as pT3a
 
     def __post_init__(self) -> None:
         if self.sections not in SECTION_STYLES:
@@ -44,7 +46,13 @@ class ExpanderSettings:
 
     def open(self) -> Expander:
         """Load the model and return an expander."""
-        expander = Expander.from_pretrained(self.model, inventory=self.inventory, sections=self.sections)
+        expander = Expander.from_pretrained(
+            self.model,
+            inventory=self.inventory,
+            sections=self.sections,
+            letters=self.letters,
+            codes=self.codes,
+        )
         if self.threshold is not None:
             expander.calibration = replace(expander.calibration, least_probability=self.threshold)
         return expander
