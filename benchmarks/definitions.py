@@ -1,0 +1,48 @@
+"""How many abbreviation definitions of published sets are found, and how many of those found are right.
+
+python benchmarks/definitions.py definitions.jsonl
+
+The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
+Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets; case, hyphens, commas and
+a final s are ignored.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from lmcells.notes.definitions import find_definitions
+
+
+def normalised(short_form: str, long_form: str) -> tuple[str, ...]:
+    """Return a pair as it is compared."""
+    texts = (text.lower().replace("-", " ").replace(",", " ") for text in (short_form, long_form))
+    return tuple(" ".join(text.split()).removesuffix("s") for text in texts)
+
+
+def gold_of(row: dict[str, Any]) -> set[tuple[str, ...]]:
+    """Return the definitions that a passage has."""
+    return {normalised(each["short_form"], each["long_form"]) for each in row["definitions"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("passages", type=Path, help="JSON lines with gold definitions")
+    options = parser.parse_args()
+    n_found = n_gold = n_right = n_passages = 0
+    for line in options.passages.read_text("utf-8").splitlines():
+        row = json.loads(line)
+        found = {normalised(each.short_form, each.long_form) for each in find_definitions(row["text"])}
+        gold = gold_of(row)
+        n_passages, n_found, n_gold = n_passages + 1, n_found + len(found), n_gold + len(gold)
+        n_right += len(found & gold)
+    print(
+        f"{n_passages:,} passages, {n_gold:,} definitions: precision {n_right / n_found:.3f}, recall {n_right / n_gold:.3f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
