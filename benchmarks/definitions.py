@@ -3,8 +3,8 @@
 python benchmarks/definitions.py definitions.jsonl
 
 The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
-Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets; case, hyphens, commas and
-a final s are ignored.
+Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets; case, hyphens, commas
+and a final s are ignored.
 """
 
 import argparse
@@ -39,9 +39,8 @@ def main() -> None:
         gold = gold_of(row)
         n_passages, n_found, n_gold = n_passages + 1, n_found + len(found), n_gold + len(gold)
         n_right += len(found & gold)
-    print(
-        f"{n_passages:,} passages, {n_gold:,} definitions: precision {n_right / n_found:.3f}, recall {n_right / n_gold:.3f}"
-    )
+    precision, recall = n_right / max(1, n_found), n_right / max(1, n_gold)
+    print(f"{n_passages:,} passages, {n_gold:,} definitions: precision {precision:.3f}, recall {recall:.3f}")
 
 
 if __name__ == "__main__":
