@@ -71,18 +71,14 @@ class NoteReader:
         found = self._find(text, note.tokens)
         definitions = find_definitions(text, self._spells)
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
-        if counted:
-            read_out = {(each.start, each.end): each.long_form for each in counted}
+        read_out = {(each.start, each.end): each.long_form for each in counted}
+        if read_out:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
-        else:
-            read_out = {}
-        by_letters: set[tuple[int, int]] = set()
+        by_letters: set[Found] = set()
         if self._letters is not None:
-            spelt = [
-                Found(*each) for each in self._letters.find(text, note.tokens, [each[:2] for each in found])
-            ]
-            by_letters = {each[:2] for each in spelt}
-            found = sorted([*found, *spelt])
+            taken = [each[:2] for each in found]
+            by_letters = {Found(*each) for each in self._letters.find(text, note.tokens, taken)}
+            found = sorted([*found, *by_letters])
         if not found and not definitions:
             return []
         if sections is None:
@@ -97,7 +93,7 @@ class NoteReader:
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
             defined, source = self._known(text, each, section, meanings, read_out)
-            if each[:2] in by_letters and defined is None:
+            if each in by_letters and defined is None:
                 source = "letters"
             elif defined is None and each.short_form not in self._inventory:
                 continue  # defined twice, and this one stands before both
