@@ -87,7 +87,6 @@ def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     optional = {
         "notes excluded": report["n_excluded"],
         "excluded ids not found": report["n_excluded_ids_not_found"],
-        "notes that repeat an id (kept)": report["n_repeated_ids"],
     }
     return [
         ("notes read", report["n_read"]),

@@ -18,7 +18,7 @@ from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.evaluation.dataset import Example
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.records import open_utf8
+from lmcells.notes.readers.opening import open_utf8
 from lmcells.notes.sections import upper_name
 from lmcells.notes.tokens import iterate_tokens, spell
 
