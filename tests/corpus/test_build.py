@@ -78,7 +78,7 @@ def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_given_sections_are_asked_of_a_note_that_has_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="note notes/t/0"):
+    with pytest.raises(InputError, match="note t/0"):
         corpus_of(tmp_path, ["PLAN: rest"], sections="given")
 
 
@@ -118,7 +118,7 @@ def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path) -> None:
     assert [name for name, _ in segments(corpus, "section")] == ["HPI", "<no section>", "<no section>"]
     assert [name for name, _ in segments(corpus, "category")] == ["Nursing", "Radiology", "<none>"]
     assert [name for name, _ in segments(corpus, "ward")] == ["B2", "C1", "C1"]
-    assert [name for name, _ in segments(corpus, "document")] == ["notes/a", "notes/b", "notes/c"]
+    assert [name for name, _ in segments(corpus, "document")] == ["t/a", "t/b", "t/c"]
 
 
 def test_excluded_notes_stay_out(tmp_path: Path) -> None:

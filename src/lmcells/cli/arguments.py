@@ -91,11 +91,25 @@ def add_columns(reading: argparse._ActionsContainer) -> None:
     add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
     add("--text-column", metavar="NAME", help="column of the text")
     add("--id-column", metavar="NAME", help="column of the id")
+    add("--encoding", default="utf-8", metavar="NAME", help="of the text, such as cp1252 or utf-16 (utf-8)")
+    add(
+        "--delimiter",
+        metavar="CHARACTER",
+        help="between the fields of a table; tab for a tab (by the format)",
+    )
 
 
-def columns_of(options: argparse.Namespace) -> Columns:
-    """Return the columns that the options name."""
-    return Columns(text=options.text_column, id=options.id_column)
+def columns_of(options: argparse.Namespace, **more: Any) -> Columns:
+    """Return how the options say that files are read."""
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(options.delimiter, options.delimiter)
+    named = {"text": options.text_column, "id": options.id_column}
+    return Columns(**named, encoding=options.encoding, delimiter=delimiter, **more)
+
+
+def add_threshold(parser: argparse._ActionsContainer) -> None:
+    """--threshold, below which an expander abstains."""
+    meaning = "abstain below this probability (the model's own)"
+    parser.add_argument("--threshold", type=float, metavar="P", help=meaning)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:

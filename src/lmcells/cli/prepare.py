@@ -6,11 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_output, add_reading, add_running
+from lmcells.cli.arguments import Command, add_output, add_reading, add_running, columns_of
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
-from lmcells.notes.readers import Columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,9 +48,10 @@ def run(options: argparse.Namespace) -> None:
     """Build the corpus and print what was read."""
     started = time.monotonic()
 
-    def show(step: str, n_notes: int, n_characters: int) -> None:
+    def show(step: str, n_notes: int, n_characters: int, share: float) -> None:
         seconds = time.monotonic() - started
-        line.update(notes_message(n_notes, n_characters, seconds=seconds) if step == READING else step)
+        message = notes_message(n_notes, n_characters, seconds=seconds, share=share)
+        line.update(message if step == READING else step)
 
     with ProgressLine() as line:
         corpus = build_corpus(
@@ -66,11 +66,8 @@ def run(options: argparse.Namespace) -> None:
                 spelled_out=options.spell_out,
             ),
             format=options.format,
-            columns=Columns(
-                text=options.text_column,
-                id=options.id_column,
-                category=options.category_column,
-                metadata=tuple(options.metadata_column),
+            columns=columns_of(
+                options, category=options.category_column, metadata=tuple(options.metadata_column)
             ),
             exclude_ids=options.exclude_ids,
             workers=options.workers,

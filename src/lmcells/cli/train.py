@@ -106,7 +106,8 @@ def run(options: argparse.Namespace) -> None:
             trained = train(options.corpus, overrides=overrides, on_progress=line.update, **given)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
-            raise SystemExit(128 + signal.SIGTERM) from None
+            number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM
+            raise SystemExit(128 + number) from None
     if int(os.environ.get("RANK", "0")) == 0:  # torchrun starts several processes, of which one prints
         _print_summary(trained, as_json=options.json)
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 from lmcells.corpus.assemble import assemble
@@ -29,7 +30,8 @@ from lmcells.notes.readers import Columns, ReadReport, read_notes
 PLAN = "plan.json"
 READING = "reading notes"
 _EVERY_CORPUS_HAS = ("section", "document", "category")
-OnProgress = Callable[[str, int, int], None]  # the current step, and how many notes and characters were read
+# The current step, how many notes and characters were read, and which share of the files.
+OnProgress = Callable[[str, int, int, float], None]
 
 
 def build_corpus(
@@ -75,6 +77,11 @@ def build_corpus(
     FORMAT.require_free(output, overwrite=overwrite)
     _open_work_folder(work, plan, resume=resume)
     reading = _Reading(paths, format=format, columns=columns, exclude_ids=exclude_ids)
+    n_bytes = max(1, sum(stamp[1] for stamp in stamps))
+
+    def on_step(step: str) -> None:
+        on_progress(step, reading.n_notes, reading.n_characters, min(1.0, reading.report.n_bytes / n_bytes))
+
     kinds = ("category", *columns.metadata)
     folder = work / "corpus"
     with _collection_paused():
@@ -83,14 +90,11 @@ def build_corpus(
             work,
             build=partial(_build_shard, settings=settings, metadata_kinds=kinds),
             workers=workers,
-            on_batch=lambda: on_progress(READING, reading.n_notes, reading.n_characters),
+            on_batch=lambda: on_step(READING),
         )
         report = reading.finish() | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-
-        def on_step(step: str) -> None:
-            on_progress(step, reading.n_notes, reading.n_characters)
 
         sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
     on_step("checksums")
@@ -152,7 +156,9 @@ def _write_shards(
             build(batch, path)
         return paths
     # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    # Ctrl-C is left to this process.
+    ignoring = {"initializer": signal, "initargs": (SIGINT, SIG_IGN)}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **ignoring) as pool:
         running: deque[Future[None]] = deque()
         try:
             for batch, path in pending():
@@ -179,11 +185,11 @@ class _Reading:
         exclude_ids: Path | None,
     ) -> None:
         self.n_notes = self.n_characters = 0  # handed on so far
-        self._report = ReadReport()
+        self.report = ReadReport()
         self._all_notes = (
             note
             for path in paths
-            for note in read_notes(path, format=format, columns=columns, report=self._report)
+            for note in read_notes(path, format=format, columns=columns, report=self.report)
         )
         self._exclude_ids = exclude_ids
         self._excluded = read_excluded_ids(exclude_ids) if exclude_ids else frozenset()
@@ -203,7 +209,7 @@ class _Reading:
 
     def finish(self) -> dict[str, Any]:
         """Return the account, or refuse what cannot be meant."""
-        report = self._report
+        report = self.report
         if self._excluded and not self._found:
             raise InputError(
                 f"none of the {len(self._excluded):,} ids in {self._exclude_ids} is among the "
