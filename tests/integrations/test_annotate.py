@@ -204,7 +204,8 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
     seen: list[int] = []
 
     def stop(n_notes: int, _: int, share: float | None) -> None:
-        assert share is not None and 0 < share <= 1
+        assert share is not None
+        assert 0 < share <= 1
         seen.append(n_notes)
         if len(seen) == 3:
             raise KeyboardInterrupt

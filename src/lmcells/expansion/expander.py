@@ -135,11 +135,8 @@ class Expander:
         self.calibration = calibration or Calibration()
         self._style = sections
         self._codes = codes
-        self._letters: tuple[LetterSenses, Ranker] | None = None
-        if letters and model.phrase_store is not None:
-            senses = LetterSenses(model)
-            # It has senses of any short form, which is all that a ranker asks of an inventory.
-            self._letters = senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
+        self._letters = _letter_senses(model) if letters else None
+        self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
@@ -346,15 +343,28 @@ class Expander:
     def _build(self, inventory: SenseInventory) -> Lexicon:
         letters = self._letters[0] if self._letters is not None else None
         read = NoteReader(inventory, sections=self._style, letters=letters, codes=self._codes)
-        priors = SensePriors.load(self.model.folder) if inventory is shipped_inventory() else SensePriors({})
+        priors = self._priors if inventory is shipped_inventory() else SensePriors({})
         return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        is_shipped = self.inventory is shipped_inventory()  # which has priors, so it must stay what it is
+        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
+        self._letters = _letter_senses(self.model) if state["_letters"] else None
         self._lexicons = _Lexicons(self._build)
+
+
+def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
+    """What finds and ranks short forms by their letters; None for a model without a phrase store."""
+    if model.phrase_store is None:
+        return None
+    senses = LetterSenses(model)
+    # It has senses of any short form, which is all that a ranker asks of an inventory.
+    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 
 def _is_in_capitals(occurrence: Occurrence) -> bool:
