@@ -156,12 +156,7 @@ def report_calibration(
 ) -> dict[str, int | float | None]:
     """Measure what a calibration achieves, by the names of the measures in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
-    given = np.array(
-        [
-            calibration.reason_to_abstain(scores, calibration.probabilities(scores)) is None
-            for scores, _ in mentions
-        ]
-    )
+    given = np.array([calibration.judge(scores)[1] is None for scores, _ in mentions])
     several = [(scores, truth) for scores, truth in mentions if scores.size > 1]
     best = [float(scores.max()) for scores, _ in several]
     without_truth = [float(np.delete(scores, truth).max()) for scores, truth in several]
@@ -179,6 +174,5 @@ def report_calibration(
 
 def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tuple[Floats, Booleans]:
     """The probability of each mention's best candidate, and whether it is right."""
-    found = [(calibration.probabilities(scores), truth) for scores, truth in mentions]
-    sure = np.array([float(p.max()) for p, _ in found])
-    return sure, np.array([int(p.argmax()) == truth for p, truth in found])
+    found = [(np.array(calibration.judge(scores)[0]), truth) for scores, truth in mentions]
+    return np.array([p.max() for p, _ in found]), np.array([int(p.argmax()) == truth for p, truth in found])
