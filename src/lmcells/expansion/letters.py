@@ -57,6 +57,7 @@ class LetterSenses:
         self._model = model
         self._known: dict[str, list[tuple[Sense, str, float]]] = {}
         self._looked_up: dict[str, str | None] = {}
+        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first of them
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
@@ -147,8 +148,22 @@ class LetterSenses:
     def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
         return [
             (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
-            for phrase in self._initials[short_form.lower()]
+            for phrase in self._of_initial(short_form[0].lower()).get(short_form.lower(), ())
         ]
+
+    def _of_initial(self, letter: str) -> dict[str, list[str]]:
+        """Return the phrases of the store that begin with a letter, by their initials, function words in and out."""
+        if letter not in self._initials:
+            phrases: dict[str, list[str]] = defaultdict(list)
+            store = self._model.phrase_store
+            for phrase in store.phrases if store is not None else ():
+                words = phrase.replace("-", " ").split() if phrase.startswith(letter) else ()
+                if len(words) > 2 and all(word[0].isalpha() for word in words):
+                    content = [word for word in words if word not in STOP_WORDS]
+                    for initials in {"".join([word[0] for word in each]) for each in (words, content)}:
+                        phrases[initials].append(phrase)
+            self._initials[letter] = phrases
+        return self._initials[letter]
 
     @cached_property
     def _prose_hashes(self) -> Hashes:
@@ -158,19 +173,6 @@ class LetterSenses:
     def _words(self) -> list[str]:
         """Words that may be long forms, in order."""
         return sorted(word for word in self._model.words if len(word) > 4 and word in prose_words())
-
-    @cached_property
-    def _initials(self) -> dict[str, list[str]]:
-        """Phrases of the store, by their initials with and without function words."""
-        phrases: dict[str, list[str]] = defaultdict(list)
-        store = self._model.phrase_store
-        for phrase in store.phrases if store is not None else ():
-            words = [word for word in re.split(r"[ -]", phrase) if word]
-            if len(words) > 2 and all(word[0].isalpha() for word in words):
-                content = [word for word in words if word not in STOP_WORDS]
-                for initials in {"".join(word[0] for word in each) for each in (words, content)}:
-                    phrases[initials].append(phrase)
-        return phrases
 
 
 def shortened(word: str, short_form: str) -> str | None:
