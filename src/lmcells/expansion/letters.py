@@ -66,9 +66,10 @@ class LetterSenses:
         lengths = tokens.ends - tokens.starts
         unknown = np.flatnonzero((lengths > 2) & (lengths < 9) & ~tokens.is_stop_word)
         unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
+        begun = {first for first, _ in taken}
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            short_form = self._short_form(text[start:end])
+            short_form = self._short_form(text[start:end]) if start not in begun else None
             if short_form is None or any(first < end and start < last for first, last in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
