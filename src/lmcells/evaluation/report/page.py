@@ -91,7 +91,7 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         exclusions=_exclusions(findings),
         section_matches=[(m.name, how, n) for m in models for how, n in m.result.section_mapping.items()],
         leader_first=sorted(models, key=lambda model: model is not findings.leader),
-        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found.leaked}),
+        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found["leaked_notes"]}),
     )
 
 
@@ -140,9 +140,9 @@ def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
     found = []
     for short_form, rows in by_short_form(findings.models).items():
-        first, values = next(filter(None, rows)), [None if row is None else row.macro_f1 for row in rows]
+        first, values = next(filter(None, rows)), [None if row is None else row["macro_f1"] for row in rows]
         best = max(value for value in values if value is not None) if len(values) > 1 else None
-        counts = {"short_form": short_form, "count": first.count, "targets": first.targets}
+        counts = {"short_form": short_form, "count": first["count"], "targets": first["targets"]}
         found.append({**counts, "macro_f1": values, "best": best})
     return found
 
