@@ -29,7 +29,6 @@ from lmcells.evaluation.report.findings import (
     means_over_short_forms,
     show_hours,
 )
-from lmcells.evaluation.report.svg import inline_svg
 from lmcells.evaluation.significance import Comparison
 
 _N_MISTAKES = 15
@@ -50,7 +49,6 @@ def render(template: str, **values: Any) -> str:
     environment.filters |= {
         "between": _between,
         "hours": lambda hours: "" if hours is None else show_hours(hours),
-        "inline_svg": lambda source, **names: Markup(inline_svg(source, **names)),
         "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
         "shaded": _shaded,
@@ -66,7 +64,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
-    """Return the report; `figures` are SVG documents by name."""
+    """Return the report; `figures` are SVG documents by name, in base64."""
     models, settings = findings.models, findings.settings
     competing = [model.result.metrics for model in models if model.name != ORACLE]
     rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
