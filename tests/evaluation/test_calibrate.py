@@ -113,11 +113,13 @@ def test_the_order_of_examples_does_not_matter(pairs: list[tuple[float, bool]], 
 def test_bins_hold_equal_mass_and_every_example(pairs: list[tuple[float, bool]]) -> None:
     confidence, is_right = zip(*pairs, strict=True)
     points = reliability_points(confidence, is_right)
-    sizes = [point.n for point in points]
+    sizes = [n for _, _, n in points]
     assert sum(sizes) == len(pairs)
     assert max(sizes) - min(sizes) <= 1
     assert len(points) == min(15, len(pairs))
-    assert np.average([p.accuracy for p in points], weights=sizes) == pytest.approx(np.mean(is_right))
+    assert np.average([accuracy for _, accuracy, _ in points], weights=sizes) == pytest.approx(
+        np.mean(is_right)
+    )
     assert 0 <= expected_calibration_error(confidence, is_right) <= 1
 
 

@@ -109,7 +109,9 @@ def test_its_card_names_data_licences_scores_and_limits() -> None:
 
 
 def test_a_pickled_expander_is_small_and_answers_the_same(expander: Expander) -> None:
-    note = NOTE + "The patient was dyspnoeic after pneumonectomized lungs; qwk f/u, CXR pndg."  # out-of-vocabulary too
+    note = (
+        NOTE + "The patient was dyspnoeic after pneumonectomized lungs; qwk f/u, CXR pndg."
+    )  # out-of-vocabulary too
     expected = expander(note)
     pickled = pickle.dumps(expander)
     assert len(pickled) < 40_000_000

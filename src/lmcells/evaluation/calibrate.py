@@ -8,7 +8,7 @@ equal confidence cannot be told apart, so their order never matters.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,17 +26,7 @@ MIN_MENTIONS = 100
 _TEMPERATURES = np.geomspace(0.2, 5.0, 161)
 
 
-@dataclass(frozen=True)
-class ReliabilityPoint:
-    """A bin of a reliability diagram: mean confidence against the share that is right."""
-
-    confidence: float
-    accuracy: float
-    n: int
-
-
-@dataclass(frozen=True, eq=False)
-class CoverageCurve:
+class CoverageCurve(NamedTuple):
     """Answering only when `confidence >= threshold`: the share of examples answered, and the share of those right.
 
     One point per distinct confidence, from the most confident alone to all examples.
@@ -49,14 +39,17 @@ class CoverageCurve:
 
 def reliability_points(
     confidence: npt.ArrayLike, is_right: npt.ArrayLike, *, n_bins: int = 15
-) -> list[ReliabilityPoint]:
-    """Equal-mass bins, least confident first; fewer than `n_bins` where there are fewer examples."""
+) -> list[tuple[float, float, int]]:
+    """Mean confidence, share that is right, and size of equal-mass bins, least confident first.
+
+    There are fewer than `n_bins` where there are fewer examples.
+    """
     p, right = _pair(confidence, is_right)
     _, group, size = np.unique(p, return_inverse=True, return_counts=True)
     shared = (np.bincount(group, right) / size)[group]
     order = np.argsort(p, kind="stable")
     bins = (chunk for chunk in np.array_split(order, n_bins) if len(chunk))
-    return [ReliabilityPoint(float(p[b].mean()), float(shared[b].mean()), len(b)) for b in bins]
+    return [(float(p[b].mean()), float(shared[b].mean()), len(b)) for b in bins]
 
 
 def expected_calibration_error(
@@ -64,8 +57,8 @@ def expected_calibration_error(
 ) -> float:
     """ECE = sum over equal-mass bins of n_b / n |accuracy_b - confidence_b|."""
     points = reliability_points(confidence, is_right, n_bins=n_bins)
-    total = sum(point.n for point in points)
-    return sum(point.n / total * abs(point.accuracy - point.confidence) for point in points)
+    total = sum(n for _, _, n in points)
+    return sum(n / total * abs(accuracy - mean) for mean, accuracy, n in points)
 
 
 def coverage_curve(confidence: npt.ArrayLike, is_right: npt.ArrayLike) -> CoverageCurve:
@@ -156,12 +149,7 @@ def report_calibration(
 ) -> dict[str, int | float | None]:
     """Measure what a calibration achieves, by the names of the measures in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
-    given = np.array(
-        [
-            calibration.reason_to_abstain(scores, calibration.probabilities(scores)) is None
-            for scores, _ in mentions
-        ]
-    )
+    given = np.array([calibration.judge(scores)[1] is None for scores, _ in mentions])
     several = [(scores, truth) for scores, truth in mentions if scores.size > 1]
     best = [float(scores.max()) for scores, _ in several]
     without_truth = [float(np.delete(scores, truth).max()) for scores, truth in several]
@@ -179,6 +167,5 @@ def report_calibration(
 
 def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tuple[Floats, Booleans]:
     """The probability of each mention's best candidate, and whether it is right."""
-    found = [(calibration.probabilities(scores), truth) for scores, truth in mentions]
-    sure = np.array([float(p.max()) for p, _ in found])
-    return sure, np.array([int(p.argmax()) == truth for p, truth in found])
+    found = [(np.array(calibration.judge(scores)[0]), truth) for scores, truth in mentions]
+    return np.array([p.max() for p, _ in found]), np.array([int(p.argmax()) == truth for p, truth in found])
