@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-<<<<<<< HEAD
-from lmcells.cli.arguments import Command, add_json, columns_of, part_of_split
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
-=======
 from lmcells.cli.arguments import Command, add_json, part_of_split
 from lmcells.cli.terminal import ProgressLine, Table, account_rows, notes_message, print_result
->>>>>>> main
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
 from lmcells.evaluation.dataset import NoteSplit, write_dataset
@@ -154,11 +149,7 @@ def _reverse(options: argparse.Namespace) -> None:
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-<<<<<<< HEAD
-    columns = columns_of(options)
-=======
     columns = arguments.columns_of(options)
->>>>>>> main
     started, n_notes, n_characters = time.monotonic(), 0, 0
     with ProgressLine() as line:
         for path in options.notes:
