@@ -23,6 +23,7 @@ from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
+from lmcells.pretrained.hub import push_folder
 
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 
@@ -156,19 +157,24 @@ class Expander:
         letters: bool = True,
         codes: bool = False,
         verify: bool = False,
+        revision: str | None = None,
+        download: bool = False,
     ) -> Self:
         """Open a model folder and an inventory.
 
         Args:
-            folder: a model folder; None or "default" is the shipped model.
+            folder: a model folder; None or "default" is the shipped model, "org/name" one in the cache of the
+                Hugging Face hub.
             inventory: a `SenseInventory`, a file, or a list of senses; None is the shipped inventory.
             calibration: None takes the model's own.
             sections: how sections are found: "rules", "paper" or "none".
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
+            revision: of a model on the hub: a branch, tag or commit.
+            download: fetch a model from the hub if it is not in its cache (`pip install 'lmcells[hub]'`).
         """
-        path = model_folder(folder)
+        path = model_folder(folder, revision=revision, download=download)
         model = PretrainedModel.from_pretrained(path, verify=verify)
         return cls(
             model,
@@ -277,6 +283,35 @@ class Expander:
                 yield from finish()
                 read, contexts, n_mentions = [], [], 0
         yield from finish()
+
+    def expand_frame(
+        self,
+        frame: Any,
+        *,
+        text: str = "text",
+        id: str | None = None,  # noqa: A002 - the word of all readers
+        batch_size: int = 256,
+        inventory: InventoryLike | None = None,
+    ) -> Any:
+        """Expand a frame of notes lazily: a `pyarrow.RecordBatchReader` with one row per expansion.
+
+        Args:
+            frame: a pandas, polars or Arrow frame, or any other with the Arrow interchange.
+            text: the column of the texts; a missing text gives no row.
+            id: the column of the ids, which come back as they were given; None numbers the rows from 0.
+            batch_size: notes that are ranked together.
+            inventory: other senses than the expander's.
+        """
+        from lmcells.expansion.frames import expand_frame
+
+        return expand_frame(self, frame, text=text, id=id, batch_size=batch_size, inventory=inventory)
+
+    def push_to_hub(self, repository: str, *, private: bool = True, message: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the address of the commit.
+
+        Its words and phrases are those of its training text: look through them before you share a model of notes.
+        """
+        return push_folder(self.model.folder, repository, private=private, message=message)
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
