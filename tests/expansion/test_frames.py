@@ -48,11 +48,8 @@ def test_rows_are_the_expansions(expander: Expander) -> None:
 
 @pytest.mark.parametrize("type_", ["int32", "string", "large_string", "timestamp[us]", "dictionary"])
 def test_ids_keep_their_type(expander: Expander, type_: str) -> None:
-    ids = pa.array([1, 2, 3])
-    if type_ == "dictionary":
-        ids = pa.array(["a", "b", "c"]).dictionary_encode()
-    else:
-        ids = ids.cast(pa.type_for_alias(type_))
+    words = pa.array(["a", "b", "c"]).dictionary_encode()
+    ids = words if type_ == "dictionary" else pa.array([1, 2, 3]).cast(pa.type_for_alias(type_))
     table = pa.table({"key": ids, "text": NOTES["note"]})
     found = expander.expand_frame(table, id="key").read_all()
     assert found.schema.field("key").type == ids.type
