@@ -381,7 +381,7 @@ def test_components_with_other_keys_are_apart() -> None:
     nlp.add_pipe("lmcells")
     nlp.add_pipe("lmcells", name="strict", config={"spans_key": "strict", "threshold": 1.0})
     nlp.add_pipe("lmcells", name="silent", config={"spans_key": None, "sections": "none"})
-    doc = nlp("Pt in PT. Dx: MS.")
+    doc = nlp("Pt goes to PT twice weekly for gait training.")
     at = [span.text for span in doc.spans["strict"]].index("PT")
     assert doc.spans["strict"][at]._.long_form is None
     assert doc.spans["acronyms"][at]._.long_form is not None

@@ -312,7 +312,7 @@ def _answered(doc: Doc) -> list[Span]:
     return [span for span in spans if span is not None]
 
 
-# Attributes. scispaCy's detector sets "abbreviations" and "long_form" of its own, before ours or in place of ours: these
+# Attributes. scispaCy's detector sets "abbreviations" and "long_form" of its own, before ours or in their place: these
 # are then given our values, which stay reachable as `long_form_text` and `acronym` in any case.
 
 _GETTERS: dict[tuple[type[Doc] | type[Span], str], Callable[[Any], Any]] = {
