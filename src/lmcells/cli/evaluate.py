@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -232,6 +232,8 @@ def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     _add_dataset(parser)
     share = "share of answers that should be right (0.95)"
     add("--precision", type=float, default=0.95, metavar="P", help=share)
+    threshold = "abstain below this probability (the lowest that gives --precision)"
+    add("--least-probability", type=float, metavar="P", help=threshold)
     add("--check", action="store_true", help="measure the model's calibration and change nothing")
     add("--json", action="store_true", help="print the result as JSON")
 
@@ -248,6 +250,8 @@ def _calibrate(options: argparse.Namespace) -> None:
         calibration = Calibration.load(folder)
     else:
         calibration = fit_calibration(mentions, precision=options.precision)
+        if options.least_probability is not None:
+            calibration = replace(calibration, least_probability=options.least_probability)
         calibration.save(folder)
     result = {**asdict(calibration), **report_calibration(mentions, calibration)}
     if options.json:
@@ -283,9 +287,9 @@ examples:
     "calibrate": Command(
         summary="fit a model's probabilities and when it abstains",
         description="""\
-Fit a temperature and two thresholds to a dataset, and write them into the model folder. The dataset should be derived
-from notes like those the model will be used on, by `lmcells dataset reverse`, and never be one that results are
-reported on; for that there is --check.""",
+Fit a temperature, the score of "no sense fits" and a threshold to a dataset, and write them into the model folder. The
+dataset should be derived from notes like those the model will be used on, by `lmcells dataset reverse`, and never be
+one that results are reported on; for that there is --check.""",
         example="example:\n  lmcells calibrate model --dataset train_rs.jsonl --inventory senses.csv --precision 0.95",
         add_arguments=_add_calibrate,
         run=_calibrate,
