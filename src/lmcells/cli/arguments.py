@@ -2,12 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import InputError
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.notes.readers import FORMATS, Columns
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
@@ -124,9 +125,23 @@ def add_finding(parser: argparse._ActionsContainer) -> None:
 
 
 def add_expander(parser: argparse._ActionsContainer) -> None:
-    """--model and --inventory, the shipped ones by default."""
-    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
+    """The model, own senses and own headers; see `expander_settings`."""
+    add = parser.add_argument
+    add("--model", metavar="DIR", help="model folder (the shipped one)")
+    layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
+    add("--inventory", action="append", default=[], metavar="FILE", help=layers)
+    add("--only-inventory", metavar="FILE", help="senses in place of the shipped ones")
+    add("--header-rules", metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON')
+
+
+def expander_settings(options: argparse.Namespace) -> ExpanderSettings:
+    """Return which expander the options name; those that a command does not have keep their defaults."""
+    given = vars(options)
+    names = {each.name for each in fields(ExpanderSettings)} & given.keys()
+    return ExpanderSettings(
+        **{name: given[name] for name in names if given[name] is not None},
+        letters=not given.get("no_letters", False),
+    )
 
 
 # Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.

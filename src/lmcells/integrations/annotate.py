@@ -21,13 +21,13 @@ import lmcells
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     parse_result,
     shards_of,
@@ -226,10 +226,9 @@ def make_plan(
     Notes and model are identified by the names, sizes and dates of their files, the senses by their content.
     """
     folder = model_folder(settings.model or None)
-    if settings.inventory is None:
-        senses: str | None = hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest()
-    else:
-        senses = sha256(Path(settings.inventory)) if Path(settings.inventory).is_file() else None
+    senses = [sha256(file) if file.is_file() else None for file in settings.files]
+    if settings.only_inventory is None:
+        senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
     return {
         "version": lmcells.__version__,
         "paths": [str(path) for path in notes.paths],
