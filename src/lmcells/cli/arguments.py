@@ -87,16 +87,24 @@ def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
 
 
 def add_columns(reading: argparse._ActionsContainer) -> None:
-    """--format, --text-column and --id-column: how notes are read; see `columns_of`."""
+    """--format and the columns of a note: how notes are read; see `columns_of`."""
     add = reading.add_argument
     add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
     add("--text-column", metavar="NAME", help="column of the text")
     add("--id-column", metavar="NAME", help="column of the id")
+    add("--category-column", metavar="NAME", help="column of the note type")
+    further = "column of further metadata; may be repeated"
+    add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
     """Return the columns that the options name."""
-    return Columns(text=options.text_column, id=options.id_column)
+    return Columns(
+        text=options.text_column,
+        id=options.id_column,
+        category=options.category_column,
+        metadata=tuple(options.metadata_column),
+    )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:

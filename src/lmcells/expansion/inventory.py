@@ -200,7 +200,8 @@ def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
     """Read the rules of a file, each with its place; a plain sense is one to add."""
     rules, problems = read_rules(path)
     if problems:
-        more = f" {len(problems) - 1:,} more are wrong: lmcells inventory check." if len(problems) > 1 else ""
+        others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
+        more = others if len(problems) > 1 else ""
         raise InventoryError(f"{path}, {problems[0]}{more}")
     if not rules:
         raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
@@ -208,7 +209,7 @@ def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
 
 
 def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
-    """Read a file: CSV or TSV by its name, otherwise JSON; -> the rules with their places, and what is wrong."""
+    """Read a file, CSV, TSV or JSON by its name or else by its look; -> the rules with their places, what is wrong."""
     try:
         text = path.read_text("utf-8-sig")
     except OSError as error:
@@ -221,6 +222,8 @@ def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
     problems: list[str] = []
     first_place: dict[Any, str] = {}
     delimiter = DELIMITERS.get(path.suffix.lower())
+    if path.suffix.lower() not in SUFFIXES and not text.lstrip().startswith(("[", "{")):
+        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     try:
         for place, entry in _table_entries(text, delimiter) if delimiter else _json_entries(text):
             try:
@@ -312,7 +315,8 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    action, where = entry.get("action") or "add", entry.get("where") or {}
+    action: Any = entry.get("action") or "add"
+    where = entry.get("where") or {}
     long_form = entry.get("long_form") or (ALL_SENSES if action == "forbid" else None)
     short_form, forms, concept_id = (entry.get(name) for name in ("short_form", "forms", "concept_id"))
     for name, value in (("short_form", short_form), ("long_form", long_form)):

@@ -42,7 +42,7 @@ def extend(inventory: SenseInventory, layer: LayerLike) -> SenseInventory:
     if isinstance(layer, str | Path):
         rules = [rule for _, rule in load_rules(Path(layer))]
     else:
-        rules = list(_rules_of(layer)) if isinstance(layer, SenseInventory) else as_rules(layer)
+        rules = list(_rules_of(layer)) if isinstance(layer, SenseInventory) else as_rules(layer)  # type: ignore[arg-type]
     if not rules:
         return inventory
     rules_of: dict[str, list[SenseRule]] = {}

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -234,7 +234,7 @@ def make_plan(
         "paths": [str(path) for path in notes.paths],
         "inputs": _digest(notes.files()),
         "format": notes.format,
-        "columns": [notes.columns.text, notes.columns.id],
+        "columns": [str(each) for each in astuple(notes.columns)],
         "model": _digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
         "inventory": senses,
         "sections": settings.sections,
