@@ -47,7 +47,8 @@ class RowLayout:
 
     columns: tuple[str, ...]
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    number: str | None = None  # the column that numbers the rows of the file, from 1
+    number: str | None = None  # the column that numbers the rows of the file
+    first: int = 1  # its first number
 
 
 COLUMNS = ("note_id", *(field.name for field in fields(Expansion)))
@@ -79,7 +80,7 @@ def check_format(output: Path) -> None:
 
 def open_rows(path: Path, suffix: str, layout: RowLayout) -> AbstractContextManager[WriteRows]:
     """Open a file of rows in the format of a suffix; the context gives the function that writes."""
-    numbers = count(1)
+    numbers = count(layout.first)
 
     def parse(rows: bytes) -> Iterator[dict[str, Any]]:
         for line in rows.splitlines():
