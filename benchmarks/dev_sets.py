@@ -3,8 +3,8 @@
 python benchmarks/dev_sets.py      # writes own_notes and own_papers into build/dev-sets
 
 Our own are long forms of the inventory of commit b491dba in dev documents, without the short forms of the benchmarks:
-at most eight examples a sense, 2,500 in all. Their examples are fixed: benchmarks/data/own_sets.tsv names them, and their
-text is read again from the dev documents.
+at most eight examples a sense, 2,500 in all. Their examples are fixed: benchmarks/data/own_sets.tsv names them,
+and their text is read again from the dev documents.
 """
 
 import argparse
