@@ -97,23 +97,70 @@ def train(
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
+    given = {"preset": preset, "file": file, "overrides": overrides}
     if kind == ELMO:
-        from lmcells.language_model.train import train_language_model
+        if from_model is not None:
+            raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
+        return _train_elmo(corpus, output, running, scored=scored, inventory=inventory, **given)
+    return _train_cells(
+        corpus,
+        output,
+        running,
+        kind=kind,
+        from_model=from_model,
+        known=[load_inventory(Path(path)) for path in long_forms],  # refuses a bad one before training
+        scored=scored,
+        inventory=inventory,
+        max_prototypes=prototypes,
+        dtype=dtype,
+        say=say,
+        **given,
+    )
 
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError("a language model is trained by one process. Start it without torchrun.")
-        elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
-        if inventory is not None:
-            from lmcells.evaluation.evaluate import elmo_evaluation_hook
 
-            running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
-        result = train_language_model(
-            corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
-        )
-        _remove_if(CELL_MODEL, output)
-        save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
-        return TrainedModel(output, result.model, result.record)
+def _train_elmo(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    scored: Sequence[Path],
+    inventory: Path | str | None,
+    **given: Any,
+) -> TrainedModel:
+    from lmcells.language_model.train import train_language_model
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
+    elmo = load_language_model_configuration(**given)
+    if inventory is not None:
+        from lmcells.evaluation.evaluate import elmo_evaluation_hook
+
+        running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
+    result = train_language_model(
+        corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
+    )
+    _remove_if(CELL_MODEL, output)
+    save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+    return TrainedModel(output, result.model, result.record)
+
+
+def _train_cells(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    kind: str | None,
+    from_model: Path | str | None,
+    preset: str | None,
+    file: Path | None,
+    overrides: Overrides,
+    known: Sequence[SenseInventory],
+    scored: Sequence[Path],
+    inventory: Path | str | None,
+    max_prototypes: int | None,
+    dtype: StoredDtype,
+    say: Callable[[str], None],
+) -> TrainedModel:
     from lmcells.training import train as train_cells
 
     if kind is not None:
@@ -136,7 +183,6 @@ def train(
         changed = {name: value for name, value in cells.model.items() if of_preset.get(name) != value}
         model_config = adaptation.model_config(changed)
         running["initial"] = adaptation.initial_weights(seed=settings.seed)
-    known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
     if inventory is not None:
         from lmcells.evaluation.evaluate import evaluation_hook
 
@@ -164,7 +210,7 @@ def train(
                 corpus,
                 settings=settings,
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
-                max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
+                max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
             )
         model, record, vocabulary, phrases = trained.model, trained.record, None, store
         if adaptation is not None and store is not None:

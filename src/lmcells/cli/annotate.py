@@ -13,10 +13,13 @@ from lmcells.cli.arguments import (
     add_columns,
     add_expander,
     add_finding,
+    add_note_nlp,
     add_output,
     add_running,
     add_threshold,
     columns_of,
+    expander_settings,
+    note_nlp_options,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.errors import ConfigError
@@ -25,7 +28,7 @@ from lmcells.integrations.annotate import annotate, annotate_stream
 from lmcells.integrations.engines import ENGINES
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import SHARD_NOTES, ExpanderSettings
+from lmcells.integrations.shards import SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "OUT", written, replaces="a file")
     kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
     add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
-    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)")
+    add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
     add_expander(expanding)
     add_finding(expanding)
@@ -54,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Expand the notes and print the counts."""
     omop = options.output_format == "omop"
-    if options.nlp_date and not omop:
-        raise ConfigError("--nlp-date is for --output-format omop. Leave it out.")
+    note_nlp = note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
         started = time.monotonic()
 
@@ -64,16 +66,10 @@ def run(options: argparse.Namespace) -> None:
             line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
 
         notes = NoteFiles(options.inputs, options.format, columns_of(options))
-        expander = ExpanderSettings(
-            options.model,
-            options.inventory,
-            options.sections,
-            options.threshold,
-            letters=not options.no_letters,
-            codes=options.codes,
-        )
         nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
         running: dict[str, Any] = {
+            "expander": expander_settings(options),
+            "note_nlp": note_nlp,
             "engine": options.engine,
             "workers": options.workers,
             "shard_notes": options.shard_notes,
@@ -83,14 +79,11 @@ def run(options: argparse.Namespace) -> None:
             if options.resume:
                 raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
             nlp_time = (nlp_time or datetime.now()) if omop else None
-            report = annotate_stream(
-                notes, sys.stdout.buffer, expander=expander, nlp_time=nlp_time, **running
-            )
+            report = annotate_stream(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
         else:
             report = annotate(
                 notes,
                 options.output,
-                expander=expander,
                 omop=omop,
                 nlp_time=nlp_time,
                 resume=options.resume,

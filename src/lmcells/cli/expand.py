@@ -7,15 +7,13 @@ import sys
 import textwrap
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander, add_finding, add_threshold
+from lmcells.cli.arguments import Command, add_expander, add_finding, add_threshold, expander_settings
 from lmcells.cli.terminal import has_colors, print_json
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.reader import SECTION_STYLES
 
@@ -45,18 +43,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note, encoding=options.encoding)
-    expander = Expander.from_pretrained(
-        options.model,
-        inventory=options.inventory,
-        sections=options.sections,
-        letters=not options.no_letters,
-        codes=options.codes,
-    )
-    if options.threshold is not None:
-        if not 0 <= options.threshold <= 1:
-            raise ConfigError(f"threshold: found {options.threshold}, allowed: 0 to 1.")
-        expander.calibration = replace(expander.calibration, least_probability=options.threshold)
-    expansions = expander(text)
+    expansions = expander_settings(options).open()(text)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
     elif options.json or not (options.pretty or sys.stdout.isatty()):

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 
 if TYPE_CHECKING:
-    from lmcells.expansion.expander import Expander
-    from lmcells.expansion.inventory import InventoryLike
+    from lmcells.expansion.expander import Expander, LayerLike
 
 ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
 _FIELDS = ("short_form", "section", "long_form", "probability", "concept_id", "source", "abstained")
@@ -24,7 +23,7 @@ def expand_frame(
     text: str,
     id: str | None,  # noqa: A002 - the word of all readers
     batch_size: int,
-    inventory: "InventoryLike | None",
+    inventory: "LayerLike | None",
 ) -> Any:
     """Return a `pyarrow.RecordBatchReader`; see `Expander.expand_frame`."""
     if batch_size < 1:

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, get_args
@@ -21,13 +21,14 @@ import lmcells
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.engines import find_engine
+from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     parse_result,
     shards_of,
@@ -50,6 +51,7 @@ def annotate(
     expander: ExpanderSettings | None = None,
     omop: bool = False,
     nlp_time: datetime | None = None,
+    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -68,6 +70,7 @@ def annotate(
         expander: The model, inventory and threshold; by default the shipped ones.
         omop: Write rows of OMOP's NOTE_NLP instead of our own.
         nlp_time: The date of those rows; by default when the job began.
+        note_nlp: Their first number, concepts of sections, and whether abstained short forms are among them.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
         shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
@@ -84,7 +87,7 @@ def annotate(
             raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
     run = find_engine(engine)
     settings = expander or ExpanderSettings()
-    rows = f"omop, {nlp_time or 'dated by the job'}" if omop else "annotations"
+    rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     done = _report_of(output, plan)
     if done is not None and not overwrite:
@@ -99,7 +102,7 @@ def annotate(
     shared_expander(settings)  # report what is wrong with the model here, once
     try:
         began = _open_parts(parts, plan, begun)
-        task = AnnotationTask(settings, (nlp_time or began) if omop else None)
+        task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
         job = _Job(notes, parts, on_progress)
         for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)
@@ -121,6 +124,7 @@ def annotate_stream(
     *,
     expander: ExpanderSettings | None = None,
     nlp_time: datetime | None = None,
+    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -133,7 +137,7 @@ def annotate_stream(
     _check_sizes(workers=workers, shard_notes=shard_notes)
     run, settings = find_engine(engine), expander or ExpanderSettings()
     shared_expander(settings)
-    task, reading = AnnotationTask(settings, nlp_time), ReadReport()
+    task, reading = AnnotationTask(settings, nlp_time, note_nlp), ReadReport()
     totals, progress = _Totals(), _Progress(notes, on_progress)
     waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that came before their turn
     next_number, n_rows = 0, 0
@@ -145,10 +149,11 @@ def annotate_stream(
             if task.layout.number:
                 rows = b"".join(
                     json.dumps(
-                        {task.layout.number: n_rows + n} | json.loads(line), ensure_ascii=False
+                        {task.layout.number: task.layout.first + n_rows + n} | json.loads(line),
+                        ensure_ascii=False,
                     ).encode()
                     + b"\n"
-                    for n, line in enumerate(rows.splitlines(), start=1)
+                    for n, line in enumerate(rows.splitlines())
                 )
             output.write(rows)
             output.flush()
@@ -300,17 +305,15 @@ def make_plan(
     Notes and model are identified by the names, sizes and dates of their files, the senses by their content.
     """
     folder = model_folder(settings.model or None)
-    if settings.inventory is None:
-        senses: str | None = hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest()
-    else:
-        senses = sha256(Path(settings.inventory)) if Path(settings.inventory).is_file() else None
+    senses = [sha256(file) if file.is_file() else None for file in settings.files]
+    if settings.only_inventory is None:
+        senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
     return {
         "version": lmcells.__version__,
         "paths": [str(path) for path in notes.paths],
         "inputs": _digest(notes.files()),
         "format": notes.format,
-        "columns": [notes.columns.text, notes.columns.id],
-        "encoding": [notes.columns.encoding, notes.columns.delimiter],
+        "columns": [str(each) for each in astuple(notes.columns)],
         "model": _digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
         "inventory": senses,
         "sections": settings.sections,
