@@ -28,8 +28,10 @@ from lmcells.training.configuration import Overrides
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
+    from lmcells.training import Progress
 
 ELMO = "elmo"
+_LONG = 1800.0  # seconds of training after which we say what is quicker
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
 
 
@@ -78,7 +80,7 @@ def train(
     Under torchrun only the main process saves the model.
     """
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
     output, say = Path(output), on_progress or (lambda _: None)
@@ -97,6 +99,8 @@ def train(
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
+    if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):
+        running["on_progress"] = _advising(say, is_adapting=from_model is not None)
     given = {"preset": preset, "file": file, "overrides": overrides}
     if kind == ELMO:
         if from_model is not None:
@@ -116,6 +120,25 @@ def train(
         say=say,
         **given,
     )
+
+
+def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
+    """Pass reports on; where the first tells of a long training on a CPU, also say what suits the machine better."""
+    others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
+    if not is_adapting:
+        others.insert(0, "--from default (adapts the shipped model)")
+    is_told = False
+
+    def report(progress: "Progress") -> None:
+        nonlocal is_told
+        text = str(progress)
+        if progress.seconds_left is not None and not is_told:
+            is_told = True
+            if progress.seconds_left > _LONG:
+                text = f"{text}. That is long for a CPU; quicker: {', '.join(others)}"
+        say(text)
+
+    return report
 
 
 def _train_elmo(

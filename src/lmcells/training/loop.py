@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,11 +18,12 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
-from lmcells.training.distributed import join_world, own_randomness
+from lmcells.training.distributed import best_threads, join_world, own_randomness
 from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped, find_peak
 from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
+_REPORT_SECONDS = 15.0  # at most between two reports on a CPU
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
 """The model, of whatever kind, and the hours it was trained -> scores."""
 
@@ -87,7 +88,14 @@ def run_task(
             f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
             "another folder."
         )
-    with join_world(device) as world, own_randomness(world.device), stop_requests() as signals:
+    with (
+        join_world(device) as world,
+        own_randomness(world.device),
+        stop_requests() as signals,
+        ExitStack() as stack,
+    ):
+        if world.device.type == "cpu":
+            stack.enter_context(best_threads())
         task = create_task(corpus, config=model_config, settings=settings, world=world)
         if overwrite and world.is_main:
             _remove_run(output)
@@ -127,8 +135,12 @@ def _loop(
     """Train until no step is left; -> the last report, if any step was left to do."""
     settings, clock, is_main = task.settings, task.clock, task.world.is_main
     task.start()
-    saved_at = evaluated_at = clock.seconds
+    saved_at = evaluated_at = reported_at = clock.seconds
     last = None
+    if on_progress is not None and is_main:
+        on_progress(task.announcement())
+    first = task.step
+    is_slow = task.world.device.type == "cpu" and task.world.size == 1
     with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
         for checked in task.steps():
             stopping, saving, evaluating = _agree(
@@ -142,8 +154,10 @@ def _loop(
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
             evaluating |= always or (checked and settings.evaluate_minutes == 0)
             evaluating &= evaluate is not None
-            if saving or evaluating or checked or task.step % settings.report_steps == 0:
-                last = task.report()
+            # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
+            waiting = is_slow and (task.step == first + 1 or clock.seconds - reported_at > _REPORT_SECONDS)
+            if saving or evaluating or checked or waiting or task.step % settings.report_steps == 0:
+                last, reported_at = task.report(), clock.seconds
                 if metrics is not None:
                     metrics.write(last.metrics)
                 if on_progress is not None and is_main:
