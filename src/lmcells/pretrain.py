@@ -97,6 +97,7 @@ def train(
         "device": device,
         "resume": resume,
         "overwrite": overwrite,
+        "on_start": say,
         "on_progress": lambda progress: say(str(progress)),
     }
     if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):

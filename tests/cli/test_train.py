@@ -20,7 +20,9 @@ from lmcells.errors import ConfigError
 from lmcells.evaluation.rankers import make_ranker
 from lmcells.expansion import load_inventory
 from lmcells.language_model.folder import is_language_model, load_language_model
+from lmcells.pretrain import _advising
 from lmcells.pretrained import PretrainedModel
+from lmcells.training import Progress
 from refusals import assert_refused
 from training.small_runs import planted_corpus
 
@@ -262,7 +264,6 @@ def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path
     _, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, errors
     assert "lmcells train: training on the CPU with 1 thread: 100000 epochs of 2 steps" in errors
-    assert "That is long for a CPU; quicker: --from default" in errors
     stopped = [line for line in without_reports(errors) if line.startswith("lmcells train: ")]
     assert len(stopped) == 1
     assert "go on with --resume" in stopped[0]
@@ -310,3 +311,15 @@ def test_hours_to_the_peak_of_the_scores_are_recorded_with_the_model(
     assert training["hours"] == training["seconds"] / 3600 >= training["hours_to_peak"] > 0
     ranker = make_ranker(str(output), load_inventory(tmp_path / "senses.json"), examples=[])
     assert ranker.hours_to_peak == best["hours"]
+
+
+def test_a_long_training_on_a_cpu_is_told_what_is_quicker() -> None:
+    said: list[str] = []
+    report = _advising(said.append, is_adapting=False)
+    report(Progress({}, {}, "first", 7200.0))
+    report(Progress({}, {}, "second", 7200.0))
+    assert said == [
+        "first. That is long for a CPU; quicker: --from default (adapts the shipped model), --preset tuned (no phrases), "
+        "fewer --epochs, a GPU",
+        "second",
+    ]

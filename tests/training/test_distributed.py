@@ -24,7 +24,7 @@ import sys, torch
 from pathlib import Path
 from training.small_runs import tiny_config, tiny_settings
 from lmcells.corpus import Corpus
-from lmcells.training import distributed, train
+from lmcells.training import train
 torch.set_num_threads(1)
 corpus = Corpus.open(sys.argv[1])
 train(corpus, model_config=tiny_config(corpus, dropout=0.0), settings=tiny_settings(**{settings}),

@@ -24,6 +24,7 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _REPORT_SECONDS = 15.0  # at most between two reports on a CPU
+_FIRST_SECONDS = 1.0  # that a first step may take without one
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
 """The model, of whatever kind, and the hours it was trained -> scores."""
 
@@ -71,6 +72,7 @@ def run_task(
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
+    on_start: Callable[[str], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     evaluate: Evaluation | None = None,
 ) -> TrainingResult[M]:
@@ -78,7 +80,8 @@ def run_task(
 
     With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
     ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
-    is removed. SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
+    is removed. `on_start` is told what is about to happen.
+    SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
     training, on the main process; what it returns is logged. The global random state is left as it was.
     """
     if corpus.tokens.size == 0:
@@ -102,6 +105,8 @@ def run_task(
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
+        if on_start is not None and world.is_main:
+            on_start(task.announcement())
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
         seconds, peak = task.clock.seconds, find_peak(output)
         record = {
@@ -137,8 +142,6 @@ def _loop(
     task.start()
     saved_at = evaluated_at = reported_at = clock.seconds
     last = None
-    if on_progress is not None and is_main:
-        on_progress(task.announcement())
     first = task.step
     is_slow = task.world.device.type == "cpu" and task.world.size == 1
     with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
@@ -155,7 +158,8 @@ def _loop(
             evaluating |= always or (checked and settings.evaluate_minutes == 0)
             evaluating &= evaluate is not None
             # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
-            waiting = is_slow and (task.step == first + 1 or clock.seconds - reported_at > _REPORT_SECONDS)
+            patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS
+            waiting = is_slow and clock.seconds - reported_at > patience
             if saving or evaluating or checked or waiting or task.step % settings.report_steps == 0:
                 last, reported_at = task.report(), clock.seconds
                 if metrics is not None:

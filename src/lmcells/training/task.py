@@ -206,10 +206,10 @@ class Task(ABC, Generic[M, B]):
         parts.append(f"{metrics['peak_memory'] / 1e9:.1f} GB")
         return Progress(metrics, there, ", ".join(parts), seconds_left)
 
-    def announcement(self) -> Progress:
+    def announcement(self) -> str:
         """What is about to happen, before the first step: on a CPU that may take a while."""
         device, n_threads = self.world.device.type, torch.get_num_threads()
         where = "a GPU" if device == "cuda" else f"the CPU with {n_threads} thread{'s' * (n_threads > 1)}"
         of_steps = "" if self.examples_per_epoch is None else f" of {self.steps_per_epoch:,} steps"
         size = f"{self.settings.batch_size:,} {self.unit} each"
-        return Progress({}, {}, f"training on {where}: {self.settings.epochs} epochs{of_steps}, {size}")
+        return f"training on {where}: {self.settings.epochs} epochs{of_steps}, {size}"
