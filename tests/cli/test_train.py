@@ -319,7 +319,7 @@ def test_a_long_training_on_a_cpu_is_told_what_is_quicker() -> None:
     report(Progress({}, {}, "first", 7200.0))
     report(Progress({}, {}, "second", 7200.0))
     assert said == [
-        "first. That is long for a CPU; quicker: --from default (adapts the shipped model), --preset tuned (no phrases), "
-        "fewer --epochs, a GPU",
+        "first. That is long for a CPU; quicker: --from default (adapts the shipped model), --preset tuned "
+        "(no phrases), fewer --epochs, a GPU",
         "second",
     ]
