@@ -43,7 +43,7 @@ def documents(path: Path, part: str) -> Iterator[dict[str, Any]]:
 def scores(model: str | Path, folder: Path) -> tuple[float, float]:
     """Accuracy and macro F1 on the documents that were left out."""
     given = ("--dataset", folder / "test.dataset.jsonl", "--inventory", folder / "senses.json")
-    (found,) = json.loads(lmcells("evaluate", model, *given, "--no-leakage-check", "--json"))["models"]
+    (found,) = json.loads(lmcells("evaluate", model, *given, "--no-leakage-check", "--json"))
     return found["accuracy"], found["macro_f1"]
 
 
