@@ -162,8 +162,9 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     """Write JSON lines; -> how many."""
     n_rows = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        for n_rows, row in enumerate(rows, start=1):
+        for row in rows:
             print(json.dumps(row, ensure_ascii=False), file=file)
+            n_rows += 1
     return n_rows
 
 
