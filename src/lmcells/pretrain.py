@@ -28,7 +28,9 @@ from lmcells.training.configuration import Overrides
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
+    from lmcells.pretrained.phrase_store import PhraseStore
     from lmcells.training import Progress
+    from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
 _LONG = 1800.0  # seconds of training after which we say what is quicker
@@ -102,7 +104,7 @@ def train(
     }
     if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):
         running["on_progress"] = _advising(say, is_adapting=from_model is not None)
-    given = {"preset": preset, "file": file, "overrides": overrides}
+    given: dict[str, Any] = {"preset": preset, "file": file, "overrides": overrides}
     if kind == ELMO:
         if from_model is not None:
             raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
@@ -236,7 +238,8 @@ def _train_cells(
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
                 max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
             )
-        model, record, vocabulary, phrases = trained.model, trained.record, None, store
+        model, record, vocabulary = trained.model, trained.record, None
+        phrases: Prototypes | PhraseStore | None = store
         if adaptation is not None and store is not None:
             phrases = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)

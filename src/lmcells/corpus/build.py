@@ -157,8 +157,9 @@ def _write_shards(
         return paths
     # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
     # Ctrl-C is left to this process.
-    ignoring = {"initializer": signal, "initargs": (SIGINT, SIG_IGN)}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **ignoring) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
+    ) as pool:
         running: deque[Future[None]] = deque()
         try:
             for batch, path in pending():

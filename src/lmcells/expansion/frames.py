@@ -12,7 +12,8 @@ from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 from lmcells.expansion.expansion import Expansion
 
 if TYPE_CHECKING:
-    from lmcells.expansion.expander import Expander, LayerLike
+    from lmcells.expansion.expander import Expander
+    from lmcells.expansion.layers import LayerLike
 
 ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
 _FIELDS = tuple(each.name for each in fields(Expansion) if each.name != "candidates")
