@@ -16,7 +16,7 @@ from lmcells.errors import InputError
 from lmcells.expansion import Candidate, Expansion, save_inventory
 
 NOTE = "PLAN: Pt in PT for gait.\r\n\r\nPMH: multiple sclerosis (MS)."
-FIELDS = "start end short_form section long_form probability source candidates abstained".split()
+FIELDS = "start end short_form section long_form probability source candidates abstained error_prone".split()
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
