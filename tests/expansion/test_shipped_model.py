@@ -1,5 +1,6 @@
 """The model that ships: it is small, loads quickly, knows the shipped inventory, and is right on plain cases."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +109,15 @@ def test_its_card_names_data_licences_scores_and_limits() -> None:
     card = (shipped_model() / "README.md").read_text(encoding="utf-8")
     for heading in ("## Data", "## Scores", "## Intended use and limits", "## Licence"):
         assert heading in card
+
+
+def test_a_pickled_expander_is_small_and_answers_the_same(expander: Expander) -> None:
+    note = (
+        NOTE + "The patient was dyspnoeic after pneumonectomized lungs; qwk f/u, CXR pndg."
+    )  # out-of-vocabulary too
+    expected = expander(note)
+    pickled = pickle.dumps(expander)
+    assert len(pickled) < 40_000_000
+    code = "import pickle, sys; print(repr(pickle.load(sys.stdin.buffer)(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, note], input=pickled, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == repr(expected)
