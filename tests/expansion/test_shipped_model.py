@@ -72,8 +72,8 @@ def test_phrases_with_stop_words_are_known_as_written(expander: Expander) -> Non
 def test_plain_cases_are_expanded(expander: Expander) -> None:
     found = {expansion.short_form: expansion for expansion in expander(NOTE)}
     assert {name: found[name].long_form for name in EXPECTED} == EXPECTED
-    for expansion in found.values():
-        assert NOTE[expansion.start : expansion.end] == expansion.short_form
+    for each in found.values():
+        assert NOTE[each.start : each.end] == each.short_form
 
 
 def test_model_and_inventory_take_twenty_megabytes_at_most() -> None:
