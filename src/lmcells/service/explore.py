@@ -282,5 +282,6 @@ def explore_router(expander: Expander, *, route_class: type[APIRoute]) -> APIRou
 
     for path, (answer, summary) in VIEWS.items():
         ask = in_turn(getattr(explorer, path.replace("-", "_")))
-        router.add_api_route(f"/{path}", ask, response_model=answer, summary=summary)
+        name = f"explore_{path.replace('-', '_')}"
+        router.add_api_route(f"/{path}", ask, response_model=answer, summary=summary, name=name)
     return router

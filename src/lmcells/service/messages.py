@@ -5,24 +5,16 @@ Offsets count Unicode code points, as Python does.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
+MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")
-
-
-def _check_encodable(text: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
-    return text
 
 
 def _whole(number: object) -> object:
@@ -30,11 +22,12 @@ def _whole(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Text = Annotated[str, AfterValidator(_check_encodable)]
-Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterValidator(_check_encodable)]
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Several = Annotated[tuple[Item, ...], Field(strict=False)]  # a JSON array is a list, not a tuple
+Several = Annotated[  # a JSON array is a list, not a tuple; one mistake in it is enough
+    tuple[Item, ...], Field(strict=False, fail_fast=True)
+]
 
 
 _EXAMPLES: dict[type[BaseModel], list[dict[str, Any]]] = {}
@@ -70,7 +63,7 @@ class SectionMessage(Message):
 
     start: Offset
     end: Offset
-    header: Text | None = None
+    header: str | None = None
 
 
 class SenseName(Message):
@@ -90,7 +83,11 @@ class SenseMessage(Message):
 
 
 class InventoryEdits(Message):
-    """Changes to the inventory for one request: a removed sense must exist, an added one must not."""
+    """Changes to the inventory for one request: a removed sense must exist, an added one must not.
+
+    What a layer of the library's inventories can say is to be said here in the same words; `worker.edit_inventory`
+    applies it.
+    """
 
     add: Several[SenseMessage] = Field(default=(), max_length=MAX_EDITS)
     remove: Several[SenseName] = Field(default=(), max_length=MAX_EDITS)
@@ -99,8 +96,8 @@ class InventoryEdits(Message):
 class NoteMessage(Message):
     """One note. Without `sections`, the service finds them."""
 
-    text: Text = Field(repr=False)
-    id: Text | None = None
+    text: str = Field(repr=False)
+    id: str | None = None
     sections: Several[SectionMessage] | None = Field(default=None, max_length=MAX_SECTIONS)
 
 
@@ -111,7 +108,10 @@ class Options(Message):
     expanded_text: Literal["replace", "append"] | None = Field(
         default=None, description="also return the text with its short forms written out"
     )
-    explain: bool = Field(default=False, description="also return what the model relied on")
+    explain: bool | Annotated[Several[Offset], Field(max_length=MAX_EXPLAINED)] = Field(
+        default=False,
+        description="also return what the model relied on: for all short forms, or those that begin at these offsets",
+    )
 
 
 class OneNote(Options, NoteMessage):
@@ -122,15 +122,6 @@ class ManyNotes(Options):
     """A request to expand several notes."""
 
     notes: Several[NoteMessage]
-
-
-def _which(given: Any) -> str:
-    return "many" if isinstance(given, dict) and "notes" in given else "one"
-
-
-ExpandRequest = Annotated[
-    Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], Discriminator(_which)
-]
 
 
 # Answers
@@ -201,7 +192,10 @@ class ExpandedTextMessage(Message):
 
 
 class NoteAnswer(Message):
-    """The expansions of a note, in order. `explanations` has one per expansion, null where the note defines it."""
+    """The expansions of a note, in order.
+
+    `explanations` has one per expansion: null where the note defines it, and where none was asked for.
+    """
 
     id: str | None
     expansions: Several[ExpansionMessage]
@@ -237,6 +231,12 @@ class InventoryAnswer(Message):
     n_senses: int
     n_found: int
     entries: Several[InventoryEntry]
+
+
+class ProbeAnswer(Message):
+    """The process answers, or its workers do."""
+
+    status: Literal["ok"]
 
 
 class HealthAnswer(Message):
@@ -285,6 +285,7 @@ add_examples(
     ManyAnswers(notes=(_ANSWER.model_copy(update={"id": "note-1"}),)),
     *(_ENTRY_SENSE, _ENTRY),
     InventoryAnswer(n_short_forms=2014, n_senses=5239, n_found=1, entries=(_ENTRY,)),
+    ProbeAnswer(status="ok"),
     HealthAnswer(status="ok", version="0.1.0", n_short_forms=2014, waiting_notes=0),
     ErrorMessage(detail="notes.0.text: found 300,000 characters, allowed: 200,000. Send it in parts."),
 )
