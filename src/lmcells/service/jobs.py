@@ -1,7 +1,7 @@
 """Requests that wait to be expanded, and the lanes in which they wait: each behind requests of its own size only."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Condition
 from typing import TypeVar
@@ -143,22 +143,20 @@ class Lane:
             self._jobs.append(job)
             self._changed.notify()
 
-    def batches(self) -> Iterator[Batch]:
-        """Yield batches as notes come, until the lane is closed and empty."""
-        while batch := self._take():
-            yield batch
+    def take(self) -> Batch | None:
+        """Wait for notes and return a batch; None once the lane is closed and empty."""
+        with self._changed:
+            while not (batch := self._next_batch()):
+                if self._is_closed:
+                    return None
+                self._changed.wait()
+            return batch
 
     def close(self) -> None:
         """Accept no more requests; those already queued are still handed out."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-
-    def _take(self) -> Batch:
-        with self._changed:
-            while not (batch := self._next_batch()) and not self._is_closed:
-                self._changed.wait()
-            return batch
 
     def _next_batch(self) -> Batch:
         batch: Batch = []

@@ -23,7 +23,7 @@ from lmcells.service.middleware import describe_error
 _log = logging.getLogger("lmcells.service")
 
 _MAX_INVENTORIES = 8  # the expander keeps its tables for as many
-_SLICE = 128  # mentions that are ranked before the next look at who still waits
+_SLICE = 512  # mentions that are ranked before the next look at who still waits
 
 # The most that a note may cost in a lane, and a request in the first: see `Job.cost`.
 LANES = {"interactive": 4_500, "bulk": 50_000, "heavy": None}
@@ -56,7 +56,7 @@ class Workers:
         with self._starting:
             if not self._threads:
                 for name, worker in self._workers.items():
-                    batches = self._lanes[name].batches()
+                    batches = iter(self._lanes[name].take, None)
                     thread = Thread(target=worker.run, args=(batches,), name=f"lmcells-{name}", daemon=True)
                     self._threads.append(thread)
                     thread.start()
