@@ -208,11 +208,15 @@ async def memory_of(process: psutil.Process) -> AsyncIterator[list[int]]:
         looking.cancel()
 
 
-async def attack_service(source: Path, attack: Attack, texts: Sequence[str], seconds: float) -> dict[str, Any]:
+async def attack_service(
+    source: Path, attack: Attack, texts: Sequence[str], seconds: float
+) -> dict[str, Any]:
     with service(source) as (process, port):
         await Latencies().measure(port, 1.0)
         for _ in range(2):  # at rest means: after some work
-            await send(port, request(json.dumps({"notes": [{"text": text} for text in texts[:100]]}).encode()))
+            await send(
+                port, request(json.dumps({"notes": [{"text": text} for text in texts[:100]]}).encode())
+            )
         quiet, beside = Latencies(), Latencies()
         await quiet.measure(port, QUIET_SECONDS)
         at_rest = process.memory_info().rss

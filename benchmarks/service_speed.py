@@ -271,8 +271,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one turn (2)")
     parser.add_argument("--rounds", type=int, default=20, help="(20)")
     parser.add_argument("--hostile", action="store_true", help="attack the service instead; see hostile.py")
-    parser.add_argument("--before", metavar="REVISION", help="with --hostile: attack that revision's service too")
-    parser.add_argument("--only", default="", metavar="TEXT", help="with --hostile: attacks that contain this")
+    parser.add_argument(
+        "--before", metavar="REVISION", help="with --hostile: attack that revision's service too"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="with --hostile: attacks that contain this"
+    )
     options = parser.parse_args()
     if options.hostile:
         return 0 if hostile.run(read_texts(), seconds=8.0, before=options.before, only=options.only) else 1

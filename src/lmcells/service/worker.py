@@ -162,7 +162,8 @@ class Worker:
                 if request.expanded_text
                 else None
             )
-            self._metrics.count_note(note.text, expansions)
+            if note.text:  # without, it is the probe of readiness
+                self._metrics.count_note(note.text, expansions)
             job.answer(index, write_answer(note.id, expansions, explanations, written_out))
 
     def _sliced(self, edits: InventoryEdits | None) -> Lexicon:
