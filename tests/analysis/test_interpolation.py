@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expansion.clinic import INVENTORY
+from lmcells.analysis import Row
 from lmcells.analysis.interpolation import (
-    Interpolation,
     calibration_of,
     cells,
     empty_window,
@@ -28,7 +28,7 @@ from lmcells.pretrained import PretrainedModel
 TEXT = "warfarin, MG for the bleeding gait"
 
 
-def probabilities(path: Interpolation, step: int) -> dict[str, float]:
+def probabilities(path: Row, step: int) -> dict[str, float]:
     return {each.long_form: each.probabilities[step] for each in path.long_forms}
 
 
@@ -55,7 +55,7 @@ def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     senses = SenseInventory.from_senses(
         shipped_inventory()
     )  # an inventory of one's own is ranked without priors
-    (expansion, *_) = Expander.from_pretrained(inventory=senses)(note)
+    (expansion, *_) = Expander.from_pretrained(only_inventory=senses)(note)
     calibration, text = calibration_of(shipped_ranker.model), note.removeprefix("MEDICATIONS:")
     path = interpolate(shipped_ranker, "MS", section="MEDICATIONS", text=text, calibration=calibration)
     total = sum(each.probability for each in expansion.candidates)

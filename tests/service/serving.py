@@ -92,7 +92,7 @@ def served(
 ) -> Iterator[Served]:
     """`lmcells serve` on a free port, with the folder's model and inventory, or the shipped ones."""
     log_file = folder / f"log-{time.monotonic_ns()}.txt"
-    own = ("--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"))
+    own = ("--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv"))
     command = [sys.executable, *"-m lmcells serve --port 0".split(), *(() if is_shipped else own), *arguments]
     inherited = {name: value for name, value in os.environ.items() if name != "LMCELLS_TOKEN"}
     settings = inherited | {"OMP_NUM_THREADS": "1", **(environment or {})}

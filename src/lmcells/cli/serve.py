@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander
+from lmcells.cli.arguments import Command, add_expander, expander_settings
 from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service.settings import ServiceSettings, read_tokens
 
@@ -83,8 +83,7 @@ def run(options: argparse.Namespace) -> None:
     limits = {name: getattr(options, name) for name in _LIMITS}
     serve(
         ServerOptions(
-            options.model,
-            options.inventory,
+            expander_settings(options),
             ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
             host=options.host,
             port=options.port,

@@ -105,28 +105,29 @@ class Meanings:
 
 
 def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]:
-    """Stream marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
+    """Yield marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
 
     In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
     text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
     """
+    read: Callable[[Any], tuple[object, object, list[Mark]]]
+    rows: Iterable[Any]
     if path.is_dir():
-        rows: Iterator[tuple[int, Callable[[], MarkedNote]]] = _brat_rows(path)
+        texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
+        rows, read = texts, _read_brat
     elif path.suffix == ".json":
-        rows = _label_studio_rows(path)
+        rows, read = json.loads(path.read_text("utf-8")), _read_task
     else:
-        rows = _json_lines(path)
-    for number, read in rows:
+        rows, read = path.read_text("utf-8").split("\n"), _read_line
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, str) and not row.strip():
+            continue
         try:
-            yield read()
+            yield _checked(*read(row))
             report.n_read += 1
         except (KeyError, TypeError, ValueError) as error:
-            reason = (
-                str(error)
-                if isinstance(error, FormatError)
-                else f"not a marked note ({type(error).__name__})"
-            )
-            report.skip(reason, number)
+            why = f"not a marked note ({type(error).__name__})"
+            report.skip(str(error) if isinstance(error, FormatError) else why, number)
 
 
 def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
@@ -141,66 +142,41 @@ def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote
     return MarkedNote(str(note_id), text, ordered)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(line: str) -> MarkedNote:
-        row = json.loads(line)
-        return _checked(
-            row["id"],
-            row["text"],
-            [
-                Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
-                for each in row["mentions"]
-            ],
-        )
-
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, lambda line=line: read(line)  # type: ignore[misc]
+def _read_line(line: str) -> tuple[object, object, list[Mark]]:
+    row = json.loads(line)
+    marks = (
+        Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
+        for each in row["mentions"]
+    )
+    return row["id"], row["text"], list(marks)
 
 
-def _brat_rows(folder: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(path: Path) -> MarkedNote:
-        labels: dict[str, tuple[str, int, int]] = {}
-        senses: dict[str, str] = {}
-        for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
-            key, _, rest = line.partition("\t")
-            if key.startswith("T"):
-                label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
-                labels[key] = label, int(start), int(end)
-            elif key.startswith("#"):
-                target, _, note = rest.partition("\t")
-                senses[target.split()[1]] = note
-        return _checked(
-            path.stem,
-            path.read_text("utf-8"),
-            [_region(label, start, end, senses.get(key, "")) for key, (label, start, end) in labels.items()],
-        )
-
-    for number, path in enumerate(sorted(folder.glob("*.txt")), start=1):
-        if path.with_suffix(".ann").is_file():
-            yield number, lambda path=path: read(path)  # type: ignore[misc]
+def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
+    labels: dict[str, tuple[str, int, int]] = {}
+    senses: dict[str, str] = {}
+    for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
+        key, _, rest = line.partition("\t")
+        if key.startswith("T"):
+            label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
+            labels[key] = label, int(start), int(end)
+        elif key.startswith("#"):
+            target, _, note = rest.partition("\t")
+            senses[target.split()[1]] = note
+    marks = [_region(*where, senses.get(key, "")) for key, where in labels.items()]
+    return path.stem, path.read_text("utf-8"), marks
 
 
-def _label_studio_rows(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(task: Mapping[str, Any]) -> MarkedNote:
-        regions: dict[str, dict[str, Any]] = defaultdict(dict)
-        for result in task["annotations"][0]["result"]:
-            value = result["value"]
-            regions[result["id"]] |= {"start": value["start"], "end": value["end"]}
-            if "labels" in value:
-                regions[result["id"]]["label"] = value["labels"][0]
-            if "text" in value and result["type"] == "textarea":
-                regions[result["id"]]["senses"] = ";".join(value["text"])
-        data = task["data"]
-        marks = [
-            _region(each["label"], each["start"], each["end"], each.get("senses", ""))
-            for each in regions.values()
-        ]
-        return _checked(data.get("note_id", task.get("id")), data["text"], marks)
-
-    for number, task in enumerate(json.loads(path.read_text("utf-8")), start=1):
-        yield number, lambda task=task: read(task)  # type: ignore[misc]
+def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
+    regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
+    for result in task["annotations"][0]["result"]:
+        value, region = result["value"], regions[result["id"]]
+        region |= {"start": value["start"], "end": value["end"]}
+        if "labels" in value:
+            region["label"] = value["labels"][0]
+        if "text" in value and result["type"] == "textarea":
+            region["senses"] = ";".join(value["text"])
+    marks = [_region(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()]
+    return task["data"].get("note_id", task.get("id")), task["data"]["text"], marks
 
 
 def _region(label: str, start: int, end: int, senses: str) -> Mark:
@@ -436,7 +412,7 @@ def _expander_of(model: str, inventory: InventoryLike | None) -> tuple[Expand, S
         return _dictionary(senses), senses
     if model == SCISPACY:
         return _scispacy(), senses
-    expander = Expander.from_pretrained(model, inventory=senses)
+    expander = Expander.from_pretrained(model, only_inventory=senses)
     return expander, senses
 
 

@@ -25,7 +25,7 @@ from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
-from lmcells.notes.tokens import STOP_WORDS
+from lmcells.notes.tokens import STOP_WORDS, is_in_capitals
 from lmcells.pretrained import PretrainedModel
 
 _SHAPE = re.compile(r"[A-Za-z]{3,8}")
@@ -56,40 +56,46 @@ class LetterSenses:
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
         self._known: dict[str, list[tuple[Sense, str, float]]] = {}
+        self._looked_up: dict[str, str | None] = {}
+        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first of them
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, short form) for the tokens of a text that may be short forms and are not taken."""
-        if len(_NOISE.findall(text, 0, 4000)) > 3:
-            return
         lengths = tokens.ends - tokens.starts
-        may_be = (lengths > 2) & (lengths < 9) & ~tokens.is_stop_word
-        unknown = np.flatnonzero(may_be)
+        unknown = np.flatnonzero((lengths > 2) & (lengths < 9) & ~tokens.is_stop_word)
         unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
-        in_capitals = None
         begun = {first for first, _ in taken}
+        in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            written = text[start:end]
-            if start in begun or not _SHAPE.fullmatch(written):
+            short_form = self._short_form(text[start:end]) if start not in begun else None
+            if short_form is None or any(first < end and start < last for first, last in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or of what a scanner misread
-            if any(first < end and start < last for first, last in taken):
-                continue
-            if written.isupper():
-                if in_capitals is None:
-                    in_capitals = sum(map(str.isupper, text)) > 0.6 * sum(map(str.isalpha, text))
-                short_form = written.lower() if in_capitals else written
-            elif written[1:].islower():
-                short_form = written.lower()
-            else:
-                continue
-            lower = short_form.lower()
-            if lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()):
-                continue
+            if in_capitals is None:
+                if len(_NOISE.findall(text, 0, 4000)) > 3:
+                    return
+                in_capitals = is_in_capitals(text)
+            if short_form.isupper() and in_capitals:
+                short_form = short_form.lower()
             if self._candidates(short_form):
                 yield start, end, short_form
+
+    def _short_form(self, written: str) -> str | None:
+        """Return how a word is looked up if its letters may be those of a short form: in capitals, or in lower case."""
+        if written not in self._looked_up:
+            if len(self._looked_up) > _MOST_KNOWN:
+                self._looked_up.clear()
+            lower = written.lower()
+            is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper())
+            short_form = written if written.isupper() else lower
+            may_be = bool(_SHAPE.fullmatch(written)) and not is_word
+            may_be = may_be and (written.isupper() or written[1:].islower())
+            known = may_be and (self._candidates(short_form) or self._candidates(lower))
+            self._looked_up[written] = short_form if known else None
+        return self._looked_up[written]
 
     def senses(self, short_form: str) -> list[Sense]:
         """Return the candidates of a short form."""
@@ -143,8 +149,22 @@ class LetterSenses:
     def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
         return [
             (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
-            for phrase in self._initials[short_form.lower()]
+            for phrase in self._of_initial(short_form[0].lower()).get(short_form.lower(), ())
         ]
+
+    def _of_initial(self, letter: str) -> dict[str, list[str]]:
+        """Return the phrases of the store that begin with a letter, by their initials, function words in and out."""
+        if letter not in self._initials:
+            phrases: dict[str, list[str]] = defaultdict(list)
+            store = self._model.phrase_store
+            for phrase in store.phrases if store is not None else ():
+                words = phrase.replace("-", " ").split() if phrase.startswith(letter) else ()
+                if len(words) > 2 and all(word[0].isalpha() for word in words):
+                    content = [word for word in words if word not in STOP_WORDS]
+                    for initials in {"".join([word[0] for word in each]) for each in (words, content)}:
+                        phrases[initials].append(phrase)
+            self._initials[letter] = phrases
+        return self._initials[letter]
 
     @cached_property
     def _prose_hashes(self) -> Hashes:
@@ -154,19 +174,6 @@ class LetterSenses:
     def _words(self) -> list[str]:
         """Words that may be long forms, in order."""
         return sorted(word for word in self._model.words if len(word) > 4 and word in prose_words())
-
-    @cached_property
-    def _initials(self) -> dict[str, list[str]]:
-        """Phrases of the store, by their initials with and without function words."""
-        phrases: dict[str, list[str]] = defaultdict(list)
-        store = self._model.phrase_store
-        for phrase in store.phrases if store is not None else ():
-            words = [word for word in re.split(r"[ -]", phrase) if word]
-            if len(words) > 2 and all(word[0].isalpha() for word in words):
-                content = [word for word in words if word not in STOP_WORDS]
-                for initials in {"".join(word[0] for word in each) for each in (words, content)}:
-                    phrases[initials].append(phrase)
-        return phrases
 
 
 def shortened(word: str, short_form: str) -> str | None:

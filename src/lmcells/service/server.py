@@ -24,6 +24,7 @@ from prometheus_client import multiprocess
 
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.service.app import create_app
 from lmcells.service.connections import limited_connections
 from lmcells.service.metrics import SHARED_FOLDER
@@ -46,8 +47,7 @@ _log = logging.getLogger("lmcells.service")
 class ServerOptions:
     """What a process is to serve, and how it is reached; it travels to worker processes."""
 
-    model: str | None
-    inventory: str | None
+    expander: ExpanderSettings
     settings: ServiceSettings
     host: str = "127.0.0.1"
     port: int = 8000
@@ -63,7 +63,7 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
     start_log(as_json=options.json_log)
     _check_certificate(options)
     # Errors are reported before anything listens.
-    expander = Expander.from_pretrained(options.model, inventory=options.inventory)
+    expander = options.expander.open()
     if n_workers == 1 or not hasattr(socket, "SO_REUSEPORT"):
         listening = listen(options.host, options.port)
         _announce(options, listening, 1)
@@ -102,7 +102,7 @@ def _run_worker(options: ServerOptions, port: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=end_with_parent, daemon=True).start()
-    expander = Expander.from_pretrained(options.model, inventory=options.inventory)
+    expander = options.expander.open()
     _serve_here(options, expander, listen(options.host, port, is_shared=True))
 
 

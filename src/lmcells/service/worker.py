@@ -7,16 +7,17 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from threading import Lock, Thread
 
-from lmcells.errors import InputError, InventoryError
-from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.errors import InputError, InventoryError, nearest
+from lmcells.expansion import SenseInventory, expand_text
 from lmcells.expansion.expander import Expander, Lexicon
+from lmcells.expansion.layers import extend
 from lmcells.expansion.long_forms import Floats, Ids
 from lmcells.expansion.ranking import PosteriorRanker, Scorer
 from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.windows import Mention, ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 from lmcells.service.jobs import Batch, Job, Lane, write_answer
-from lmcells.service.messages import InventoryEdits, NoteMessage
+from lmcells.service.messages import InventoryEdits
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import describe_error
 
@@ -135,15 +136,13 @@ class Worker:
             for job in self._jobs:
                 job.fail(error)
             return
-        removed = {each.short_form for each in edits.remove} if edits else set()
-        removed = {name for name in removed if name not in lexicon.inventory}
         read: list[tuple[Job, int, list[Occurrence]]] = []
         for job, index in notes:
             if job.answered.done():
                 continue
             note = job.notes[index]
             try:
-                read.append((job, index, _read(note, lexicon, removed)))
+                read.append((job, index, lexicon.read(note.text, note.sections, dict(note.metadata))))
             except InputError as error:
                 job.fail(error, index)
         if not read:
@@ -168,7 +167,7 @@ class Worker:
 
     def _sliced(self, edits: InventoryEdits | None) -> Lexicon:
         """Return the lexicon of an edited inventory, which looks up after every slice."""
-        lexicon = self._expander.lexicon(self._edit(edits) if edits else self._expander.inventory)
+        lexicon = self._expander.lexicon(only_inventory=self._edit(edits) if edits else None)
         if not isinstance(lexicon.ranker, PosteriorRanker):
             return lexicon
         return replace(lexicon, ranker=SlicedRanker(lexicon.ranker, self.check))
@@ -176,18 +175,6 @@ class Worker:
 
 def _is_explained(answer: tuple[tuple[Job, int, object], object]) -> bool:
     return bool(answer[0][0].request.explain)
-
-
-def _read(note: NoteMessage, lexicon: Lexicon, removed: set[str]) -> list[Occurrence]:
-    """Read a note; a short form that was removed is not found as another one: a removed PT is no "Pt"."""
-    occurrences = lexicon.read(note.text, note.sections)
-    if not removed:
-        return occurrences
-    return [
-        each
-        for each in occurrences
-        if each.mention is None or note.text[each.start : each.end] not in removed
-    ]
 
 
 class SlicedRanker(PosteriorRanker):
@@ -214,38 +201,13 @@ class SlicedRanker(PosteriorRanker):
 
 
 def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-    """Return an inventory with changes, or itself if there are none; InventoryError if they contradict it.
-
-    Only the short forms concerned are checked, as a full check takes long.
-    """
-    if not (edits.add or edits.remove):
-        return inventory
+    """Return an inventory with changes; InventoryError if they contradict it."""
+    below = SenseInventory() if edits.only else inventory
     for name in edits.remove:
-        inventory.senses(name.short_form)  # UnknownShortForm, with the whole inventory's nearest names
-    touched = {each.short_form for each in edits.remove} | {each.short_form for each in edits.add}
-    part = SenseInventory({name: inventory.by_short_form[name] for name in touched if name in inventory})
-    changed = part.with_senses(
-        remove=[
-            (each.short_form, each.long_form) if each.long_form is not None else each.short_form
-            for each in edits.remove
-        ]
-    )
-    added = [
-        Sense(each.short_form.strip(), each.long_form.strip(), each.forms, each.concept_id)
-        for each in edits.add
-    ]
-    known = {_key(sense) for sense in changed}
-    for number, sense in enumerate(added):
-        if _key(sense) in known:
-            raise InventoryError(
-                f"inventory.add.{number}: {sense.long_form!r} is a sense of {sense.short_form!r} already, in the "
-                "inventory or earlier in this list. Leave it out, or `remove` it to replace it."
-            )
-        known.add(_key(sense))
-    changed = changed.add(*added)
-    kept = {name: senses for name, senses in inventory.by_short_form.items() if name not in touched}
-    return SenseInventory({**kept, **changed.by_short_form})
-
-
-def _key(sense: Sense) -> tuple[str, str]:
-    return sense.short_form, " ".join(sense.long_form.casefold().split())
+        senses = below.senses(name.short_form)
+        names = [sense.long_form for sense in senses]
+        if name.long_form is not None and name.long_form.casefold() not in map(str.casefold, names):
+            near = nearest(name.long_form, names)
+            raise InventoryError(f"{name.long_form!r} is not a sense of {name.short_form!r}.{near}")
+    removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
+    return extend(below, [*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])
