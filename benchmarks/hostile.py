@@ -171,10 +171,9 @@ def service(source: Path) -> Iterator[tuple[psutil.Process, int]]:
             [sys.executable, "-m", "lmcells", "serve", "--port", "0"],
             stderr=log,
             env=os.environ | {"PYTHONPATH": str(source)},
-            preexec_fn=lambda: resource.setrlimit(
-                resource.RLIMIT_NOFILE, (OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-            ),
         )
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (OPEN_FILES, hard))
         try:
             found = None
             while found is None:
@@ -259,9 +258,8 @@ def source_of(revision: str) -> Iterator[Path]:
 
 def run(texts: Sequence[str], *, seconds: float, before: str | None, only: str = "") -> bool:
     """Print the table; -> whether all targets are met."""
-    print(
-        f"{'attack':<32} {'':<7} {'p50':>7} {'p95':>7} {'p99':>7} {'failed':>7} {'memory':>7}   as ratios to the quiet service"
-    )
+    names = "".join(f"{name:>8}" for name in ("p50", "p95", "p99", "failed", "memory"))
+    print(f"{'attack':<32} {'':<7}{names}   as ratios to the quiet service")
     all_hold = True
     for name, attack in ATTACKS.items():
         if only not in name:

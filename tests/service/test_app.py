@@ -369,6 +369,15 @@ def test_notes_one_a_line_are_answered_one_a_line(http: TestClient, encoding: st
     assert (third["id"], third["expansions"]) == ("c", [])
     several = http.post("/v1/expand", json={"notes": notes[::2]}, headers={"Accept": NDJSON})
     assert [json.loads(line)["id"] for line in several.text.splitlines()] == ["a", "c"]
+    none = http.post("/v1/expand", json={"notes": []}, headers={"Accept": NDJSON})
+    assert (none.status_code, none.text) == (200, "")
+
+
+def test_what_is_wrong_with_all_lines_is_said_at_once(http: TestClient) -> None:
+    wrong = {"notes": [{"text": "PT"}], "inventory": {"remove": [{"short_form": "XYZ"}]}}
+    answer = http.post("/v1/expand", json=wrong, headers={"Accept": NDJSON})
+    assert answer.status_code == 422
+    assert answer.json()["detail"].startswith("'XYZ' is not in the inventory")
 
 
 def test_other_kinds_of_content_are_refused(http: TestClient) -> None:

@@ -259,6 +259,12 @@ def test_contradictions_are_named() -> None:
         edit_inventory(INVENTORY, wrong)
 
 
+def test_a_long_form_without_words_breaks_nothing(worker: Worker) -> None:
+    job = asked(text="CT-guided PT", inventory={"add": [{"short_form": "CT-guided", "long_form": "--"}]})
+    run(worker, job)
+    assert len(answer(job).expansions) == 2
+
+
 def test_a_removed_short_form_is_not_found_as_another(expander: Expander) -> None:
     """Without its senses PT was taken for "Pt", a patient."""
     both = Expander(expander.model, [*INVENTORY, Sense("Pt", "patient")])

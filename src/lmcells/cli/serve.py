@@ -24,10 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    add("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
+    add(
+        "--port",
+        type=int,
+        default=os.environ.get("LMCELLS_PORT", "8000"),
+        help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)",
+    )
     add_expander(parser)
     add("--workers", type=int, default=1, metavar="N", help="processes (1)")
     add("--log-format", choices=("text", "json"), default="text", help="of the log on standard error (text)")
+    add(
+        "--check", action="store_true", help="serve nothing: ask the service on this port whether it is ready"
+    )
     access = parser.add_argument_group("access")
     access.add_argument(
         "--token-file", type=Path, metavar="FILE", help="tokens that clients may send, one a line"
@@ -64,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it."""
     try:
-        from lmcells.service.server import TOKEN, ServerOptions, serve
+        from lmcells.service.server import TOKEN, ServerOptions, check, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -81,20 +89,21 @@ def run(options: argparse.Namespace) -> None:
     if options.token_file:
         tokens += read_tokens(options.token_file)
     limits = {name: getattr(options, name) for name in _LIMITS}
-    serve(
-        ServerOptions(
-            expander_settings(options),
-            ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
-            host=options.host,
-            port=options.port,
-            root_path=options.root_path,
-            certificate=options.tls_certificate,
-            key=options.tls_key,
-            trusted_proxies=tuple(options.trusted_proxy),
-            json_log=options.log_format == "json",
-        ),
-        n_workers=options.workers,
+    server = ServerOptions(
+        expander_settings(options),
+        ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
+        host=options.host,
+        port=options.port,
+        root_path=options.root_path,
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+        trusted_proxies=tuple(options.trusted_proxy),
+        json_log=options.log_format == "json",
     )
+    if options.check:
+        check(server)
+    else:
+        serve(server, n_workers=options.workers)
 
 
 COMMANDS = {

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -98,7 +99,11 @@ def add_expand(
         body = await request.body()
         asked = await read(body, content_type, {"expanded_text": expanded_text, "explain": explain})
         if NDJSON in request.headers.get("accept", ""):
-            return StreamingResponse(_stream(asked, workers, settings), media_type=NDJSON)
+            lines = _answer_lines(asked, workers, settings)
+            first = await anext(
+                lines, b""
+            )  # what is wrong with the whole request is said before anything is sent
+            return StreamingResponse(_chain(first, lines), media_type=NDJSON)
         job = Job(asked)
         if not job.answered.done():
             workers.put(job)
@@ -125,9 +130,9 @@ def add_expand(
             left.cancel()
 
 
-async def _stream(
+async def _answer_lines(
     asked: OneNote | ManyNotes, workers: Workers, settings: ServiceSettings
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Yield a line per note as it is answered; the deadline is for each line."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -137,16 +142,29 @@ async def _stream(
 
     job = Job(asked, deliver=deliver)
     job.answered.add_done_callback(lambda _: deliver(None))
+    n_lines = 0
     try:
         if not job.answered.done():
             workers.put(job)
         while (line := await asyncio.wait_for(lines.get(), settings.deadline)) is not None:
+            n_lines += 1
             yield line + b"\n"
-        job.answered.result()
+        error = job.answered.exception()
+        if error is not None and n_lines == 0:
+            raise error
+        if error is not None:
+            yield b'{"detail":"something went wrong in the service. Send the rest again."}\n'
     except TimeoutError:
         yield b'{"detail":"no more lines within %g seconds. Send the rest again."}\n' % settings.deadline
     finally:
         job.answered.cancel()
+
+
+async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for line in rest:
+            yield line
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:

@@ -10,8 +10,10 @@ import ssl
 import sys
 import tempfile
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -77,6 +79,21 @@ def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
         with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
             os.environ[SHARED_FOLDER] = shared
             _supervise(options, reserved.getsockname()[1], n_workers)
+
+
+def check(options: ServerOptions) -> None:
+    """Ask the service that runs on this machine whether it is ready; InputError if not."""
+    host = "127.0.0.1" if options.host in ("0.0.0.0", "::") else options.host
+    connections = (
+        HTTPConnection(host, options.port, timeout=5),
+        HTTPSConnection(host, options.port, timeout=5, context=ssl._create_unverified_context()),  # our own
+    )
+    for connection in connections:
+        with closing(connection), suppress(OSError, HTTPException):
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+    raise InputError(f"no service on {host} port {options.port} is ready. See its log.")
 
 
 def _serve_here(options: ServerOptions, expander: Expander, listening: socket.socket) -> None:
