@@ -98,16 +98,27 @@ def add_columns(reading: argparse._ActionsContainer) -> None:
     add("--category-column", metavar="NAME", help="column of the note type")
     further = "column of further metadata; may be repeated"
     add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
+    add("--encoding", default="utf-8", metavar="NAME", help="of the text, such as cp1252 or utf-16 (utf-8)")
+    between = "between the fields of a table; tab for a tab (by the format)"
+    add("--delimiter", metavar="CHARACTER", help=between)
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
-    """Return the columns that the options name."""
+    """Return how the options say that files are read."""
     return Columns(
         text=options.text_column,
         id=options.id_column,
         category=options.category_column,
         metadata=tuple(options.metadata_column),
+        encoding=options.encoding,
+        delimiter={"tab": "\t", "\\t": "\t"}.get(options.delimiter, options.delimiter),
     )
+
+
+def add_threshold(parser: argparse._ActionsContainer) -> None:
+    """--threshold, below which an expander abstains."""
+    meaning = "abstain below this probability (the model's own)"
+    parser.add_argument("--threshold", type=float, metavar="P", help=meaning)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:
