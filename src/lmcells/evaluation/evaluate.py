@@ -188,7 +188,7 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
         raise InputError(
             f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
             f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
-            f"If these are truly different notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
+            f"If they are truly other notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),
