@@ -1,4 +1,4 @@
-"""The pages about whole files, exports and spaCy promise only what works: their blocks are run, in order."""
+"""The guides promise only what works: their blocks are run, in order."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from lmcells.expansion.settings import ExpanderSettings
 from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ("annotate", "exports", "spacy", "labels", "linking", "omop")
+PAGES = ("annotate", "exports", "spacy", "labels", "linking", "omop", "getting-started", "training")
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
 
