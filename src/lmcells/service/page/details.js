@@ -30,7 +30,7 @@ export class Details {
 
   showAll(text, expansions, isShown) {
     const unit = unitOffsets(text);
-    const shown = expansions.map((expansion, index) => [expansion, index]).filter(([, index]) => isShown(index));
+    const shown = expansions.map((expansion, index) => [expansion, index]).filter(([expansion]) => isShown(expansion));
     const rows = shown.map(([expansion, index]) =>
       element(
         "li",
@@ -48,7 +48,7 @@ export class Details {
     this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows));
   }
 
-  showOne(text, expansion, explanation, place) {
+  showOne(text, expansion, place) {
     const unit = unitOffsets(text);
     const written = text.slice(unit(expansion.start), unit(expansion.end));
     this.#fill(
@@ -60,6 +60,7 @@ export class Details {
         element("span", {}, place),
         element("button", { type: "button", class: "quiet small", "aria-label": "Previous acronym", onclick: () => this.#actions.next(-1) }, "‹"),
         element("button", { type: "button", class: "quiet small", "aria-label": "Next acronym", onclick: () => this.#actions.next(1) }, "›"),
+        element("button", { type: "button", class: "quiet small", title: "Key: n; back: p", onclick: () => this.#actions.nextDoubt(1) }, "Next doubt"),
       ),
       element("h2", {}, written),
       element("p", { class: "answer" }, expansion.long_form ?? "No answer"),
@@ -75,11 +76,18 @@ export class Details {
       element("h3", {}, expansion.candidates.length === 1 ? "Sense" : "Senses"),
       this.#senses(expansion),
       this.#addForm(expansion),
-      ...(explanation ? this.#reasons(text, unit, explanation, expansion) : []),
+      element("div", { id: "reasons" }, ...(expansion.source === "model" ? [element("h3", {}, "What the model relied on"), element("p", { class: "faint" }, "…")] : [])),
       ...(SOURCES[expansion.source]
         ? [element("h3", {}, "Where this comes from"), element("p", { class: "faint" }, SOURCES[expansion.source])]
         : []),
     );
+  }
+
+  // Fills in what the model relied on, once the service has said it.
+  explain(text, expansion, explanation, problem = "") {
+    const title = element("h3", {}, "What the model relied on");
+    const said = explanation ? this.#reasons(text, unitOffsets(text), explanation, expansion) : [element("p", { class: "faint" }, problem)];
+    byId("reasons")?.replaceChildren(...(explanation || problem ? [title, ...said] : []));
   }
 
   #senses(expansion) {
@@ -96,13 +104,12 @@ export class Details {
   }
 
   #sense(expansion, candidate) {
-    const isOwn = expansion.source === "definition";
     return element(
       "li",
       {},
       element("span", { class: "name" }, candidate.long_form),
       element("span", { class: "percent" }, percent(candidate.probability)),
-      isOwn
+      expansion.source !== "model" // what is not of the inventory cannot be removed from it
         ? element("span")
         : element(
             "button",
@@ -161,7 +168,6 @@ export class Details {
       return item;
     });
     const shown = [
-      element("h3", {}, "What the model relied on"),
       element(
         "p",
         { class: "weight-names" },
@@ -214,10 +220,9 @@ const SOURCES = {
 
 const gateAddress = ({ short_form, section }) => `#explore/gate?${new URLSearchParams({ short_form, section })}`;
 
-function sureness(expansion) {
-  if (expansion.abstained) return "–";
-  return expansion.source === "definition" ? "defined" : percent(expansion.probability);
-}
+const SURE = { definition: "defined", header: "header", grammar: "read out" };
+
+const sureness = (expansion) => (expansion.abstained ? "–" : (SURE[expansion.source] ?? percent(expansion.probability)));
 
 const onlyOne = ({ source, candidates }) => (source === "model" && candidates.length === 1 ? ", its only sense" : "");
 

@@ -18,25 +18,20 @@ export class NoteView {
   }
 
   show(text, expansions) {
-    const unit = unitOffsets(text);
-    this.#marks = [];
     this.#chosen = null;
-    const pieces = [];
-    let position = 0;
-    for (const expansion of expansions) {
-      const [start, end] = [unit(expansion.start), unit(expansion.end)];
+    this.#marks = [];
+    const shown = pieces(text, expansions).map(([piece, expansion]) => {
+      if (!expansion) return piece;
       const mark = element(
         "button",
-        { type: "button", class: `mark ${level(expansion)}`, tabindex: -1, "aria-pressed": false },
-        text.slice(start, end),
+        { type: "button", class: `mark ${level(expansion)}`, tabindex: -1, "aria-pressed": "false", "data-tip": describe(expansion) },
+        piece,
       );
-      mark.setAttribute("aria-label", describe(text.slice(start, end), expansion));
-      pieces.push(text.slice(position, start), mark);
+      mark.setAttribute("aria-label", `${piece}, ${describe(expansion)}`);
       this.#marks.push(mark);
-      position = end;
-    }
-    pieces.push(text.slice(position));
-    this.#box.replaceChildren(...pieces);
+      return mark;
+    });
+    this.#box.replaceChildren(...shown);
     this.attend("", []);
     this.#rove(this.#visible()[0]);
   }
@@ -123,10 +118,17 @@ export class NoteView {
   }
 }
 
-function describe(written, expansion) {
-  if (expansion.abstained) return `${written}, abstained: ${reason(expansion)}`;
-  const sure = expansion.source === "definition" ? "defined in the note" : percent(expansion.probability);
-  return `${written}, ${expansion.long_form}, ${sure}`;
+// A text cut at its expansions, as pairs of a piece and its expansion; null between them.
+export function pieces(text, expansions) {
+  const unit = unitOffsets(text);
+  const cut = [];
+  let position = 0;
+  for (const expansion of expansions) {
+    const [start, end] = [unit(expansion.start), unit(expansion.end)];
+    cut.push([text.slice(position, start), null], [text.slice(start, end), expansion]);
+    position = end;
+  }
+  return [...cut, [text.slice(position), null]];
 }
 
 // How sure an expansion is: its class, which sets colour and underline, and its wording.
@@ -144,6 +146,16 @@ const REASONS = {
   no_sense_fits: "no sense of the inventory fits",
   no_known_long_form: "the model knows no word of its long forms",
 };
+
+const GIVEN = { definition: "defined in the note", header: "a header of the note", grammar: "read out by a grammar" };
+
+// What a mark stands for and how sure that is, in a few words.
+export function describe(expansion) {
+  if (expansion.abstained) return `abstained: ${reason(expansion)}`;
+  return `${expansion.long_form}, ${GIVEN[expansion.source] ?? percent(expansion.probability)}`;
+}
+
+export const isDoubt = (expansion) => ["unsure", "doubtful", "abstained"].includes(level(expansion));
 
 export function level(expansion) {
   if (expansion.abstained) return "abstained";

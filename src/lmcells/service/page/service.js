@@ -53,16 +53,24 @@ export function startTokenDialog() {
   });
 }
 
+const post = (path, body, signal) =>
+  ask(path, { method: "POST", signal, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+export function giveUp() {
+  running?.abort();
+}
+
 // A new request takes the place of one that is still running.
 export async function expand(text, inventory) {
-  running?.abort();
+  giveUp();
   running = new AbortController();
-  return ask("expand", {
-    method: "POST",
-    signal: running.signal,
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ text, inventory, explain: true, expanded_text: "replace" }),
-  });
+  return post("expand", { text, inventory, expanded_text: "replace" }, running.signal);
+}
+
+// What one expansion of a note is based on; null where the model was not asked.
+export async function explain(text, inventory, expansions, index) {
+  if (expansions[index].source !== "model") return null;
+  return (await post("expand", { text, inventory, explain: true })).explanations[index];
 }
 
 export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);
