@@ -1,0 +1,396 @@
+"""What reviewers decided, in a SQLite file that only its owner can read.
+
+    store = ReviewStore(Path("reviews.db"))
+    note_id = store.add(note, mentions, version=version)
+    store.decide(note_id, Choice(start=33, end=35, long_form="physical therapy", scope="section"), reviewer="Ana", ...)
+    store.read(note_id)             # the note, its mentions, and what each reviewer says about each
+    store.undo("Ana")
+
+A decision is a row that is never changed: another opinion is another row, and undoing only marks it. So two reviewers,
+in two processes, keep all of their work. It says what one mention means, and by its scope what others mean too.
+"""
+
+import json
+import os
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, get_args
+
+from lmcells.errors import InputError
+from lmcells.expansion.expansion import Expansion
+from lmcells.notes.note import Note
+
+Scope = Literal["mention", "note", "section", "category", "everywhere"]
+Action = Literal["is", "never", "done"]
+UNKNOWN = "not_in_inventory"
+"""Why there is no answer for what looks like a short form, but has no sense."""
+SURE = 0.9  # an answer below this is a doubt
+
+_APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
+_BUSY_SECONDS = 30.0
+_NARROW: dict[str, int] = {scope: -place for place, scope in enumerate(get_args(Scope))}
+_SCHEMA = """
+CREATE TABLE notes (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL, mentions TEXT NOT NULL,
+  usefulness REAL NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, added TEXT NOT NULL
+);
+CREATE TABLE decisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, note INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE,
+  start INTEGER NOT NULL, end INTEGER NOT NULL, short_form TEXT NOT NULL, section TEXT, category TEXT,
+  action TEXT NOT NULL, long_form TEXT, scope TEXT NOT NULL,
+  reviewer TEXT NOT NULL, at TEXT NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, undone TEXT
+);
+CREATE INDEX decisions_of_note ON decisions (note);
+CREATE INDEX decisions_of_short_form ON decisions (short_form);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Which model and which inventory gave the answers that were reviewed."""
+
+    model: str
+    inventory: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What a reviewer chose for the mention at `text[start:end]`; a `long_form` of None: it is no short form."""
+
+    start: int
+    end: int
+    long_form: str | None
+    action: Action = "is"
+    scope: Scope = "mention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Choice):
+    """A choice as it is kept: where it was made, by whom, when, and with which model and inventory."""
+
+    id: int
+    note: int
+    short_form: str
+    section: str | None
+    category: str | None
+    reviewer: str
+    at: str
+    version: Version
+
+    def covers(self, mention: Expansion, note: int, category: str | None) -> bool:
+        """Whether it says something about a mention."""
+        if self.is_made_at(mention, note):
+            return True
+        if self.short_form != mention.short_form:
+            return False
+        return {
+            "mention": False,
+            "note": self.note == note,
+            "section": mention.section is not None and self.section == mention.section,
+            "category": category is not None and self.category == category,
+            "everywhere": True,
+        }[self.scope]
+
+    def is_made_at(self, mention: Expansion, note: int) -> bool:
+        """Whether it was made at this very mention."""
+        return (self.note, self.start, self.end) == (note, mention.start, mention.end)
+
+    def strength(self, mention: Expansion, note: int) -> tuple[bool, int, int]:
+        """What was decided in the note itself is stronger than a rule, a narrow rule than a wide one, new than old."""
+        is_own = self.is_made_at(mention, note) or (self.note == note and self.scope == "note")
+        return is_own, 0 if is_own else _NARROW[self.scope], self.id
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedMention:
+    """A mention, each reviewer's decision about it, and the decisions that a sense is never meant there."""
+
+    expansion: Expansion
+    by_reviewer: dict[str, Decision] = field(default_factory=dict)
+    exclusions: tuple[Decision, ...] = ()
+
+    @property
+    def never(self) -> frozenset[str]:
+        """The senses that are never meant."""
+        return frozenset(each.long_form for each in self.exclusions if each.long_form is not None)
+
+    @property
+    def is_doubt(self) -> bool:
+        """Whether the expander gave no answer, or an unsure one."""
+        return (self.expansion.probability or 0.0) < SURE
+
+    @property
+    def is_disputed(self) -> bool:
+        """Whether two reviewers disagree."""
+        return len({each.long_form for each in self.by_reviewer.values()}) > 1
+
+    @property
+    def settled(self) -> Decision | None:
+        """The latest decision for what most reviewers say; None where nobody decided, or two answers are level."""
+        votes = Counter(each.long_form for each in self.by_reviewer.values()).most_common(2)
+        if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):
+            return None
+        agreeing = (each for each in self.by_reviewer.values() if each.long_form == votes[0][0])
+        return max(agreeing, key=lambda each: each.id)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewedNote:
+    """A note with all mentions in it, those that a reviewer marked by hand included."""
+
+    id: int
+    note: Note
+    mentions: tuple[ReviewedMention, ...]
+    done_by: frozenset[str]
+
+    def n_left(self, reviewer: str) -> int:
+        """The number of doubts that a reviewer has not decided."""
+        return sum(each.is_doubt and reviewer not in each.by_reviewer for each in self.mentions)
+
+
+class ReviewStore:
+    """The notes to review and the decisions made; see the module. Threads and processes may share a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.chmod(path, 0o600)  # one that was there already, or made under another umask
+            with self._open() as file:
+                if not file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                    for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
+                        file.execute(statement)
+                elif file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+                    raise sqlite3.DatabaseError
+        except OSError as error:
+            raise InputError(f"--reviews {path} cannot be opened: {error.strerror}. Give another.") from None
+        except sqlite3.DatabaseError:
+            raise InputError(
+                f"--reviews {path} is not a file of reviews. Give one, or a name that is free."
+            ) from None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection with a transaction that nobody else can write into."""
+        file = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        file.row_factory = sqlite3.Row
+        try:
+            file.execute("PRAGMA foreign_keys = ON")
+            file.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+            file.execute("BEGIN IMMEDIATE")
+            yield file
+            file.execute("COMMIT")
+        except BaseException:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+        finally:
+            file.close()
+
+    # Notes
+
+    def add(
+        self, note: Note, mentions: Sequence[Expansion], *, usefulness: float = 0.0, version: Version
+    ) -> int:
+        """Keep a note; one of the same name and text gets new mentions, and its decisions stay; -> its number."""
+        values = (
+            json.dumps(dict(note.metadata), ensure_ascii=False),
+            json.dumps([each.to_dict() for each in mentions], ensure_ascii=False),
+            *(usefulness, version.model, version.inventory, _now()),
+        )
+        with self._open() as file:
+            known = file.execute("SELECT id, text FROM notes WHERE name = ?", (note.id,)).fetchone()
+            if known is None:
+                columns = "name, text, metadata, mentions, usefulness, model, inventory, added"
+                row = file.execute(
+                    f"INSERT INTO notes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (note.id, note.text, *values),
+                )
+                return int(row.lastrowid or 0)
+            if known["text"] != note.text:
+                raise InputError(
+                    f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete the old one."
+                )
+            columns = "metadata = ?, mentions = ?, usefulness = ?, model = ?, inventory = ?, added = ?"
+            file.execute(f"UPDATE notes SET {columns} WHERE id = ?", (*values, known["id"]))
+            return int(known["id"])
+
+    def rank(self, usefulness: dict[int, float]) -> None:
+        """Say anew how useful it is to review each note."""
+        with self._open() as file:
+            file.executemany(
+                "UPDATE notes SET usefulness = ? WHERE id = ?",
+                [(value, note_id) for note_id, value in usefulness.items()],
+            )
+
+    def delete(self, note_id: int) -> None:
+        """Delete a note: its text and every decision made in it."""
+        with self._open() as file:
+            if file.execute("DELETE FROM notes WHERE id = ?", (note_id,)).rowcount == 0:
+                raise _no_note(note_id)
+
+    def read(self, note_id: int) -> ReviewedNote:
+        """Return a note with what everybody says about its mentions."""
+        with self._open() as file:
+            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
+            if row is None:
+                raise _no_note(note_id)
+            return _reviewed(row, _decisions(file, note_id))
+
+    def list_notes(self, *, offset: int = 0, limit: int = -1) -> list[ReviewedNote]:
+        """Return notes, the most useful to review first."""
+        with self._open() as file:
+            rows = file.execute(
+                "SELECT * FROM notes ORDER BY usefulness DESC, id LIMIT ? OFFSET ?", (limit, offset)
+            ).fetchall()
+            decisions = _decisions(file)
+        return [_reviewed(row, decisions) for row in rows]
+
+    def n_notes(self) -> int:
+        """The number of notes."""
+        with self._open() as file:
+            return int(file.execute("SELECT COUNT(*) FROM notes").fetchone()[0])
+
+    # Decisions
+
+    def decide(
+        self,
+        note_id: int,
+        choice: Choice,
+        *,
+        reviewer: str,
+        version: Version,
+        section_at: Callable[[int], str | None] = lambda _: None,
+    ) -> None:
+        """Keep a choice; "done" accepts every answer of the note that the reviewer has not decided.
+
+        `section_at` tells the section of what was marked by hand.
+        """
+        with self._open() as file:
+            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
+            if row is None:
+                raise _no_note(note_id)
+            seen = _reviewed(row, _decisions(file, note_id))
+            choices = [choice]
+            if choice.action == "done":
+                choices = [Choice(start=0, end=0, long_form=None, action="done")] + [
+                    Choice(start=each.expansion.start, end=each.expansion.end, long_form=each.expansion.long_form)
+                    for each in seen.mentions
+                    if reviewer not in each.by_reviewer
+                    and each.expansion.long_form is not None
+                    and each.expansion.long_form not in each.never
+                ]
+            else:
+                _check_span(choice, seen)
+            batch = file.execute("SELECT COALESCE(MAX(batch), 0) + 1 FROM decisions").fetchone()[0]
+            mention_at = {(each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions}
+            for each in choices:
+                mention = mention_at.get((each.start, each.end))
+                short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
+                section = mention.section if mention else section_at(each.start)
+                file.execute(
+                    "INSERT INTO decisions (batch, note, start, end, short_form, section, category, action, long_form, "
+                    "scope, reviewer, at, model, inventory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(batch, note_id, each.start, each.end, short_form, section),
+                        *(seen.note.metadata.get("category"), each.action, each.long_form, each.scope),
+                        *(reviewer, _now(), version.model, version.inventory),
+                    ),
+                )
+
+    def undo(self, reviewer: str) -> int | None:
+        """Take back a reviewer's last choice; -> the note it was made in, None where there is none."""
+        with self._open() as file:
+            last = file.execute(
+                "SELECT batch, note FROM decisions WHERE reviewer = ? AND undone IS NULL ORDER BY id DESC LIMIT 1",
+                (reviewer,),
+            ).fetchone()
+            if last is None:
+                return None
+            file.execute("UPDATE decisions SET undone = ? WHERE batch = ?", (_now(), last["batch"]))
+            return int(last["note"])
+
+    def decisions(self) -> list[Decision]:
+        """Return all decisions that were not undone, in the order in which they were made."""
+        with self._open() as file:
+            return _decisions(file)
+
+
+def _check_span(choice: Choice, seen: ReviewedNote) -> None:
+    """Refuse a mention outside the note, or one that overlaps another."""
+    span = choice.start, choice.end
+    if not 0 <= choice.start < choice.end <= len(seen.note.text):
+        raise InputError(f"the mention {span} lies outside the note ({len(seen.note.text):,} characters).")
+    for each in seen.mentions:
+        other = each.expansion.start, each.expansion.end
+        if span != other and other[0] < choice.end and choice.start < other[1]:
+            raise InputError(f"the mention {span} overlaps the one at {other}. Decide about that one.")
+
+
+def agreement(notes: Iterable[ReviewedNote]) -> dict[str, int]:
+    """Count the mentions that two or more reviewers decided, and those on which they agree."""
+    shared = [each for note in notes for each in note.mentions if len(each.by_reviewer) > 1]
+    return {"n_shared": len(shared), "n_agreed": sum(not each.is_disputed for each in shared)}
+
+
+def _no_note(note_id: int) -> InputError:
+    return InputError(f"there is no note {note_id} in the reviews. It may have been deleted.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Decision]:
+    """Return the decisions about a note: those made in it, and rules made elsewhere; without one, all."""
+    about = "" if note_id is None else "AND (note = ? OR scope NOT IN ('mention', 'note'))"
+    rows = file.execute(
+        f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id", () if note_id is None else (note_id,)
+    )
+    return [
+        Decision(
+            **{name: row[name] for name in row.keys() if name in Decision.__dataclass_fields__},  # noqa: SIM118
+            version=Version(row["model"], row["inventory"]),
+        )
+        for row in rows
+    ]
+
+
+def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:
+    """Join a note with the decisions about it."""
+    note = Note(row["name"], row["text"], json.loads(row["metadata"]))
+    found = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
+    category = note.metadata.get("category")
+    own = [each for each in decisions if each.note == row["id"]]
+    taken = [(each.start, each.end) for each in found]
+    for each in own:  # what a reviewer marked by hand is a mention too
+        if each.action == "is" and not any(start < each.end and each.start < end for start, end in taken):
+            span = each.start, each.end
+            found.append(Expansion(*span, each.short_form, each.section, None, None, "model", (), UNKNOWN))
+            taken.append(span)
+    by_short_form: dict[str, list[Decision]] = {}
+    for each in decisions:
+        by_short_form.setdefault(each.short_form, []).append(each)
+    made_at = {(each.start, each.end): each.short_form for each in own}
+    mentions = []
+    for mention in sorted(found, key=lambda each: each.start):
+        names = dict.fromkeys((mention.short_form, made_at.get((mention.start, mention.end), mention.short_form)))
+        about = [
+            each
+            for name in names
+            for each in by_short_form.get(name, ())
+            if each.covers(mention, row["id"], category)
+        ]
+        by_reviewer: dict[str, Decision] = {}
+        for each in sorted(about, key=lambda each: each.strength(mention, row["id"])):
+            if each.action == "is":
+                by_reviewer[each.reviewer] = each
+        exclusions = tuple(each for each in about if each.action == "never")
+        mentions.append(ReviewedMention(mention, by_reviewer, exclusions))
+    done_by = frozenset(each.reviewer for each in own if each.action == "done")
+    return ReviewedNote(row["id"], note, tuple(mentions), done_by)
