@@ -32,7 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def expand(folder: Path, *arguments: str) -> int:
     return main(
-        ["expand", "--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"), *arguments]
+        [
+            "expand",
+            "--model",
+            str(folder / "model"),
+            "--only-inventory",
+            str(folder / "inventory.csv"),
+            *arguments,
+        ]
     )
 
 

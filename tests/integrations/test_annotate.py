@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,13 @@ from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError, InputError, MissingExtra, ModelError
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.engines import find_engine, run_locally
 from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
 from lmcells.integrations.shards import (
     SHARD_CHARACTERS,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     expand_notes,
     parse_result,
@@ -132,7 +133,7 @@ def test_counts_are_exact_and_broken_rows_are_kept_without_their_text(
 
 def test_abstaining_is_counted_by_reason(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(20))
-    sure = ExpanderSettings(settings.model, settings.inventory, threshold=1.0)
+    sure = replace(settings, threshold=1.0)
     report = run(sure, [notes], tmp_path / "out.csv")
     found = [expansion for _, expansion in read_annotations(tmp_path / "out.csv")]
     n_abstained = sum(each.abstained == "low_confidence" for each in found)
@@ -241,7 +242,7 @@ def start(
     """Run the command until some parts are written; -> the command and its process."""
     command = [
         *(sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(output)),
-        *("--model", str(settings.model), "--inventory", str(settings.inventory), *options),
+        *("--model", str(settings.model), "--only-inventory", str(settings.only_inventory), *options),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

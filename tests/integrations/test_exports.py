@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.exports import (
     LABELING_CONFIGURATION,
@@ -25,7 +27,6 @@ from lmcells.integrations.exports import (
     standoff,
 )
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -35,7 +36,7 @@ def annotated(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFacto
     """Twenty notes and what `annotate` wrote about them, one answer in some withheld."""
     folder = tmp_path_factory.mktemp("exports")
     notes = NoteFiles([write_jsonl(folder / "notes.jsonl", ward_notes(20))])
-    unsure = ExpanderSettings(settings.model, settings.inventory, threshold=0.52)
+    unsure = replace(settings, threshold=0.52)
     annotate(notes, folder / "out.csv", expander=unsure)
     read = list(read_annotated(folder / "out.csv", notes))
     found = [expansion for each in read for expansion in each.expansions]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from integrations.ward import ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.omop import COLUMNS, note_nlp_row, parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_csv, write_jsonl
 

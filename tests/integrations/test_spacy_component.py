@@ -14,7 +14,7 @@ from expansion.clinic import INVENTORY
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Sense, save_inventory
-from lmcells.integrations.shards import ExpanderSettings
+from lmcells.expansion.settings import ExpanderSettings
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'lmcells[spacy]'")
 
@@ -50,7 +50,9 @@ def make_nlp(settings: ExpanderSettings) -> MakeNlp:
         nlp = spacy.blank("en")
         if tokenizer is not None:
             nlp.tokenizer = tokenizer(nlp.vocab)
-        nlp.add_pipe("lmcells", config={"model": settings.model, "inventory": settings.inventory, **config})
+        nlp.add_pipe(
+            "lmcells", config={"model": settings.model, "only_inventory": settings.only_inventory, **config}
+        )
         return nlp
 
     return make

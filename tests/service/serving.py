@@ -84,7 +84,7 @@ def served(
 ) -> Iterator[Served]:
     """`lmcells serve` on a free port, with the folder's model and inventory, or the shipped ones."""
     log_file = folder / f"log-{time.monotonic_ns()}.txt"
-    own = ("--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"))
+    own = ("--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv"))
     command = [sys.executable, *"-m lmcells serve --port 0".split(), *(() if is_shipped else own), *arguments]
     settings = {"OMP_NUM_THREADS": "1", "LMCELLS_TOKEN": "", **(environment or {})}
     with log_file.open("wb") as errors:

@@ -9,6 +9,7 @@ from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.expansion.layers import extend
 from lmcells.service.jobs import Job, NoteQueue
 from lmcells.service.messages import InventoryEdits, ManyNotes, OneNote, SenseMessage, SenseName
 from lmcells.service.metrics import ServiceMetrics
@@ -43,7 +44,7 @@ def test_answers_are_those_of_the_library(worker: Worker, expander: Expander) ->
     run(worker, plain, own_sections, own_senses, many)
     assert names(plain.answers[0].expansions) == names(expander(NOTE))
     assert names(own_sections.answers[0].expansions) == names(expander(NOTE, sections=[(0, 10, "LABS")]))
-    changed = INVENTORY.with_senses(add=[Sense("PT", "gait")], remove=["MS"])
+    changed = [{"short_form": "MS", "action": "forbid"}, Sense("PT", "gait")]
     assert names(own_senses.answers[0].expansions) == names(expander(NOTE, inventory=changed))
     first, second = many.answers[0], many.answers[1]
     assert (first.id, second.id, second.expansions) == ("a", "b", [])
@@ -67,7 +68,7 @@ def test_an_explanation_stands_beside_each_ranked_expansion(worker: Worker) -> N
     [
         {"text": "PT", "sections": [{"start": 0, "end": 99, "header": "X"}]},
         {"text": "PT", "inventory": {"remove": [{"short_form": "XYZ"}]}},
-        {"text": "PT", "inventory": {"add": [{"short_form": "PT", "long_form": "physical therapy"}]}},
+        {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "action": "pin"}]}},
     ],
 )
 def test_a_wrong_request_fails_alone(worker: Worker, wrong: dict[str, Any]) -> None:
@@ -114,14 +115,29 @@ ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms
 
 def test_edits_are_those_of_the_library() -> None:
     edits = InventoryEdits(add=(ADD,), remove=(SenseName(short_form="PT", long_form="Prothrombin Time"),))
-    expected = INVENTORY.with_senses(
-        add=[Sense("CVA", "cerebrovascular accident", ("stroke",), "C7")], remove=[("PT", "prothrombin time")]
+    expected = extend(
+        INVENTORY,
+        [
+            Sense("CVA", "cerebrovascular accident", ("stroke",), "C7"),
+            {"short_form": "PT", "long_form": "prothrombin time", "action": "forbid"},
+        ],
     )
     assert dict(edit_inventory(INVENTORY, edits).by_short_form) == dict(expected.by_short_form)
 
 
-def test_removing_all_senses_removes_the_short_form() -> None:
-    assert "MS" not in edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),)))
+def test_removing_all_senses_leaves_none() -> None:
+    assert edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),))).senses("MS") == ()
+
+
+def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> None:
+    pin = {"short_form": "MS", "long_form": "mitral stenosis", "action": "pin", "where": {"category": "Echo"}}
+    notes = [{"text": "MS", "metadata": {"category": "echo"}}, {"text": "MS"}]
+    job = asked(notes=notes, inventory={"rules": [pin]})
+    alone = asked(text="MS and PT", inventory={"rules": [pin | {"where": {}}], "only": True})
+    run(worker, job, alone)
+    sources = [job.answers[index].expansions[0].source for index in (0, 1)]
+    assert sources == ["pinned", "model"]
+    assert [each.short_form for each in alone.answers[0].expansions] == ["MS"]
 
 
 def test_a_sense_may_be_replaced() -> None:
@@ -135,8 +151,9 @@ def test_a_sense_may_be_replaced() -> None:
 def test_contradictions_are_named() -> None:
     with pytest.raises(UnknownShortForm, match=r"'XYZ' is not in the inventory \(2 short forms\)"):
         edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="XYZ"),)))
-    with pytest.raises(InventoryError, match="already"):
-        edit_inventory(INVENTORY, InventoryEdits(add=(ADD, ADD)))
+    wrong = InventoryEdits(remove=(SenseName(short_form="PT", long_form="prothrombin tim"),))
+    with pytest.raises(InventoryError, match=r"is not a sense of 'PT'\. Nearest: 'prothrombin time'"):
+        edit_inventory(INVENTORY, wrong)
 
 
 def test_equal_edits_share_an_inventory_and_few_are_kept(

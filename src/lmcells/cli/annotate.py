@@ -13,6 +13,7 @@ from lmcells.cli.arguments import (
     add_output,
     add_running,
     columns_of,
+    expander_settings,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.errors import ConfigError
@@ -21,7 +22,7 @@ from lmcells.integrations.annotate import annotate
 from lmcells.integrations.engines import ENGINES
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import SHARD_NOTES, ExpanderSettings
+from lmcells.integrations.shards import SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,14 +62,7 @@ def run(options: argparse.Namespace) -> None:
         report = annotate(
             NoteFiles(options.inputs, options.format, columns_of(options)),
             options.output,
-            expander=ExpanderSettings(
-                options.model,
-                options.inventory,
-                options.sections,
-                options.threshold,
-                letters=not options.no_letters,
-                codes=options.codes,
-            ),
+            expander=expander_settings(options),
             omop=omop,
             nlp_time=parse_nlp_time(options.nlp_date) if options.nlp_date else None,
             engine=options.engine,

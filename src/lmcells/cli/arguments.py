@@ -2,12 +2,13 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import InputError
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.notes.readers import FORMATS, Columns
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
@@ -86,16 +87,24 @@ def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
 
 
 def add_columns(reading: argparse._ActionsContainer) -> None:
-    """--format, --text-column and --id-column: how notes are read; see `columns_of`."""
+    """--format and the columns of a note: how notes are read; see `columns_of`."""
     add = reading.add_argument
     add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
     add("--text-column", metavar="NAME", help="column of the text")
     add("--id-column", metavar="NAME", help="column of the id")
+    add("--category-column", metavar="NAME", help="column of the note type")
+    further = "column of further metadata; may be repeated"
+    add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
     """Return the columns that the options name."""
-    return Columns(text=options.text_column, id=options.id_column)
+    return Columns(
+        text=options.text_column,
+        id=options.id_column,
+        category=options.category_column,
+        metadata=tuple(options.metadata_column),
+    )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:
@@ -124,9 +133,23 @@ def add_finding(parser: argparse._ActionsContainer) -> None:
 
 
 def add_expander(parser: argparse._ActionsContainer) -> None:
-    """--model and --inventory, the shipped ones by default."""
-    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
+    """The model, own senses and own headers; see `expander_settings`."""
+    add = parser.add_argument
+    add("--model", metavar="DIR", help="model folder (the shipped one)")
+    layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
+    add("--inventory", action="append", default=[], metavar="FILE", help=layers)
+    add("--only-inventory", metavar="FILE", help="senses in place of the shipped ones")
+    add("--header-rules", metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON')
+
+
+def expander_settings(options: argparse.Namespace) -> ExpanderSettings:
+    """Return which expander the options name; those that a command does not have keep their defaults."""
+    given = vars(options)
+    names = {each.name for each in fields(ExpanderSettings)} & given.keys()
+    return ExpanderSettings(
+        **{name: given[name] for name in names if given[name] is not None},
+        letters=not given.get("no_letters", False),
+    )
 
 
 # Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.

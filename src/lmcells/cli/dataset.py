@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, add_json, part_of_split
+from lmcells.cli.arguments import Command, add_json, columns_of, part_of_split
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset, load_canonical_forms
@@ -17,7 +17,7 @@ from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, u
 from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
 
 
@@ -161,7 +161,7 @@ def _reverse(options: argparse.Namespace) -> None:
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    columns = Columns(text=options.text_column, id=options.id_column)
+    columns = columns_of(options)
     started, n_notes, n_characters = time.monotonic(), 0, 0
     with ProgressLine() as line:
         for path in options.notes:

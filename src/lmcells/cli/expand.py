@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander, add_finding
+from lmcells.cli.arguments import Command, add_expander, add_finding, expander_settings
 from lmcells.cli.terminal import print_json
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.reader import SECTION_STYLES
 
@@ -42,14 +41,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note)
-    expander = Expander.from_pretrained(
-        options.model,
-        inventory=options.inventory,
-        sections=options.sections,
-        letters=not options.no_letters,
-        codes=options.codes,
-    )
-    expansions = expander(text)
+    expansions = expander_settings(options).open()(text)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
     elif options.json or not (options.pretty or sys.stdout.isatty()):

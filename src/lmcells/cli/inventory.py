@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lmcells.cli.arguments import (
     Command,
@@ -19,9 +19,18 @@ from lmcells.cli.arguments import (
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus
-from lmcells.errors import InputError, MissingExtra
+from lmcells.errors import InputError, InventoryError, MissingExtra
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory import (
+    ALL_SENSES,
+    SUFFIXES,
+    Action,
+    SenseInventory,
+    SenseLookup,
+    load_inventory,
+    read_rules,
+    save_inventory,
+)
 from lmcells.expansion.inventory_check import (
     SenseKnowledge,
     inventory_knowledge,
@@ -29,11 +38,11 @@ from lmcells.expansion.inventory_check import (
     suggest_spellings,
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
+from lmcells.expansion.layers import extend
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-_SUFFIXES = (".csv", ".json")
 _N_SHOWN = 10
 
 
@@ -50,8 +59,8 @@ def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _find(options: argparse.Namespace) -> None:
     """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
-    if options.output.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {' or '.join(_SUFFIXES)}.")
+    if options.output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = ReadReport()
     definitions = DefinitionCounts(
         load_inventory(options.inventory) if options.inventory else shipped_inventory()
@@ -117,8 +126,22 @@ def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    inventory = load_inventory(options.inventory)
+    """Check what can be read, and fail at the end if some rows cannot."""
+    placed, bad_rows = read_rules(options.inventory)
+    rules = [rule for _, rule in placed]
+    layer = extend(SenseInventory(), rules)
+    inventory = SenseInventory({name: senses for name, senses in layer.by_short_form.items() if senses})
+    if not placed and not bad_rows:
+        raise InventoryError(f"{options.inventory}: the inventory is empty. Give at least one sense.")
     corpus = Corpus.open(options.corpus) if options.corpus else None
+    below = SenseLookup(extend(shipped_inventory(), [rule for rule in rules if rule.action != "forbid"]))
+    idle = [
+        f"{place}: {sense.short_form!r} never meant {sense.long_form!r}"
+        for place, rule in placed
+        if rule.action == "forbid" and (sense := rule.sense).long_form != ALL_SENSES
+        if below(sense.short_form, sense.long_form) is None
+    ]
+    n_rules = Counter(rule.action for rule in rules)
     model = PretrainedModel.from_pretrained(model_folder(options.model))
     findings = review_inventory(inventory)
     known = inventory_knowledge(model, inventory, corpus=corpus)
@@ -126,7 +149,7 @@ def _check(options: argparse.Namespace) -> None:
     shown = worst if options.all or options.json else worst[:_N_SHOWN]
     nearest = suggest_spellings((word for each in shown for word in each.unknown_words), model.words)
     n_by = Counter(each.how for each in known)
-    summary = {
+    summary: dict[str, Any] = {
         "senses": inventory.n_senses,
         "short_forms": len(inventory),
         "ambiguous_short_forms": _n_ambiguous(inventory),
@@ -136,12 +159,21 @@ def _check(options: argparse.Namespace) -> None:
         "unknown": n_by["unknown"],
         "may_be_the_same_twice": len(findings),
     }
+    if bad_rows:
+        summary["rows_that_cannot_be_used"] = len(bad_rows)
+    if len(n_rules) > 1 or layer.rules:
+        summary |= {f"rows_that_{action}": n_rules[action] for action in get_args(Action)}
+        summary["conditions_on"] = (
+            ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
+        )
     if corpus is not None:
         summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
     data = {
         "inventory": str(options.inventory),
         "model": str(model.folder),
         "summary": summary,
+        "bad_rows": bad_rows,
+        "forbids_nothing": idle,
         "findings": [asdict(finding) for finding in findings],
         "senses": [
             each.to_dict()
@@ -152,11 +184,17 @@ def _check(options: argparse.Namespace) -> None:
     rows = [(name.replace("_", " "), n) for name, n in summary.items()]
     print_result(options, data, [(str(options.inventory), rows)])
     if not options.json:
+        _print_list("cannot be used", bad_rows, n=len(bad_rows))
+        _print_list("forbids nothing", idle, n=len(idle))
         pairs = (f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings)
         _print_list(
             "may be the same twice", list(pairs)[: None if options.all else _N_SHOWN], n=len(findings)
         )
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
+    if bad_rows:
+        raise InventoryError(
+            f"{options.inventory}: {len(bad_rows):,} rows cannot be used. Correct those listed above."
+        )
 
 
 def _sense_line(known: SenseKnowledge, nearest: Mapping[str, str]) -> str:
@@ -246,8 +284,9 @@ examples:
     "check": Command(
         summary="find duplicates, and senses that a model cannot know",
         description="""\
-Say which entries of an inventory may be the same thing twice, and what a model knows of each sense: frequent (by its
-occurrences), words (by its words alone) or unknown (not at all: it will always be ranked last).""",
+List the rows of an inventory that cannot be used, with their lines. Say which entries may be the same thing twice, and
+what a model knows of each sense: frequent (by its occurrences), words (by its words alone) or unknown (not at all: it
+will always be ranked last).""",
         example="""\
 examples:
   lmcells inventory check senses.csv

@@ -4,7 +4,7 @@ import argparse
 import os
 import re
 
-from lmcells.cli.arguments import Command, add_expander
+from lmcells.cli.arguments import Command, add_expander, expander_settings
 from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service import ServiceSettings
 
@@ -52,8 +52,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
     limits = {name: getattr(options, name) for name in _LIMITS}
     serve(
-        options.model,
-        options.inventory,
+        expander_settings(options),
         ServiceSettings(**limits, token=os.environ.get(TOKEN) or None),
         host=options.host,
         port=options.port,

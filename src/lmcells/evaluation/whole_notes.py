@@ -436,7 +436,7 @@ def _expander_of(model: str, inventory: InventoryLike | None) -> tuple[Expand, S
         return _dictionary(senses), senses
     if model == SCISPACY:
         return _scispacy(), senses
-    expander = Expander.from_pretrained(model, inventory=senses)
+    expander = Expander.from_pretrained(model, only_inventory=senses)
     return expander, senses
 
 

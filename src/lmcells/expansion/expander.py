@@ -1,8 +1,8 @@
 """Expanding the short forms of whole notes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -15,7 +15,8 @@ from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
-from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
+from lmcells.expansion.inventory import Sense, SenseInventory, as_rules, load_inventory
+from lmcells.expansion.layers import LayerLike, extend
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NOT_SHORTHAND
@@ -51,7 +52,7 @@ def shipped_inventory() -> SenseInventory:
     with resources.as_file(resources.files(__package__).joinpath(SHIPPED_INVENTORY)) as path:
         if not path.is_file():
             raise InputError("this build comes without an inventory. Give one: inventory=FILE, JSON or CSV.")
-        return load_inventory(path)
+        return replace(load_inventory(path), has_priors=True)
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,11 @@ class Expander:
     def __init__(
         self,
         model: PretrainedModel,
-        inventory: InventoryLike,
+        inventory: LayerLike,
         *,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        header_rules: Path | str | None = None,
         letters: bool = True,
         codes: bool = False,
         make_ranker: MakeRanker = best_ranker,
@@ -126,14 +128,16 @@ class Expander:
             inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
             calibration: turns scores into probabilities, and decides when to abstain.
             sections: how sections are found: "rules", "paper" or "none".
+            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             make_ranker: what ranks the senses of an inventory with the model.
         """
         self.model = model
-        self.inventory = as_inventory(inventory)
+        self.inventory = _alone(inventory)
         self.calibration = calibration or Calibration()
         self._style = sections
+        self._header_rules = None if header_rules is None else Path(header_rules)
         self._codes = codes
         self._letters: tuple[LetterSenses, Ranker] | None = None
         if letters and model.phrase_store is not None:
@@ -149,9 +153,11 @@ class Expander:
         cls,
         folder: Path | str | None = None,
         *,
-        inventory: InventoryLike | None = None,
+        inventory: LayerLike | None = None,
+        only_inventory: LayerLike | None = None,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        header_rules: Path | str | None = None,
         letters: bool = True,
         codes: bool = False,
         verify: bool = False,
@@ -160,43 +166,61 @@ class Expander:
 
         Args:
             folder: a model folder; None or "default" is the shipped model.
-            inventory: a `SenseInventory`, a file, or a list of senses; None is the shipped inventory.
+            inventory: own senses and rules over the shipped inventory: a file or several, an inventory, or a list.
+            only_inventory: the same, in place of the shipped inventory.
             calibration: None takes the model's own.
             sections: how sections are found: "rules", "paper" or "none".
+            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
         """
         path = model_folder(folder)
         model = PretrainedModel.from_pretrained(path, verify=verify)
+        below = shipped_inventory() if only_inventory is None else _alone(only_inventory)
         return cls(
             model,
-            shipped_inventory() if inventory is None else inventory,
+            below if inventory is None else extend(below, inventory),
             calibration=calibration or Calibration.load(path),
             sections=sections,
+            header_rules=header_rules,
             letters=letters,
             codes=codes,
         )
 
     def __call__(
-        self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
+        self,
+        note: str,
+        sections: Sequence[Any] | None = None,
+        inventory: LayerLike | None = None,
+        *,
+        only_inventory: LayerLike | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Expansion]:
         """Expand the short forms of one note; see `pipe` for many.
 
         Args:
             note: the text of the note.
             sections: the note's sections, if they are known: (start, end, header) each.
-            inventory: other senses than the expander's, for this note.
+            inventory: senses and rules over the expander's, for this note.
+            only_inventory: senses in place of the expander's, for this note.
+            metadata: what is known of the note, such as {"category": "Cardiology"}, for rules that ask for it.
         """
-        lexicon = self.lexicon(inventory)
-        return self.expand_read([lexicon.read(_checked(note), sections)], lexicon)[0]
+        lexicon = self.lexicon(inventory, only_inventory)
+        return self.expand_read([lexicon.read(_checked(note), sections, metadata)], lexicon)[0]
 
     def explain(
-        self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
+        self,
+        note: str,
+        sections: Sequence[Any] | None = None,
+        inventory: LayerLike | None = None,
+        *,
+        only_inventory: LayerLike | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Explanation | None]:
         """Say what each expansion of a note is based on, in the same order; None where the note defines it."""
-        lexicon = self.lexicon(inventory)
-        return self.explain_read(lexicon.read(_checked(note), sections), lexicon)
+        lexicon = self.lexicon(inventory, only_inventory)
+        return self.explain_read(lexicon.read(_checked(note), sections, metadata), lexicon)
 
     def explain_read(self, note: Sequence[Occurrence], lexicon: Lexicon) -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read."""
@@ -223,7 +247,8 @@ class Expander:
         *,
         batch_size: int = ...,
         as_tuples: Literal[False] = ...,
-        inventory: InventoryLike | None = ...,
+        inventory: LayerLike | None = ...,
+        only_inventory: LayerLike | None = ...,
     ) -> Iterator[list[Expansion]]: ...
 
     @overload
@@ -233,7 +258,8 @@ class Expander:
         *,
         batch_size: int = ...,
         as_tuples: Literal[True],
-        inventory: InventoryLike | None = ...,
+        inventory: LayerLike | None = ...,
+        only_inventory: LayerLike | None = ...,
     ) -> Iterator[tuple[list[Expansion], Context]]: ...
 
     def pipe(
@@ -242,19 +268,21 @@ class Expander:
         *,
         batch_size: int = 256,
         as_tuples: bool = False,
-        inventory: InventoryLike | None = None,
+        inventory: LayerLike | None = None,
+        only_inventory: LayerLike | None = None,
     ) -> Iterator[Any]:
         """Expand a stream of notes in bounded memory; yields one list of expansions a note, in order.
 
         Args:
-            notes: texts, or objects with `text` and `sections`.
+            notes: texts, or objects with `text` and `sections`, and perhaps `metadata`.
             batch_size: notes that are ranked together.
             as_tuples: notes are pairs of a note and anything, results pairs of a list and the same.
-            inventory: other senses than the expander's.
+            inventory: senses and rules over the expander's.
+            only_inventory: senses in place of the expander's.
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
-        return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory))
+        return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory, only_inventory))
 
     def _pipe(
         self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: Lexicon
@@ -269,7 +297,7 @@ class Expander:
 
         for given in notes:
             note, context = given if as_tuples else (given, None)
-            read.append(lexicon.read(*_text_and_sections(note)))
+            read.append(lexicon.read(*_parts(note)))
             contexts.append(context)
             n_mentions += len(read[-1])
             if len(read) == batch_size or n_mentions >= _MOST_MENTIONS:
@@ -320,6 +348,10 @@ class Expander:
         if other_case and not _is_in_capitals(occurrence):
             of_senses = of_senses.copy()
             of_senses[other_case] -= _OTHER_CASE
+        if occurrence.allowed is not None:
+            allowed = list(occurrence.allowed)
+            senses = [senses[at] for at in allowed]
+            own, shared, of_senses = own[allowed], shared[allowed], of_senses[allowed]
         fit = self.calibration.fit(own + of_senses * self.calibration.temperature, none_prior=of_none)
         probabilities = fit * self.calibration.probabilities(
             shared + of_senses * self.calibration.temperature
@@ -339,14 +371,20 @@ class Expander:
             occurrence, candidates, "model", self.calibration.reason_to_abstain(own, probabilities)
         )
 
-    def lexicon(self, inventory: InventoryLike | None = None) -> Lexicon:
-        """Return what reads and ranks notes with an inventory; without one, the expander's own."""
-        return self._lexicons.of(self.inventory if inventory is None else inventory)
+    def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
+        """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
+        return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
     def _build(self, inventory: SenseInventory) -> Lexicon:
         letters = self._letters[0] if self._letters is not None else None
-        read = NoteReader(inventory, sections=self._style, letters=letters, codes=self._codes)
-        priors = SensePriors.load(self.model.folder) if inventory is shipped_inventory() else SensePriors({})
+        read = NoteReader(
+            inventory,
+            sections=self._style,
+            letters=letters,
+            codes=self._codes,
+            header_rules=self._header_rules,
+        )
+        priors = SensePriors.load(self.model.folder) if inventory.has_priors else SensePriors({})
         return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -399,11 +437,12 @@ def _checked(note: object) -> str:
     return note
 
 
-def _text_and_sections(note: object) -> tuple[str, Sequence[Any] | None]:
+def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object] | None]:
+    """Return the text of a note, its sections and metadata."""
     if isinstance(note, str):
-        return note, None
+        return note, None, None
     try:
-        return _checked(note.text), note.sections  # type: ignore[attr-defined]
+        return _checked(note.text), note.sections, getattr(note, "metadata", None)  # type: ignore[attr-defined]
     except AttributeError:
         kind = type(note).__name__
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
@@ -429,21 +468,30 @@ class _Lexicons:
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, given: InventoryLike) -> Lexicon:
-        """Return the lexicon of an inventory: the same object, the same unchanged file, or equal senses."""
-        key, held = _identity(given)
+    def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
+        """Return the lexicon of one inventory over another: the same objects, unchanged files, or equal senses."""
+        (key_below, below), (key_above, above) = _identity(below), _identity(above)
+        key = key_below, key_above
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = held, self._build(as_inventory(held))
+                inventory = _alone(below) if above is None else extend(_alone(below), above)
+                self._kept[key] = (below, above), self._build(inventory)
                 if len(self._kept) > _KEPT_INVENTORIES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key][1]
 
 
-def _identity(given: InventoryLike) -> tuple[Any, InventoryLike]:
-    """Return a key for an inventory, and the inventory, to be held as long as the key is."""
-    if isinstance(given, SenseInventory):
+def _alone(given: LayerLike) -> SenseInventory:
+    inventory = given if isinstance(given, SenseInventory) else extend(SenseInventory(), given)
+    if not len(inventory):
+        raise InputError("the inventory is empty. Give at least one sense.")
+    return inventory
+
+
+def _identity(given: Any) -> tuple[Any, Any]:
+    """Return a key for a layer, and the layer, to be held as long as the key is."""
+    if given is None or isinstance(given, SenseInventory):
         return id(given), given
     if isinstance(given, str | Path):
         path = Path(given)
@@ -452,5 +500,10 @@ def _identity(given: InventoryLike) -> tuple[Any, InventoryLike]:
         except OSError:
             return path, given  # loading it says what is wrong
         return (path.absolute(), status.st_mtime_ns, status.st_size), given
-    inventory = as_inventory(given)
-    return tuple(inventory), inventory
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        return id(given), given  # refused where it is read
+    entries = list(given)
+    if entries and all(isinstance(each, str | Path) for each in entries):
+        return tuple(_identity(each)[0] for each in entries), entries
+    rules = as_rules(entries)
+    return tuple(rules), rules

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, get_args
@@ -21,13 +21,13 @@ import lmcells
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     parse_result,
     shards_of,
@@ -226,16 +226,15 @@ def make_plan(
     Notes and model are identified by the names, sizes and dates of their files, the senses by their content.
     """
     folder = model_folder(settings.model or None)
-    if settings.inventory is None:
-        senses: str | None = hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest()
-    else:
-        senses = sha256(Path(settings.inventory)) if Path(settings.inventory).is_file() else None
+    senses = [sha256(file) if file.is_file() else None for file in settings.files]
+    if settings.only_inventory is None:
+        senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
     return {
         "version": lmcells.__version__,
         "paths": [str(path) for path in notes.paths],
         "inputs": _digest(notes.files()),
         "format": notes.format,
-        "columns": [notes.columns.text, notes.columns.id],
+        "columns": [str(each) for each in astuple(notes.columns)],
         "model": _digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
         "inventory": senses,
         "sections": settings.sections,

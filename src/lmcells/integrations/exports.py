@@ -91,7 +91,7 @@ Abstained
 [events]
 
 [attributes]
-Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters
+Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned
 """
 DOCUMENTS = "documents.tsv"
 """The table of file names and note ids."""

@@ -7,55 +7,20 @@ own, cut by the notes alone, so that neither the engine nor the number of worker
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from lmcells.corpus.shard import batch_notes
-from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import omop, rows
 from lmcells.notes.note import Note
 
 SHARD_NOTES = 512
 SHARD_CHARACTERS = 1 << 22  # bounds memory where notes are long
-
-
-@dataclass(frozen=True, slots=True)
-class ExpanderSettings:
-    """Which expander to open: plain values that can be sent to another process, which opens it there.
-
-    `model` is a model folder and `inventory` a file of senses; None means the shipped ones.
-    """
-
-    model: str | None = None
-    inventory: str | None = None
-    sections: str = "rules"  # how sections are found: rules, paper or none
-    threshold: float | None = None  # abstain below this probability; None: the model's own threshold
-    letters: bool = True  # also expand what is in no inventory, by its letters
-    codes: bool = False  # also read out codes such as pT3a
-
-    def __post_init__(self) -> None:
-        if self.sections not in SECTION_STYLES:
-            raise ConfigError(f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ConfigError(f"threshold: found {self.threshold}, allowed: 0 to 1.")
-
-    def open(self) -> Expander:
-        """Load the model and return an expander."""
-        expander = Expander.from_pretrained(
-            self.model,
-            inventory=self.inventory,
-            sections=self.sections,
-            letters=self.letters,
-            codes=self.codes,
-        )
-        if self.threshold is not None:
-            expander.calibration = replace(expander.calibration, least_probability=self.threshold)
-        return expander
 
 
 @lru_cache(maxsize=2)
@@ -149,7 +114,7 @@ def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansi
 
 def _expand_alone(expander: Expander, note: Note) -> list[Expansion] | str:
     try:
-        return expander(note.text, sections=note.sections)
+        return expander(note.text, sections=note.sections, metadata=note.metadata)
     except Exception as error:
         return f"expansion failed ({type(error).__name__})"  # the message may quote the note
 

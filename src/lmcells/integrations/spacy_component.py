@@ -14,11 +14,12 @@ The results are plain data in `doc.user_data`, so they survive `n_process`, pick
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 from zipfile import ZipFile
 
@@ -28,19 +29,28 @@ from spacy.util import ensure_path, from_bytes, from_disk, raise_error, to_bytes
 
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.inventory import load_inventory, save_inventory
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import read_json, write_json
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.pretrained.folder import DEFAULT
 
 FACTORY = "lmcells"
 LABEL = "ACRONYM"
 KEY = "lmcells.acronyms"
 """The key of the results in `doc.user_data`."""
+METADATA = "lmcells.metadata"
+"""The key in `doc.user_data` under which a document may have metadata, such as {"category": "Cardiology"}."""
 
 ErrorHandler = Callable[[str, Any, list[Doc], Exception], None]
 
-_SETTINGS, _INVENTORY, _MODEL, _FILES = "settings.json", "inventory.json", "model", "files"
+_SETTINGS, _MODEL, _FILES = "settings.json", "model", "files"
+
+
+class _NoteOf(NamedTuple):
+    """A document as the expander reads it."""
+
+    text: str
+    sections: list[dict[str, Any]] | None
+    metadata: dict[str, Any] | None
 
 
 class AcronymComponent:
@@ -76,7 +86,8 @@ class AcronymComponent:
     def __call__(self, doc: Doc) -> Doc:
         """Expand the short forms of one document."""
         try:
-            self._set(doc, self.expander(doc.text, sections=self._sections(doc)))
+            metadata = doc.user_data.get(METADATA)
+            self._set(doc, self.expander(doc.text, sections=self._sections(doc), metadata=metadata))
         except Exception as error:
             self.get_error_handler()(self.name, self, [doc], error)
         return doc
@@ -93,13 +104,9 @@ class AcronymComponent:
                 yield from batch
 
     def _expand_together(self, batch: list[Doc]) -> None:
-        given = [(doc, self._sections(doc)) for doc in batch]
-        plain = [doc for doc, sections in given if sections is None]
-        for doc, expansions in zip(plain, self.expander.pipe([doc.text for doc in plain]), strict=True):
+        notes = (_NoteOf(doc.text, self._sections(doc), doc.user_data.get(METADATA)) for doc in batch)
+        for doc, expansions in zip(batch, self.expander.pipe(notes), strict=True):
             self._set(doc, expansions)
-        for doc, sections in given:
-            if sections is not None:
-                self._set(doc, self.expander(doc.text, sections=sections))
 
     def _sections(self, doc: Doc) -> list[dict[str, Any]] | None:
         return medspacy_sections(doc) if self.use_medspacy_sections else None
@@ -127,10 +134,12 @@ class AcronymComponent:
             "use_medspacy_sections": self.use_medspacy_sections,
         }
         writers: dict[str, Callable[[Path], None]] = {_SETTINGS: lambda file: write_json(file, saved)}
-        if self.settings.inventory is not None:
-            inventory = Path(self.settings.inventory)
-            saved["inventory"] = _INVENTORY  # not its path: it is saved beside the settings
-            writers[_INVENTORY] = lambda file: save_inventory(load_inventory(inventory), file)
+        for file in self.settings.files:  # not their paths: they are saved beside the settings
+            writers[f"{len(writers)}-{file.name}"] = partial(shutil.copyfile, file)
+        names = iter([name for name in writers if name != _SETTINGS])
+        saved["only_inventory"] = next(names) if self.settings.only_inventory else None
+        saved["inventory"] = [next(names) for _ in self.settings.inventory]
+        saved["header_rules"] = next(names) if self.settings.header_rules else None
         if self.settings.model in (None, DEFAULT):
             saved["model"] = None
         else:
@@ -146,8 +155,9 @@ class AcronymComponent:
         self.spans_key = saved.pop("spans_key", self.spans_key)
         self.use_medspacy_sections = saved.pop("use_medspacy_sections", self.use_medspacy_sections)
         if saved:
-            for name in ("model", "inventory"):
+            for name in ("model", "only_inventory", "header_rules"):
                 saved[name] = None if saved[name] is None else str(ensure_path(path) / saved[name])
+            saved["inventory"] = [str(ensure_path(path) / name) for name in saved["inventory"]]
             self.settings = ExpanderSettings(**saved)
         self._expander = None
         return self
@@ -258,6 +268,8 @@ _register(Span, "long_form", _long_form)
     default_config={
         "model": None,
         "inventory": None,
+        "only_inventory": None,
+        "header_rules": None,
         "sections": "rules",
         "threshold": None,
         "spans_key": "acronyms",
@@ -269,7 +281,9 @@ def create_component(
     name: str,
     *,
     model: str | None,
-    inventory: str | None,
+    inventory: str | list[str] | None,
+    only_inventory: str | None,
+    header_rules: str | None,
     sections: str,
     threshold: float | None,
     spans_key: str | None,
@@ -278,7 +292,14 @@ def create_component(
     """Make the component; without a model folder or an inventory file, it uses the shipped ones."""
     return AcronymComponent(
         name,
-        ExpanderSettings(model, inventory, sections, threshold),
+        ExpanderSettings(
+            model,
+            (inventory,) if isinstance(inventory, str) else tuple(inventory or ()),
+            sections,
+            threshold,
+            only_inventory=only_inventory,
+            header_rules=header_rules,
+        ),
         spans_key=spans_key,
         use_medspacy_sections=use_medspacy_sections,
     )

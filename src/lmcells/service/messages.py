@@ -5,10 +5,21 @@ Offsets count Unicode code points, as Python does.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    WithJsonSchema,
+)
 
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.inventory import Action
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
@@ -35,6 +46,18 @@ Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterV
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Several = Annotated[tuple[Item, ...], Field(strict=False)]  # a JSON array is a list, not a tuple
+Metadata = Annotated[  # an object in JSON; pairs here, so that a request can be a key
+    tuple[tuple[str, str], ...],
+    BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
+    PlainSerializer(dict),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "examples": [{"category": "Cardiology"}],
+        }
+    ),
+]
 
 
 _EXAMPLES: dict[type[BaseModel], list[dict[str, Any]]] = {}
@@ -89,11 +112,27 @@ class SenseMessage(Message):
     concept_id: Name | None = None
 
 
+class RuleMessage(Message):
+    """A rule as in a site's inventory: add, forbid or pin a sense, where the section or other metadata say so."""
+
+    short_form: Name
+    long_form: Name | None = None
+    action: Action = "add"
+    forms: Several[Name] = Field(default=(), max_length=100)
+    concept_id: Name | None = None
+    where: Metadata = ()
+
+
 class InventoryEdits(Message):
-    """Changes to the inventory for one request: a removed sense must exist, an added one must not."""
+    """Senses and rules over the service's inventory for one request, or with `only` in its place.
+
+    A removed sense must exist. `rules` are applied last.
+    """
 
     add: Several[SenseMessage] = Field(default=(), max_length=MAX_EDITS)
     remove: Several[SenseName] = Field(default=(), max_length=MAX_EDITS)
+    rules: Several[RuleMessage] = Field(default=(), max_length=MAX_EDITS)
+    only: bool = False
 
 
 class NoteMessage(Message):
@@ -102,6 +141,9 @@ class NoteMessage(Message):
     text: Text = Field(repr=False)
     id: Text | None = None
     sections: Several[SectionMessage] | None = Field(default=None, max_length=MAX_SECTIONS)
+    metadata: Metadata = Field(
+        default=(), description="the note's type and the like, for rules that ask for it"
+    )
 
 
 class Options(Message):
@@ -259,7 +301,14 @@ class ErrorMessage(Message):
 _NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
 _ADDED = SenseMessage(short_form="PT", long_form="pars tensa", forms=("pars tensa",), concept_id=None)
 _REMOVED = SenseName(short_form="PT", long_form="prothrombin time")
-_EDITS = InventoryEdits(add=(_ADDED,), remove=(_REMOVED,))
+_PINNED = RuleMessage(
+    forms=("mitral stenosis", "stenosis of the mitral valve"),
+    short_form="MS",
+    long_form="mitral stenosis",
+    action="pin",
+    where=(("section", "CARDIOLOGY"),),
+)
+_EDITS = InventoryEdits(add=(_ADDED,), remove=(_REMOVED,), rules=(_PINNED,))
 _FIRST_NOTE = NoteMessage(id="note-1", text=_NOTE)
 _EXPANSION = ExpansionMessage.model_validate(
     Expansion(
@@ -277,7 +326,7 @@ _ENTRY = InventoryEntry(short_form="PT", senses=(_ENTRY_SENSE,))
 
 add_examples(
     SectionMessage(start=0, end=48, header="PMH"),
-    *(_ADDED, _REMOVED, _EDITS, _FIRST_NOTE),
+    *(_ADDED, _REMOVED, _PINNED, _EDITS, _FIRST_NOTE),
     OneNote(text=_NOTE),
     OneNote(text=_NOTE, expanded_text="replace", explain=True, inventory=_EDITS),
     ManyNotes(notes=(_FIRST_NOTE, NoteMessage(id="note-2", text="PT 12 s."))),

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from uvicorn.supervisors import Multiprocess
 
 from lmcells.errors import InputError
-from lmcells.expansion.expander import Expander
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.service.app import create_app
 from lmcells.service.metrics import SHARED_FOLDER
 from lmcells.service.settings import ServiceSettings
@@ -30,8 +30,7 @@ _log = logging.getLogger("lmcells.service")
 
 
 def serve(
-    model: str | None,
-    inventory: str | None,
+    expanding: ExpanderSettings,
     settings: ServiceSettings,
     *,
     host: str,
@@ -39,11 +38,9 @@ def serve(
     n_workers: int = 1,
     root_path: str = "",
 ) -> None:
-    """Serve a model folder and an inventory file (None: the shipped ones) until a signal ends it."""
+    """Serve an expander until a signal ends it."""
     start_log()
-    expander = Expander.from_pretrained(
-        model, inventory=inventory
-    )  # errors are reported before anything listens
+    expander = expanding.open()  # errors are reported before anything listens
     listening = listen(host, port)
     address = url(listening)
     processes = "one process" if n_workers == 1 else f"{n_workers} processes"
@@ -61,7 +58,7 @@ def serve(
     with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
         os.environ[SHARED_FOLDER] = shared
         limits = {name: value for name, value in asdict(settings).items() if name != "token"}
-        os.environ[_WORKER] = json.dumps({"model": model, "inventory": inventory, "settings": limits})
+        os.environ[_WORKER] = json.dumps({"expander": asdict(expanding), "settings": limits})
         config = _config(f"{__name__}:worker_app", n_workers=n_workers, root_path=root_path)
         Multiprocess(config, sockets=[listening]).run()
 
@@ -71,7 +68,7 @@ def worker_app() -> FastAPI:
     start_log()
     given = json.loads(os.environ[_WORKER])
     settings = ServiceSettings(**given["settings"], token=os.environ.get(TOKEN) or None)
-    app = create_app(Expander.from_pretrained(given["model"], inventory=given["inventory"]), settings)
+    app = create_app(ExpanderSettings(**given["expander"]).open(), settings)
     freeze_loaded()
     return app
 

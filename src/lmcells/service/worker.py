@@ -5,9 +5,10 @@ from collections import defaultdict
 from functools import lru_cache, partial
 from threading import Lock, Thread
 
-from lmcells.errors import InputError
-from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.errors import InputError, InventoryError, nearest
+from lmcells.expansion import SenseInventory, expand_text
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.layers import extend
 from lmcells.expansion.reader import Occurrence
 from lmcells.service.jobs import AnsweredNote, Batch, Job, NoteQueue
 from lmcells.service.messages import InventoryEdits
@@ -75,7 +76,7 @@ class Worker:
 
     def _expand(self, edits: InventoryEdits | None, notes: Batch) -> None:
         try:
-            lexicon = self._expander.lexicon(self._edited(edits) if edits else self._expander.inventory)
+            lexicon = self._expander.lexicon(only_inventory=self._edited(edits) if edits else None)
         except InputError as error:
             for job, _ in notes:
                 job.fail(error)
@@ -86,7 +87,7 @@ class Worker:
                 continue
             note = job.notes[index]
             try:
-                read.append((job, index, lexicon.read(note.text, note.sections)))
+                read.append((job, index, lexicon.read(note.text, note.sections, dict(note.metadata))))
             except InputError as error:
                 job.fail(error)
         expanded = self._expander.expand_read([occurrences for *_, occurrences in read], lexicon)
@@ -102,25 +103,13 @@ class Worker:
 
 
 def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-    """Return an inventory with changes, or itself if there are none; InventoryError if they contradict it.
-
-    Only the short forms concerned are checked, as a full check takes long.
-    """
-    if not (edits.add or edits.remove):
-        return inventory
+    """Return an inventory with changes; InventoryError if they contradict it."""
+    below = SenseInventory() if edits.only else inventory
     for name in edits.remove:
-        inventory.senses(name.short_form)  # UnknownShortForm, with the whole inventory's nearest names
-    touched = {each.short_form for each in edits.remove} | {each.short_form for each in edits.add}
-    part = SenseInventory({name: inventory.by_short_form[name] for name in touched if name in inventory})
-    changed = part.with_senses(
-        add=[
-            Sense(each.short_form.strip(), each.long_form.strip(), each.forms, each.concept_id)
-            for each in edits.add
-        ],
-        remove=[
-            (each.short_form, each.long_form) if each.long_form is not None else each.short_form
-            for each in edits.remove
-        ],
-    )
-    kept = {name: senses for name, senses in inventory.by_short_form.items() if name not in touched}
-    return SenseInventory({**kept, **changed.by_short_form})
+        senses = below.senses(name.short_form)
+        names = [sense.long_form for sense in senses]
+        if name.long_form is not None and name.long_form.casefold() not in map(str.casefold, names):
+            near = nearest(name.long_form, names)
+            raise InventoryError(f"{name.long_form!r} is not a sense of {name.short_form!r}.{near}")
+    removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
+    return extend(below, [*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])
