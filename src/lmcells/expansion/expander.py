@@ -1,7 +1,7 @@
 """Expanding the short forms of whole notes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -222,13 +222,20 @@ class Expander:
         lexicon = self.lexicon(inventory, only_inventory)
         return self.explain_read(lexicon.read(_checked(note), sections, metadata), lexicon)
 
-    def explain_read(self, note: Sequence[Occurrence], lexicon: Lexicon) -> list[Explanation | None]:
-        """Explain the occurrences of a note that a lexicon has read."""
-        evidence = [
-            np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
-            for own, shared in _scores([note], lexicon)
-        ]
-        ranked = [each for each in note if each.source != "letters"]
+    def explain_read(
+        self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
+    ) -> list[Explanation | None]:
+        """Explain the occurrences of a note that a lexicon has read: all, or those that begin at `starts`."""
+        ranked, evidence = [], []
+        scores = iter(_scores([note], lexicon))
+        for each in note:
+            if each.source == "letters":
+                continue
+            own, shared = next(scores) if each.mention is not None else (None, None)
+            is_asked = starts is None or each.start in starts
+            ranked.append(each if is_asked else replace(each, mention=None))
+            if is_asked and own is not None and shared is not None:
+                evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
         explained = iter(
             explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
         )

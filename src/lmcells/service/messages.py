@@ -23,6 +23,7 @@ from lmcells.expansion.inventory import Action
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
+MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")
 
@@ -153,7 +154,10 @@ class Options(Message):
     expanded_text: Literal["replace", "append"] | None = Field(
         default=None, description="also return the text with its short forms written out"
     )
-    explain: bool = Field(default=False, description="also return what the model relied on")
+    explain: bool | Annotated[Several[Offset], Field(max_length=MAX_EXPLAINED)] = Field(
+        default=False,
+        description="also return what the model relied on: for all short forms, or those that begin at these offsets",
+    )
 
 
 class OneNote(Options, NoteMessage):

@@ -94,7 +94,9 @@ class Worker:
         answers: list[AnsweredNote] = []
         for (job, index, occurrences), expansions in zip(read, expanded, strict=True):
             note, style = job.notes[index], job.request.expanded_text
-            explanations = self._expander.explain_read(occurrences, lexicon) if job.request.explain else None
+            asked = job.request.explain
+            starts = None if isinstance(asked, bool) else set(asked)
+            explanations = self._expander.explain_read(occurrences, lexicon, starts) if asked else None
             written_out = expand_text(note.text, expansions, style=style) if style else None
             answers.append(AnsweredNote(note.id, expansions, explanations, written_out))
         self._metrics.count_notes([job.notes[index].text for job, index, _ in read], expanded)

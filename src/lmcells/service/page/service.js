@@ -70,7 +70,7 @@ export async function expand(text, inventory) {
 // What one expansion of a note is based on; null where the model was not asked.
 export async function explain(text, inventory, expansions, index) {
   if (expansions[index].source !== "model") return null;
-  return (await post("expand", { text, inventory, explain: true })).explanations[index];
+  return (await post("expand", { text, inventory, explain: [expansions[index].start] })).explanations[index];
 }
 
 export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);
