@@ -19,6 +19,7 @@ COMMANDS = {
     "annotate": "annotate",
     "export": "export",
     "serve": "serve",
+    "review": "review",
     "inventory": "inventory",
     "prepare": "prepare",
     "train": "train",

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="path under which a proxy serves it, such as /acronyms",
     )
+    add("--reviews", metavar="FILE", help="keep what reviewers decide on the page (SQLite, mode 0600)")
     add_expander(parser)
     limits = parser.add_argument_group("limits")
     for name, (kind, metavar, what) in _LIMITS.items():
@@ -53,7 +54,12 @@ def run(options: argparse.Namespace) -> None:
     limits = {name: getattr(options, name) for name in _LIMITS}
     serve(
         expander_settings(options),
-        ServiceSettings(**limits, token=os.environ.get(TOKEN) or None),
+        ServiceSettings(
+            **limits,
+            reviews=options.reviews,
+            reviewer=getattr(options, "reviewer", None) or "",
+            token=os.environ.get(TOKEN) or None,
+        ),
         host=options.host,
         port=options.port,
         n_workers=options.workers,

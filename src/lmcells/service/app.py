@@ -19,6 +19,7 @@ from lmcells.service.guards import guarded_route
 from lmcells.service.jobs import NoteQueue
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import ERROR_HANDLERS, Observation
+from lmcells.service.review_routes import review_router
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Worker
 
@@ -58,6 +59,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     routes.add_inventory(api, expander.inventory)
     routes.add_metrics(api, metrics)
     api.include_router(explore_router(expander, route_class=guarded))
+    api.include_router(review_router(expander, settings, route_class=guarded))
     protected = [route.path for route in api.routes if isinstance(route, APIRoute)]
     public = APIRouter()
     routes.add_health(public, queue, expander.inventory)

@@ -11,19 +11,18 @@ from typing import Any
 
 from lmcells.evaluation.whole_notes import NONE, SHORT_FORM
 from lmcells.expansion import SenseInventory
-from lmcells.expansion.expansion import Candidate, Expansion
-from lmcells.expansion.inventory import form_key
+from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.omop import export_note_nlp
 from lmcells.integrations.rows import annotation_row
-from lmcells.service.reviews import UNKNOWN, Decision, ReviewedMention, ReviewedNote
+from lmcells.service.reviews import UNKNOWN, Decision, ReviewedMention, ReviewedNote, decided
 
 EXCLUDED, DISPUTED = "excluded_by_review", "disputed"
 """Why a corrected annotation has no long form: reviewers exclude it, or disagree."""
 UNCLEAR = "unclear"
 
 SITE_COLUMNS = ("short_form", "long_form", "action", "section", "category")
-ALL_SENSES = "*"  # what to forbid where a form is no short form at all
 
 Where = tuple[tuple[str, str], ...]
 
@@ -35,18 +34,7 @@ def corrected(mention: ReviewedMention) -> Expansion | None:
     """Return a mention as reviewers see it, as it was where nobody decided; None for what is no short form."""
     expansion, decision = mention.expansion, mention.settled
     if decision is not None:
-        if decision.long_form is None:
-            return None
-        known = {form_key(each.long_form): each.concept_id for each in expansion.candidates}
-        chosen = Candidate(decision.long_form, 1.0, known.get(form_key(decision.long_form)))
-        return replace(
-            expansion,
-            long_form=chosen.long_form,
-            probability=1.0,
-            source="review",
-            candidates=(chosen,),
-            abstained=None,
-        )
+        return decided(expansion, decision) if decision.long_form is not None else None
     if mention.is_disputed:
         return replace(expansion, long_form=None, probability=None, abstained=DISPUTED)
     if expansion.abstained == UNKNOWN:
@@ -61,7 +49,10 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
     for each in notes:
         for mention in each.mentions:
             if (expansion := corrected(mention)) is not None:
-                yield json.dumps(annotation_row(each.note, expansion) | _review_of(mention), ensure_ascii=False) + "\n"
+                yield (
+                    json.dumps(annotation_row(each.note, expansion) | _review_of(mention), ensure_ascii=False)
+                    + "\n"
+                )
 
 
 def _review_of(mention: ReviewedMention) -> dict[str, Any]:
@@ -107,7 +98,9 @@ def _mark(mention: ReviewedMention) -> dict[str, Any]:
     decision = mention.settled
     if decision is None:
         return {"kind": UNCLEAR}
-    return {"kind": NONE} if decision.long_form is None else {"kind": SHORT_FORM, "senses": [decision.long_form]}
+    return (
+        {"kind": NONE} if decision.long_form is None else {"kind": SHORT_FORM, "senses": [decision.long_form]}
+    )
 
 
 # The site inventory
@@ -119,7 +112,9 @@ def site_inventory(notes: Sequence[ReviewedNote], inventory: SenseInventory) -> 
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(SITE_COLUMNS)
     for short_form, long_form, action, where in site_rules(notes, inventory)[0]:
-        writer.writerow((short_form, long_form, action, *(dict(where).get(name, "") for name in SITE_COLUMNS[3:])))
+        writer.writerow(
+            (short_form, long_form, action, *(dict(where).get(name, "") for name in SITE_COLUMNS[3:]))
+        )
     yield table.getvalue()
 
 
@@ -132,36 +127,31 @@ def site_rules(
     that the inventory lacks is added. Where reviewers contradict each other, no rule is made.
     """
     meant: dict[tuple[str, Where], dict[str, str]] = {}  # what each reviewer said last
-    never: dict[tuple[str, str, Where], None] = {}
-    added: dict[tuple[str, str], None] = {}
+    never: set[tuple[str, str, Where]] = set()
+    added: set[tuple[str, str, Where]] = set()
     for decision, mention in sorted(_made(notes), key=lambda each: each[0].id):
         where = _where(decision)
         long_form = decision.long_form or ALL_SENSES
         if decision.action == "never":
-            never[decision.short_form, long_form, where] = None
+            never.add((decision.short_form, long_form, where))
         elif decision.scope in ("section", "category", "everywhere"):
             meant.setdefault((decision.short_form, where), {})[decision.reviewer] = long_form
         elif decision.long_form and _is_new(decision, mention, inventory):
-            added[decision.short_form, long_form] = None
+            added.add((decision.short_form, long_form, ()))
     rules: list[tuple[str, str, str, Where]] = []
-    n_contradictions = 0
+    contradicted: set[tuple[str, str, Where]] = set()
     for (short_form, where), said in meant.items():
-        long_forms = set(said.values())
-        if len(long_forms) > 1 or (short_form, *long_forms, where) in never:
-            n_contradictions += 1
-            continue
-        long_form = long_forms.pop()
-        rules.append((short_form, long_form, "forbid" if long_form == ALL_SENSES else "pin", where))
+        claims = {(short_form, long_form, where) for long_form in said.values()}
+        if len(claims) > 1 or claims & never:
+            contradicted |= claims
+        else:
+            long_form = claims.pop()[1]
+            rules.append((short_form, long_form, "forbid" if long_form == ALL_SENSES else "pin", where))
+    contradicted |= added & never
     pinned = {(short_form, long_form, where) for short_form, long_form, _, where in rules}
-    for short_form, long_form, where in never:
-        if not any(long_form in said.values() for (name, at), said in meant.items() if (name, at) == (short_form, where)):
-            rules.append((short_form, long_form, "forbid", where))
-    for short_form, long_form in added:
-        if (short_form, long_form, ()) in never:
-            n_contradictions += 1
-        elif (short_form, long_form, ()) not in pinned:
-            rules.append((short_form, long_form, "add", ()))
-    return sorted(rules), n_contradictions
+    rules += [(name, long_form, "forbid", where) for name, long_form, where in never - contradicted]
+    rules += [(name, long_form, "add", where) for name, long_form, where in added - contradicted - pinned]
+    return sorted(rules), len(contradicted)
 
 
 def _made(notes: Sequence[ReviewedNote]) -> Iterator[tuple[Decision, ReviewedMention]]:

@@ -16,7 +16,10 @@ from lmcells.notes.section_styles import section_finder
 from lmcells.service.reviews import SURE, UNKNOWN, ReviewStore, Version
 
 _LOOKS_SHORT = re.compile(r"(?<![\w/.'-])[A-Z]{2,6}s?(?![\w'/-]|\.\w)")
-_CAPITALS_BEFORE, _CAPITALS_AFTER = re.compile(r"\b[A-Z]{3,} \Z"), re.compile(r" [A-Z]{3,}\b")  # a heading in a line
+_CAPITALS_BEFORE, _CAPITALS_AFTER = (
+    re.compile(r"\b[A-Z]{3,} \Z"),
+    re.compile(r" [A-Z]{3,}\b"),
+)  # a heading in a line
 _WORD = 5  # letters, from which what the model knows in lower case is a word
 _ROMAN = re.compile(r"[IVX]+")
 _LINE = re.compile(r"[^\r\n]*")
@@ -65,9 +68,15 @@ def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander)
             start, end = found.span()
             before = bisect_right(starts, end - 1) - 1
             is_taken = before >= 0 and taken[before][1] > start
-            if not is_taken and not _is_known(found[0], expander) and not _is_in_heading(note.text, start, end):
+            if (
+                not is_taken
+                and not _is_known(found[0], expander)
+                and not _is_in_heading(note.text, start, end)
+            ):
                 section_at = section_at or Sections(note)
-                unknown.append(Expansion(start, end, found[0], section_at(start), None, None, "model", (), UNKNOWN))
+                unknown.append(
+                    Expansion(start, end, found[0], section_at(start), None, None, "model", (), UNKNOWN)
+                )
     return sorted([*expansions, *unknown], key=lambda each: each.start)[:_MOST_MENTIONS]
 
 
@@ -86,9 +95,7 @@ def _is_known(written: str, expander: Expander) -> bool:
 
 
 def _is_in_heading(text: str, start: int, end: int) -> bool:
-    return bool(
-        _CAPITALS_BEFORE.search(text[max(0, start - 20) : start]) or _CAPITALS_AFTER.match(text, end)
-    )
+    return bool(_CAPITALS_BEFORE.search(text[max(0, start - 20) : start]) or _CAPITALS_AFTER.match(text, end))
 
 
 def add_notes(

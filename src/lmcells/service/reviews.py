@@ -16,19 +16,22 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
 from lmcells.errors import InputError
-from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.inventory import form_key
 from lmcells.notes.note import Note
 
 Scope = Literal["mention", "note", "section", "category", "everywhere"]
 Action = Literal["is", "never", "done"]
 UNKNOWN = "not_in_inventory"
 """Why there is no answer for what looks like a short form, but has no sense."""
+NOT_A_SHORT_FORM = "not_a_short_form"
+"""Why there is no answer where a reviewer said so."""
 SURE = 0.9  # an answer below this is a doubt
 
 _APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
@@ -40,7 +43,8 @@ CREATE TABLE notes (
   usefulness REAL NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, added TEXT NOT NULL
 );
 CREATE TABLE decisions (
-  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL, note INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL,
+  note INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE,
   start INTEGER NOT NULL, end INTEGER NOT NULL, short_form TEXT NOT NULL, section TEXT, category TEXT,
   action TEXT NOT NULL, long_form TEXT, scope TEXT NOT NULL,
   reviewer TEXT NOT NULL, at TEXT NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, undone TEXT
@@ -106,6 +110,29 @@ class Decision(Choice):
         return is_own, 0 if is_own else _NARROW[self.scope], self.id
 
 
+def decided(expansion: Expansion, decision: Decision) -> Expansion:
+    """Return an expansion with a reviewer's answer in place of the expander's."""
+    if decision.long_form is None:
+        return replace(
+            expansion,
+            long_form=None,
+            probability=None,
+            source="review",
+            candidates=(),
+            abstained=NOT_A_SHORT_FORM,
+        )
+    known = {form_key(each.long_form): each.concept_id for each in expansion.candidates}
+    chosen = Candidate(decision.long_form, 1.0, known.get(form_key(decision.long_form)))
+    return replace(
+        expansion,
+        long_form=chosen.long_form,
+        probability=1.0,
+        source="review",
+        candidates=(chosen,),
+        abstained=None,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class ReviewedMention:
     """A mention, each reviewer's decision about it, and the decisions that a sense is never meant there."""
@@ -160,7 +187,7 @@ class ReviewStore:
         self.path = path
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            os.chmod(path, 0o600)  # one that was there already, or made under another umask
+            path.chmod(0o600)  # one that was there already, or made under another umask
             with self._open() as file:
                 if not file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                     for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
@@ -214,7 +241,7 @@ class ReviewStore:
                 return int(row.lastrowid or 0)
             if known["text"] != note.text:
                 raise InputError(
-                    f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete the old one."
+                    f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete that one."
                 )
             columns = "metadata = ?, mentions = ?, usefulness = ?, model = ?, inventory = ?, added = ?"
             file.execute(f"UPDATE notes SET {columns} WHERE id = ?", (*values, known["id"]))
@@ -242,14 +269,23 @@ class ReviewStore:
                 raise _no_note(note_id)
             return _reviewed(row, _decisions(file, note_id))
 
-    def list_notes(self, *, offset: int = 0, limit: int = -1) -> list[ReviewedNote]:
-        """Return notes, the most useful to review first."""
+    def list_notes(
+        self, *, offset: int = 0, limit: int = -1, only_decided: bool = False
+    ) -> list[ReviewedNote]:
+        """Return notes, the most useful to review first: all, or those in which something was decided."""
+        decided_in = "WHERE id IN (SELECT note FROM decisions WHERE undone IS NULL)" if only_decided else ""
         with self._open() as file:
             rows = file.execute(
-                "SELECT * FROM notes ORDER BY usefulness DESC, id LIMIT ? OFFSET ?", (limit, offset)
+                f"SELECT * FROM notes {decided_in} ORDER BY usefulness DESC, id LIMIT ? OFFSET ?",
+                (limit, offset),
             ).fetchall()
             decisions = _decisions(file)
-        return [_reviewed(row, decisions) for row in rows]
+        by_note: dict[int, list[Decision]] = {row["id"]: [] for row in rows}
+        for each in decisions:
+            if each.scope in ("mention", "note"):
+                by_note.get(each.note, []).append(each)
+        rules = [each for each in decisions if each.scope not in ("mention", "note")]
+        return [_reviewed(row, [*by_note[row["id"]], *rules]) for row in rows]
 
     def n_notes(self) -> int:
         """The number of notes."""
@@ -279,7 +315,9 @@ class ReviewStore:
             choices = [choice]
             if choice.action == "done":
                 choices = [Choice(start=0, end=0, long_form=None, action="done")] + [
-                    Choice(start=each.expansion.start, end=each.expansion.end, long_form=each.expansion.long_form)
+                    Choice(
+                        start=each.expansion.start, end=each.expansion.end, long_form=each.expansion.long_form
+                    )
                     for each in seen.mentions
                     if reviewer not in each.by_reviewer
                     and each.expansion.long_form is not None
@@ -288,7 +326,9 @@ class ReviewStore:
             else:
                 _check_span(choice, seen)
             batch = file.execute("SELECT COALESCE(MAX(batch), 0) + 1 FROM decisions").fetchone()[0]
-            mention_at = {(each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions}
+            mention_at = {
+                (each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions
+            }
             for each in choices:
                 mention = mention_at.get((each.start, each.end))
                 short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
@@ -314,11 +354,6 @@ class ReviewStore:
                 return None
             file.execute("UPDATE decisions SET undone = ? WHERE batch = ?", (_now(), last["batch"]))
             return int(last["note"])
-
-    def decisions(self) -> list[Decision]:
-        """Return all decisions that were not undone, in the order in which they were made."""
-        with self._open() as file:
-            return _decisions(file)
 
 
 def _check_span(choice: Choice, seen: ReviewedNote) -> None:
@@ -350,7 +385,8 @@ def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Dec
     """Return the decisions about a note: those made in it, and rules made elsewhere; without one, all."""
     about = "" if note_id is None else "AND (note = ? OR scope NOT IN ('mention', 'note'))"
     rows = file.execute(
-        f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id", () if note_id is None else (note_id,)
+        f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id",
+        () if note_id is None else (note_id,),
     )
     return [
         Decision(
@@ -379,7 +415,9 @@ def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:
     made_at = {(each.start, each.end): each.short_form for each in own}
     mentions = []
     for mention in sorted(found, key=lambda each: each.start):
-        names = dict.fromkeys((mention.short_form, made_at.get((mention.start, mention.end), mention.short_form)))
+        names = dict.fromkeys(
+            (mention.short_form, made_at.get((mention.start, mention.end), mention.short_form))
+        )
         about = [
             each
             for name in names

@@ -14,6 +14,8 @@ class ServiceSettings:
     max_notes: int = 1_000  # per request; more is answered with 422
     max_concurrency: int = 128  # requests at a time, reading and waiting included; more is answered with 429
     body_seconds: float = 30.0  # for a body to arrive; later is answered with 408
+    reviews: str | None = None  # file of reviews; without one nothing is stored
+    reviewer: str = ""  # the name that the page begins with
     token: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
