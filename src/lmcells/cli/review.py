@@ -58,7 +58,10 @@ def run(options: argparse.Namespace) -> None:
         options.port = _free_port(options.host)
     token = os.environ.setdefault(_TOKEN, secrets.token_urlsafe(16))  # other users of the machine stay out
     address = f"http://{options.host}:{options.port}{options.root_path}/"
-    print(f"{options.reviews}: {store.n_notes():,} notes. Review them at {address}#token={token}", flush=True)
+    print(
+        f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}#token={token}",
+        flush=True,
+    )
     if not options.no_browser:
         Thread(target=_open_page, args=(options, f"{address}#token={token}"), daemon=True).start()
     serve.run(options)

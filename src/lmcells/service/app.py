@@ -63,7 +63,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     protected = [route.path for route in api.routes if isinstance(route, APIRoute)]
     public = APIRouter()
     routes.add_health(public, queue, expander.inventory)
-    files = page_files()
+    files = page_files(has_reviews=settings.reviews is not None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -89,13 +89,16 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     return app
 
 
-def page_files() -> dict[str, tuple[bytes, str]]:
+def page_files(*, has_reviews: bool = False) -> dict[str, tuple[bytes, str]]:
     """Return the files of the page, as content and content type by path; the page itself is at "/"."""
     files = {}
     for file in resources.files(__package__).joinpath("page").iterdir():
         suffix = file.name[file.name.rindex(".") :]
         path = "/" if file.name == "index.html" else f"/{file.name}"
         files[path] = (file.read_bytes(), _CONTENT_TYPES[suffix])
+    if has_reviews:
+        page, content_type = files["/"]
+        files["/"] = page.replace(b"<body>", b'<body data-reviews="on">'), content_type
     return files
 
 

@@ -124,7 +124,7 @@ def add_notes(
     n_notes = Counter(form for forms in unknown.values() for form in forms)
     store.rank(
         {
-            note_id: value + sum(math.log(n_notes[form]) for form in unknown[note_id])
+            note_id: value + sum(math.log1p(n_notes[form]) for form in unknown[note_id])
             for note_id, value in doubts.items()
         }
     )

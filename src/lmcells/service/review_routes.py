@@ -128,6 +128,7 @@ class ReviewsAnswer(Message):
     model: str
     inventory: str
     n_notes: int
+    n_done: int = Field(description="notes that the reviewer is done with")
     n_shared: int = Field(description="mentions that two or more reviewers decided")
     n_agreed: int = Field(description="those on which they agree")
     n_rules: int = Field(description="of the site inventory")
@@ -163,11 +164,14 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
                 "reviewer": settings.reviewer,
                 "model": version.model,
                 "inventory": version.inventory,
-                "n_notes": store.n_notes(),
+                **store.counts(reviewer),
                 **agreement(decided_in),
                 "n_rules": len(rules),
                 "n_contradictions": n_contradictions,
-                "notes": [_listed(each, reviewer) for each in store.list_notes(offset=offset, limit=limit)],
+                "notes": [
+                    _listed(each, reviewer)
+                    for each in store.list_notes(reviewer=reviewer, offset=offset, limit=limit)
+                ],
             }
         )
 

@@ -52,6 +52,7 @@ CREATE TABLE decisions (
 CREATE INDEX decisions_of_note ON decisions (note);
 CREATE INDEX decisions_of_short_form ON decisions (short_form);
 """
+_DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND reviewer = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,14 +271,17 @@ class ReviewStore:
             return _reviewed(row, _decisions(file, note_id))
 
     def list_notes(
-        self, *, offset: int = 0, limit: int = -1, only_decided: bool = False
+        self, *, reviewer: str = "", offset: int = 0, limit: int = -1, only_decided: bool = False
     ) -> list[ReviewedNote]:
-        """Return notes, the most useful to review first: all, or those in which something was decided."""
+        """Return notes: all, or those in which something was decided.
+
+        Those that the reviewer is done with come last; the most useful to review come first.
+        """
         decided_in = "WHERE id IN (SELECT note FROM decisions WHERE undone IS NULL)" if only_decided else ""
         with self._open() as file:
             rows = file.execute(
-                f"SELECT * FROM notes {decided_in} ORDER BY usefulness DESC, id LIMIT ? OFFSET ?",
-                (limit, offset),
+                f"SELECT * FROM notes {decided_in} ORDER BY id IN ({_DONE}), usefulness DESC, id LIMIT ? OFFSET ?",
+                (reviewer, limit, offset),
             ).fetchall()
             decisions = _decisions(file)
         by_note: dict[int, list[Decision]] = {row["id"]: [] for row in rows}
@@ -287,10 +291,11 @@ class ReviewStore:
         rules = [each for each in decisions if each.scope not in ("mention", "note")]
         return [_reviewed(row, [*by_note[row["id"]], *rules]) for row in rows]
 
-    def n_notes(self) -> int:
-        """The number of notes."""
+    def counts(self, reviewer: str) -> dict[str, int]:
+        """Return the number of notes, and of those that a reviewer is done with."""
         with self._open() as file:
-            return int(file.execute("SELECT COUNT(*) FROM notes").fetchone()[0])
+            counted = f"SELECT COUNT(*) AS n_notes, COUNT(CASE WHEN id IN ({_DONE}) THEN 1 END) AS n_done FROM notes"
+            return dict(file.execute(counted, (reviewer,)).fetchone())
 
     # Decisions
 
@@ -331,6 +336,7 @@ class ReviewStore:
             }
             for each in choices:
                 mention = mention_at.get((each.start, each.end))
+                long_form = _spelling(each.long_form, mention, seen)
                 short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
                 section = mention.section if mention else section_at(each.start)
                 file.execute(
@@ -338,7 +344,7 @@ class ReviewStore:
                     "scope, reviewer, at, model, inventory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(batch, note_id, each.start, each.end, short_form, section),
-                        *(seen.note.metadata.get("category"), each.action, each.long_form, each.scope),
+                        *(seen.note.metadata.get("category"), each.action, long_form, each.scope),
                         *(reviewer, _now(), version.model, version.inventory),
                     ),
                 )
@@ -365,6 +371,15 @@ def _check_span(choice: Choice, seen: ReviewedNote) -> None:
         other = each.expansion.start, each.expansion.end
         if span != other and other[0] < choice.end and choice.start < other[1]:
             raise InputError(f"the mention {span} overlaps the one at {other}. Decide about that one.")
+
+
+def _spelling(long_form: str | None, mention: Expansion | None, seen: ReviewedNote) -> str | None:
+    """Return a long form as it is spelt among the senses, or by those who decided before."""
+    if long_form is None:
+        return None
+    known = [each.long_form for each in mention.candidates] if mention else []
+    known += [each.long_form or "" for one in seen.mentions for each in one.by_reviewer.values()]
+    return next((each for each in known if form_key(each) == form_key(long_form)), long_form.strip())
 
 
 def agreement(notes: Iterable[ReviewedNote]) -> dict[str, int]:

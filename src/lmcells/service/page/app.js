@@ -1,24 +1,34 @@
 // The page: a note goes to the service, comes back with its acronyms, and is shown.
 
 import { Contents } from "./contents.js";
-import { Details } from "./details.js";
+import { Details, isExplained } from "./details.js";
 import { byId, element, startTips, Tabs } from "./dom.js";
 import { Explore } from "./explore.js";
 import { acceptDrops, copyText, csv, download, readFiles } from "./files.js";
 import { Edits, InventoryDialog } from "./inventory.js";
 import { describe, isDoubt, level, LEVELS, NoteView, pieces } from "./note.js";
+import { Review } from "./review.js";
 import { expand, explain, giveUp, startTokenDialog } from "./service.js";
 
 const field = byId("text");
 const hidden = new Set(); // levels that the legend hides
 let edits = new Edits();
-let notes = []; // the files that are open
-let opened = null; // one of them; the field may show it with other line ends, and offsets are the file's
+let files = []; // that are open
+let opened = null; // one of them, or a note of the queue; the field may show it with other line ends, and offsets are its own
 let text = "";
 let answer = null; // the service's answer for `text`; null as soon as the field holds anything else
 let chosen = null;
 
 const note = new NoteView((index) => showChosen(index));
+const review = new Review({
+  note: () => ({ id: answer?.id, name: opened?.name ?? `note of ${new Date().toISOString().slice(0, 19)}`, text, category: answer?.category }),
+  show: (reviewed, position) => showReviewed(reviewed, position),
+  open: (entry) => openNote(entry),
+  clear: () => clear(),
+  refresh: () => refresh(),
+  report: (problem) => report(problem),
+  say: (words) => say(words),
+});
 const details = new Details({
   choose: (index) => note.choose(index),
   next: (step) => note.next(step),
@@ -26,8 +36,9 @@ const details = new Details({
   close: () => closeDetails(),
   addSense: (short_form, long_form) => changeInventory((all) => all.add({ short_form, long_form }), report),
   removeSense: (short_form, long_form) => changeInventory((all) => all.remove({ short_form, long_form }), report),
-});
-const contents = new Contents({ openNote: (index) => openNote(notes[index]), choose: (index) => note.choose(index) });
+  mark: () => markSelection(),
+}, review);
+const contents = new Contents({ openNote: (entry) => openNote(entry), choose: (index) => note.choose(index) });
 const inventory = new InventoryDialog((edit) => changeInventory(edit));
 const tabs = new Tabs(["write", "read", "expanded"], () => showTools());
 
@@ -42,6 +53,7 @@ const say = (words) => (byId("status").textContent = words);
 // Expanding
 
 async function expandNote() {
+  if (opened?.id && opened.shown === field.value) return openNote(opened);
   const given = opened?.shown === field.value ? opened.text : field.value;
   if (!given.trim()) {
     report("There is no text to expand. Paste a note, open a file, or take the sample.");
@@ -114,7 +126,11 @@ function showAnswer() {
 function showTools() {
   byId("downloads").hidden = answer === null;
   byId("filter").hidden = answer === null || tabs.shown === "write";
-  contents.show(notes, notes.indexOf(opened), answer?.expansions ?? [], tabs.shown !== "write" && answer !== null);
+  const isRead = answer !== null && tabs.shown !== "write";
+  const isOpen = (entry) => entry === opened || (entry.id !== undefined && entry.id === answer?.id);
+  contents.show([...files, ...review.queue], isOpen, isRead ? answer.expansions : [], { isReview: review.isOn });
+  byId("review-actions").hidden = !review.isOn || answer === null;
+  byId("delete-note").hidden = !answer?.id;
 }
 
 function applyFilter() {
@@ -145,7 +161,7 @@ function showChosen(index) {
   chosen = index;
   if (index === null) return;
   const expansion = answer.expansions[index];
-  details.showOne(text, expansion, `${index + 1} of ${answer.expansions.length}`);
+  details.showOne(text, expansion, `${index + 1} of ${answer.expansions.length}`, answer.category);
   note.attend("", []);
   showReasons(answer, index);
   if (byId("view-read").hidden) tabs.show("read");
@@ -154,7 +170,8 @@ function showChosen(index) {
 // What the model relied on is asked for when an acronym is opened: it takes longer than expanding the note.
 async function showReasons(of, index) {
   of.reasons ??= new Map();
-  if (!of.reasons.has(index)) of.reasons.set(index, explain(text, edits.message, of.expansions, index));
+  if (!isExplained(of.expansions[index])) return details.explain(text, of.expansions[index], null);
+  if (!of.reasons.has(index)) of.reasons.set(index, explain(text, edits.message, of.expansions[index], of.category));
   let explanation = null;
   try {
     explanation = await of.reasons.get(index);
@@ -223,9 +240,58 @@ function forget() {
 }
 
 function startAgain() {
-  notes = [];
+  files = [];
   opened = null;
   forget();
+}
+
+function clear() {
+  startAgain();
+  field.value = "";
+  field.focus();
+}
+
+// Reviewing. After a decision, the next doubt is opened.
+
+function showReviewed(reviewed, position = null) {
+  text = reviewed.text;
+  answer = reviewed;
+  opened = { ...opened, id: reviewed.id, name: reviewed.name, text, shown: field.value };
+  files = files.filter((file) => file.name !== reviewed.name);
+  showAnswer();
+  tabs.show("read");
+  if (position === null) return void byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
+  const left = answer.expansions.map((_, index) => index).filter((index) => isDoubt(answer.expansions[index]) && isShown(answer.expansions[index]));
+  const next = left.find((index) => answer.expansions[index].start >= position) ?? left[0];
+  if (next !== undefined) return note.choose(next);
+  say("No doubt is left in this note.");
+  byId("done").focus();
+}
+
+async function refresh() {
+  await review.load();
+  if (answer?.id) await openNote({ id: answer.id });
+  else showTools();
+}
+
+// What the reader has selected in the note becomes a mention, once its long form is given.
+function markSelection() {
+  const selection = getSelection();
+  const range = selection.rangeCount > 0 ? selection.getRangeAt(0) : null;
+  if (!range || range.collapsed || !byId("note").contains(range.commonAncestorContainer)) {
+    return report("Nothing is selected. Select a short form in the note.");
+  }
+  report(null);
+  const before = new Range();
+  before.setStart(byId("note"), 0);
+  before.setEnd(range.startContainer, range.startOffset);
+  const written = range.toString();
+  const start = [...before.toString()].length + [...written].length - [...written.trimStart()].length;
+  const short_form = written.trim();
+  const mention = { start, end: start + [...short_form].length, short_form, section: null, long_form: null, probability: null, source: "model", candidates: [], abstained: "not_in_inventory" };
+  closeDetails({ focus: false });
+  details.showOne(text, mention, "marked by hand", answer.category);
+  document.querySelector("#details .inline-add input").focus();
 }
 
 // Files
@@ -235,14 +301,25 @@ async function load(files) {
   const read = await readFiles(files);
   if (read.notes.length > 0) {
     startAgain();
-    notes = read.notes;
-    await openNote(notes[0]);
+    files = read.notes;
+    await openNote(files[0]);
   }
   if (read.problems.length > 0) report(read.problems.join(" "));
 }
 
 async function openNote(given) {
   forget();
+  if (given.id !== undefined) {
+    try {
+      const reviewed = await review.read(given.id);
+      field.value = reviewed.text;
+      opened = given;
+      showReviewed(reviewed);
+    } catch (error) {
+      report(error.message);
+    }
+    return;
+  }
   field.value = given.text;
   given.shown = field.value;
   opened = given;
@@ -300,12 +377,9 @@ byId("sample").addEventListener("click", () => {
   field.value = SAMPLE;
   expandNote();
 });
-byId("clear").addEventListener("click", () => {
-  startAgain();
-  field.value = "";
-  field.focus();
-});
+byId("clear").addEventListener("click", clear);
 field.addEventListener("input", () => {
+  if (opened?.id) opened = null; // another note from now on
   if (answer !== null || byId("expand").disabled) forget();
 });
 field.addEventListener("keydown", (event) => {
@@ -342,10 +416,18 @@ document.addEventListener("keydown", (event) => {
   // Single keys work where there is nothing to type: in the note and in the panel beside it.
   if (!event.target.closest("#note, #details") || event.target.matches("input")) return;
   if (event.key === "n") nextDoubt(1);
-  if (event.key === "p") nextDoubt(-1);
+  else if (event.key === "p") nextDoubt(-1);
+  else if (review.isOn && event.key === "x") markSelection();
+  else if (!review.isOn || !review.onKey(event, chosen === null ? null : answer.expansions[chosen])) return;
+  event.preventDefault();
 });
 if (/Mac|iP(hone|ad)/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘ ⏎";
 startTokenDialog();
 startTips();
 details.showNothing();
 startViews(new Explore());
+if (review.isOn) {
+  byId("storing").textContent = "Notes that you decide about are kept in the file of reviews, others nowhere; none is logged.";
+  review.start().then(showTools, (error) => report(error.message));
+  addEventListener("focus", () => review.load().then(showTools, () => {})); // others may have decided meanwhile
+}

@@ -10,14 +10,15 @@ export class Contents {
     this.#actions = actions; // openNote, choose
   }
 
-  show(notes, current, expansions, isRead) {
-    const sections = isRead ? outline(expansions) : [];
-    byId("notes-title").hidden = notes.length < 2;
+  show(notes, isCurrent, expansions, { isReview }) {
+    const sections = outline(expansions);
+    const isListed = notes.length > 1 || isReview;
+    byId("notes-title").hidden = !isListed;
     byId("sections-outline").hidden = sections.length < 2;
-    byId("contents").hidden = notes.length < 2 && sections.length < 2;
+    byId("contents").hidden = !isListed && sections.length < 2;
     byId("note-view").classList.toggle("has-contents", !byId("contents").hidden);
     byId("notes").replaceChildren(
-      ...(notes.length < 2 ? [] : notes.map((note, index) => this.#entry(note.name, "", () => this.#actions.openNote(index), index === current))),
+      ...(isListed ? notes : []).map((note) => this.#entry(note.name, note.remark ?? "", () => this.#actions.openNote(note), isCurrent(note))),
     );
     byId("outline").replaceChildren(
       ...sections.map(({ name, first, n, nDoubts }) =>

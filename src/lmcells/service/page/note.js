@@ -24,7 +24,7 @@ export class NoteView {
       if (!expansion) return piece;
       const mark = element(
         "button",
-        { type: "button", class: `mark ${level(expansion)}`, tabindex: -1, "aria-pressed": "false", "data-tip": describe(expansion) },
+        { type: "button", class: `mark ${level(expansion)}${expansion.source === "review" && expansion.abstained ? " none" : ""}`, tabindex: -1, "aria-pressed": "false", "data-tip": describe(expansion) },
         piece,
       );
       mark.setAttribute("aria-label", `${piece}, ${describe(expansion)}`);
@@ -134,6 +134,7 @@ export function pieces(text, expansions) {
 // How sure an expansion is: its class, which sets colour and underline, and its wording.
 
 export const LEVELS = [
+  ["reviewed", "decided"],
   ["definition", "defined in the note"],
   ["sure", "90 % or more"],
   ["unsure", "60 to 90 %"],
@@ -145,19 +146,28 @@ const REASONS = {
   low_confidence: "no sense is likely enough",
   no_sense_fits: "no sense of the inventory fits",
   no_known_long_form: "the model knows no word of its long forms",
+  not_in_inventory: "it is in no inventory",
+  not_a_short_form: "it is no short form",
 };
 
-const GIVEN = { definition: "defined in the note", header: "a header of the note", grammar: "read out by a grammar" };
+const GIVEN = {
+  definition: "defined in the note",
+  header: "a header of the note",
+  grammar: "read out by a grammar",
+  pinned: "pinned by a rule",
+  review: "decided by you",
+};
 
 // What a mark stands for and how sure that is, in a few words.
 export function describe(expansion) {
-  if (expansion.abstained) return `abstained: ${reason(expansion)}`;
+  if (expansion.abstained) return `${expansion.source === "review" ? "decided by you" : "abstained"}: ${reason(expansion)}`;
   return `${expansion.long_form}, ${GIVEN[expansion.source] ?? percent(expansion.probability)}`;
 }
 
 export const isDoubt = (expansion) => ["unsure", "doubtful", "abstained"].includes(level(expansion));
 
 export function level(expansion) {
+  if (expansion.source === "review") return "reviewed";
   if (expansion.abstained) return "abstained";
   if (expansion.source === "definition") return "definition";
   if (expansion.probability >= 0.9) return "sure";
