@@ -22,7 +22,7 @@ let chosen = null;
 const note = new NoteView((index) => showChosen(index));
 const review = new Review({
   note: () => ({ id: answer?.id, name: opened?.name ?? `note of ${new Date().toISOString().slice(0, 19)}`, text, category: answer?.category }),
-  show: (reviewed, position) => showReviewed(reviewed, position),
+  show: (reviewed, place) => showReviewed(reviewed, place),
   open: (entry) => openNote(entry),
   clear: () => clear(),
   refresh: () => refresh(),
@@ -251,19 +251,20 @@ function clear() {
   field.focus();
 }
 
-// Reviewing. After a decision, the next doubt is opened.
+// Reviewing. After a decision, the next doubt is opened; after the exclusion of a sense, the same mention.
 
-function showReviewed(reviewed, position = null) {
+function showReviewed(reviewed, place = null) {
   text = reviewed.text;
   answer = reviewed;
   opened = { ...opened, id: reviewed.id, name: reviewed.name, text, shown: field.value };
   files = files.filter((file) => file.name !== reviewed.name);
   showAnswer();
   tabs.show("read");
-  if (position === null) return void byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
-  const left = answer.expansions.map((_, index) => index).filter((index) => isDoubt(answer.expansions[index]) && isShown(answer.expansions[index]));
-  const next = left.find((index) => answer.expansions[index].start >= position) ?? left[0];
-  if (next !== undefined) return note.choose(next);
+  if (place === null) return void byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
+  const isLeft = (each) => isDoubt(each) && isShown(each);
+  const { expansions } = answer;
+  const next = expansions.find((each) => each.start === place.at) ?? expansions.find((each) => isLeft(each) && each.start >= place.after) ?? expansions.find(isLeft);
+  if (next) return note.choose(expansions.indexOf(next));
   say("No doubt is left in this note.");
   byId("done").focus();
 }
@@ -296,9 +297,9 @@ function markSelection() {
 
 // Files
 
-async function load(files) {
-  if (files.length === 0) return;
-  const read = await readFiles(files);
+async function load(given) {
+  if (given.length === 0) return;
+  const read = await readFiles(given);
   if (read.notes.length > 0) {
     startAgain();
     files = read.notes;

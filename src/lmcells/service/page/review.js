@@ -19,7 +19,7 @@ export class Review {
   #page;
   #scope = "mention";
 
-  // `page` shows an answer (show), has the note that is shown (note), and speaks (report, say).
+  // `page` shows an answer (show), opens a note (open), has the one that is shown (note), and speaks (report, say).
   constructor(page) {
     this.#page = page;
     if (!this.isOn) return;
@@ -142,7 +142,7 @@ export class Review {
       const answer = await decide(id, { ...choice, start, end, reviewer: this.reviewer });
       this.#scope = "mention";
       await this.load();
-      this.#page.show(answer, end);
+      this.#page.show(answer, { at: choice.action === "never" ? start : null, after: end });
     });
   }
 
