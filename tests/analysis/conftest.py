@@ -5,10 +5,11 @@ import torch
 
 from analysis.planted import NOTE, planted_model
 from expansion.clinic import clinic_corpus, random_model
+from lmcells.analysis import Row
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.gate import WeighedExample, occurrences_in, weigh
 from lmcells.analysis.interpolation import section_ranker
-from lmcells.analysis.sections import SectionMap, map_sections
+from lmcells.analysis.sections import map_sections
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.notes.note import Note
@@ -32,7 +33,7 @@ def shipped_ranker(shipped: PretrainedModel) -> PosteriorRanker:
 
 
 @pytest.fixture(scope="session")
-def mapped(shipped: PretrainedModel) -> SectionMap:
+def mapped(shipped: PretrainedModel) -> Row:
     return map_sections(shipped, n_sections=80)
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis.planted import planted_variances
+from lmcells.analysis import Row
 from lmcells.analysis.cells import WordCells
 from lmcells.analysis.figures import (
     draw_gate,
@@ -25,7 +26,7 @@ from lmcells.analysis.interpolation import interpolate
 from lmcells.analysis.mixtures import compare, section_mixture, word_mixture
 from lmcells.analysis.names import NULL_SECTION
 from lmcells.analysis.point_figures import draw_mixtures, draw_section_map, draw_uncertainty, write_names
-from lmcells.analysis.sections import SectionMap, nearest_sections
+from lmcells.analysis.sections import nearest_sections
 from lmcells.analysis.senses import word_senses
 from lmcells.errors import MissingExtra
 from lmcells.expansion.ranking import PosteriorRanker
@@ -103,7 +104,7 @@ def test_text_without_a_header_is_named_in_words() -> None:
     assert [section_label(name) for name in names] == ["no section", "no section", "rare sections", "PLAN"]
 
 
-def test_no_two_names_on_the_map_overlap(mapped: SectionMap) -> None:
+def test_no_two_names_on_the_map_overlap(mapped: Row) -> None:
     figure = draw_section_map(mapped)
     texts, boxes = drawn_texts(figure)
     n_named = len(figure.axes[0].texts)

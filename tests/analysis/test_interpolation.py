@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from expansion.clinic import INVENTORY
+from lmcells.analysis import Row
 from lmcells.analysis.interpolation import (
-    Interpolation,
     calibration_of,
     cells,
     empty_window,
@@ -28,7 +28,7 @@ from lmcells.pretrained import PretrainedModel
 TEXT = "warfarin, MG for the bleeding gait"
 
 
-def probabilities(path: Interpolation, step: int) -> dict[str, float]:
+def probabilities(path: Row, step: int) -> dict[str, float]:
     return {each.long_form: each.probabilities[step] for each in path.long_forms}
 
 

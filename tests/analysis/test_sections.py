@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
+from lmcells.analysis import Row
 from lmcells.analysis.sections import (
-    SectionMap,
     cluster_sections,
     frequent_sections,
     map_sections,
@@ -71,7 +71,7 @@ def test_planted_clusters_are_found(planted: PretrainedModel) -> None:
     assert found[0].name == "SOCIAL HISTORY"  # the most words
 
 
-def test_the_same_model_gives_the_same_map(mapped: SectionMap, shipped: PretrainedModel) -> None:
+def test_the_same_model_gives_the_same_map(mapped: Row, shipped: PretrainedModel) -> None:
     assert map_sections(shipped, n_sections=80) == mapped
     assert mapped.trustworthiness > 0.8
     assert len(mapped.sections) == 80

@@ -33,8 +33,8 @@ def examples(n: int = 30, *, source: str = "clinic", first: int = 100) -> list[E
     draw = np.random.default_rng(0)
     made = []
     for index in range(n):
-        header, sense = (("PLAN", THERAPY), ("Labs:", CLOTTING))[index % 3 == 0]
-        text = " ".join([*draw.choice(WORDS_OF[header.upper().strip(":")], 3), "PT", "secretly"])
+        header, sense = (("PLAN", THERAPY), ("Labs", CLOTTING))[index % 3 == 0]
+        text = " ".join([*draw.choice(WORDS_OF[header.upper()], 3), "PT", "secretly"])
         start = text.index("PT")
         note = f"{source}/{first + index // 2}"
         made.append(Example(f"e{index}", text, start, start + 2, "PT", header, sense.long_form, note))
@@ -74,7 +74,7 @@ def test_models_are_compared_in_a_table(run: Run, model: str, corpus: Corpus) ->
     assert "0.667 [" in lines[4]
     assert "1.000 [" in lines[5]
     assert len({len(line) for line in lines[1:6]}) == 1
-    assert "exact 30" in printed
+    assert "as written 30" in printed
     assert printed.count("leakage: none of 15 test notes is in the corpus") == 1
 
 
@@ -92,7 +92,7 @@ def test_results_for_machines_have_the_fields_of_the_contract(run: Run, model: s
     unheard = dict(zip(names, ("PT", "xylophone", "no known word", 0, True), strict=True))
     assert [result["excluded"] for result in results] == [[unheard], []]
     assert results[0]["n_parameters"] > 0
-    assert results[0]["section_mapping"] == {"exact": 30}
+    assert results[0]["section_mapping"] == {"as written": 30}
     assert results[1]["n_parameters"] is None
 
 
@@ -134,7 +134,7 @@ def test_nothing_is_said_of_the_leakage_of_a_model_that_was_trained_on_another_c
 def test_a_section_map_decides_first(run: Run, model: str, tmp_path: Path) -> None:
     (tmp_path / "map.csv").write_text("foreign,known\nLabs:,PLAN\n")
     printed, _ = run(model, "--section-map", tmp_path / "map.csv", "--json")
-    assert json.loads(printed)[0]["section_mapping"] == {"manual": 10, "exact": 20}
+    assert json.loads(printed)[0]["section_mapping"] == {"mapped": 10, "as written": 20}
 
 
 def test_examples_that_the_inventory_does_not_have_are_reported(run: Run) -> None:

@@ -9,12 +9,11 @@ from corpora import corpus_of
 from expansion.clinic import CLOTTING, INVENTORY, THERAPY, mention
 from lmcells.evaluation.baselines import (
     FLOOR,
+    SectionRanker,
     count_sections_in_corpus,
     count_sections_of_examples,
     dominant_ranker,
     random_ranker,
-    section_mle_ranker,
-    sections_of,
 )
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import predict
@@ -70,7 +69,7 @@ def test_the_commonest_sense_of_a_short_form_without_examples_is_any() -> None:
 
 
 def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> None:
-    ranker = section_mle_ranker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = SectionRanker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING))
     # p(LABS | therapy) = 1/4 and p(LABS | clotting) = 1/2: the rarer sense wins, there is no prior.
     assert probabilities(ranker, "LABS") == pytest.approx([1 / 3, 2 / 3])
     assert probabilities(ranker, "PLAN")[0] == pytest.approx(1, abs=1e-5)
@@ -78,19 +77,18 @@ def test_section_mle_is_the_share_of_a_long_forms_places_in_the_section() -> Non
 
 def test_no_section_is_a_section_of_its_own() -> None:
     counts = count_sections_of_examples(THERAPY_AND_CLOTTING)
-    assert probabilities(section_mle_ranker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
-    assert sections_of(counts) == ["PLAN", "LABS"]
+    assert probabilities(SectionRanker(INVENTORY, counts), None)[1] == pytest.approx(1, abs=1e-5)
 
 
 def test_a_section_that_was_never_seen_is_left_to_chance() -> None:
-    ranker = section_mle_ranker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING))
+    ranker = SectionRanker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING))
     scores = ranker.scores([mention("PT", section="NEW")] * 200)
     np.testing.assert_allclose(scores, np.log(FLOOR), atol=1e-6)
     assert 60 < sum(int(row.argmax()) for row in scores) < 140
 
 
 def test_a_long_form_that_was_never_seen_has_the_floor_and_not_an_error() -> None:
-    ranker = section_mle_ranker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
+    ranker = SectionRanker(INVENTORY, count_sections_of_examples(THERAPY_AND_CLOTTING[:3]))
     scores = ranker.scores([mention("PT", section="PLAN")])[0]
     assert np.isfinite(scores).all()
     assert scores[1] == pytest.approx(np.log(FLOOR))

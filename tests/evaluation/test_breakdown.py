@@ -22,14 +22,14 @@ CANDIDATES = {"AB": 2, "CD": 3, "EF": 2}
 
 def test_the_acronym_table_by_hand() -> None:
     first, second, third = acronym_table(predictions_from_answers(ANSWERS, CANDIDATES))
-    assert (first.short_form, first.count, first.targets) == ("AB", 3, 2)
-    assert first.macro_precision == pytest.approx((1 + 1 / 2) / 2)
-    assert first.macro_recall == pytest.approx((1 / 2 + 1) / 2)
-    assert first.macro_f1 == pytest.approx(2 / 3)
-    assert first.weighted_precision == pytest.approx((2 * 1 + 1 * 1 / 2) / 3)
-    assert first.weighted_recall == first.accuracy == pytest.approx(2 / 3)
-    assert (second.targets, second.macro_recall) == (3, 0.5)
-    assert (third.count, third.macro_f1, third.weighted_f1) == (1, 1.0, 1.0)
+    assert (first["short_form"], first["count"], first["targets"]) == ("AB", 3, 2)
+    assert first["macro_precision"] == pytest.approx((1 + 1 / 2) / 2)
+    assert first["macro_recall"] == pytest.approx((1 / 2 + 1) / 2)
+    assert first["macro_f1"] == pytest.approx(2 / 3)
+    assert first["weighted_precision"] == pytest.approx((2 * 1 + 1 * 1 / 2) / 3)
+    assert first["weighted_recall"] == first["accuracy"] == pytest.approx(2 / 3)
+    assert (second["targets"], second["macro_recall"]) == (3, 0.5)
+    assert (third["count"], third["macro_f1"], third["weighted_f1"]) == (1, 1.0, 1.0)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -37,10 +37,10 @@ def test_the_acronym_table_by_hand() -> None:
 def test_the_mean_of_the_acronym_table_is_the_headline(seed: int) -> None:
     predictions = random_predictions(seed)
     table, metrics = acronym_table(predictions), measure(predictions)
-    counts = [row.count for row in table]
-    assert np.mean([row.macro_f1 for row in table]) == pytest.approx(metrics.macro_f1)
+    counts = [row["count"] for row in table]
+    assert np.mean([row["macro_f1"] for row in table]) == pytest.approx(metrics.macro_f1)
     for name in ("accuracy", "weighted_f1", "nll"):
-        mean = np.average([getattr(row, name) for row in table], weights=counts)
+        mean = np.average([row[name] for row in table], weights=counts)
         assert mean == pytest.approx(getattr(metrics, name))
 
 
@@ -65,9 +65,14 @@ def test_the_confusion_matrix_of_an_unknown_short_form_names_the_nearest() -> No
 
 def test_short_forms_are_grouped_by_their_number_of_candidates() -> None:
     two, three = by_number_of_candidates(predictions_from_answers(ANSWERS, CANDIDATES))
-    assert (two.n_candidates, two.n_short_forms, two.n_examples, two.accuracy) == (2, 2, 4, 0.75)
-    assert two.macro_f1 == pytest.approx((2 / 3 + 1) / 2)
-    assert (three.n_candidates, three.n_short_forms, three.n_examples, three.accuracy) == (3, 1, 2, 0.5)
+    assert (two["n_candidates"], two["n_short_forms"], two["n_examples"], two["accuracy"]) == (2, 2, 4, 0.75)
+    assert two["macro_f1"] == pytest.approx((2 / 3 + 1) / 2)
+    assert (three["n_candidates"], three["n_short_forms"], three["n_examples"], three["accuracy"]) == (
+        3,
+        1,
+        2,
+        0.5,
+    )
 
 
 def test_worst_and_best_seeds_follow_the_direction_of_the_metric() -> None:
@@ -77,16 +82,16 @@ def test_worst_and_best_seeds_follow_the_direction_of_the_metric() -> None:
     ]
     summary = summarise_seeds(runs)
     nll, f1 = summary["nll"], summary["macro_f1"]
-    assert (nll.worst, nll.mean, nll.best) == pytest.approx((1.3, 1.0, 0.8))
-    assert (f1.worst, f1.mean, f1.best) == pytest.approx((0.5, 0.6, 0.7))
-    assert f1.standard_deviation == pytest.approx(0.1)
-    assert summary["accuracy_at_1"].best == run.accuracy
+    assert (nll["worst"], nll["mean"], nll["best"]) == pytest.approx((1.3, 1.0, 0.8))
+    assert (f1["worst"], f1["mean"], f1["best"]) == pytest.approx((0.5, 0.6, 0.7))
+    assert f1["standard_deviation"] == pytest.approx(0.1)
+    assert summary["accuracy_at_1"]["best"] == run.accuracy
 
 
 def test_one_seed_has_no_standard_deviation() -> None:
     summary = summarise_seeds([measure(random_predictions(1))])["accuracy"]
-    assert summary.standard_deviation is None
-    assert summary.worst == summary.mean == summary.best
+    assert summary["standard_deviation"] is None
+    assert summary["worst"] == summary["mean"] == summary["best"]
 
 
 def test_no_seed_is_an_error() -> None:

@@ -16,7 +16,7 @@ from lmcells.evaluation.casi import (
     load_canonical_forms,
     read_casi_rows,
 )
-from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.evaluation.dataset import Example, write_dataset
 from lmcells.notes.readers import ReadReport
 
 CASI = Path(os.environ.get("LMCELLS_DATA", "")) / "casi"
@@ -197,12 +197,12 @@ def a_row_for_every_filter() -> list[str]:
 
 
 def build(path: Path, **options: object) -> CasiDataset:
-    return build_casi_dataset(path, report=ReadReport(), **options)  # type: ignore[arg-type]
+    return build_casi_dataset(path, **options)  # type: ignore[arg-type]
 
 
 def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> None:
     path = write(tmp_path / "casi.txt", a_row_for_every_filter())
-    built = build(path, match_short_forms={"PT", "XX"})
+    built = build(path, match_short_forms=dataset_of(tmp_path, "PT"))
     steps = built.account["steps"]
     assert [step["name"] for step in steps] == [*FILTERS, "match-short-forms"]
     assert [step["removed"] for step in steps] == [1] * len(FILTERS) + [2]
@@ -213,7 +213,9 @@ def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> No
 
 
 def test_labels_that_differ_in_case_or_in_a_correction_are_one_sense(tmp_path: Path) -> None:
-    built = build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"PT"})
+    built = build(
+        write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms=dataset_of(tmp_path, "PT")
+    )
     names = [sense.long_form for sense in built.inventory.senses("PT")]
     assert names == ["physical therapy", "prothrombin time"]
 
@@ -226,9 +228,19 @@ def test_filters_can_be_left_out_except_those_that_make_an_example(tmp_path: Pat
         build(path, skip=["offsets"])
 
 
+def dataset_of(folder: Path, short_form: str) -> Path:
+    write_dataset(
+        folder / "other.jsonl", [Example("e", short_form, 0, len(short_form), short_form, None, "x", "n")]
+    )
+    return folder / "other.jsonl"
+
+
 def test_a_dataset_to_match_that_shares_no_short_form_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none of the 1 short forms"):
-        build(write(tmp_path / "casi.txt", a_row_for_every_filter()), match_short_forms={"XX"})
+        build(
+            write(tmp_path / "casi.txt", a_row_for_every_filter()),
+            match_short_forms=dataset_of(tmp_path, "XX"),
+        )
 
 
 def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path) -> None:
@@ -241,9 +253,9 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
     (tmp_path / "sections.csv").write_text("casi_section,mimic_section\n1. plan,ASSESSMENT AND PLAN\nPLAN,\n")
     built = build(
         write(tmp_path / "casi.txt", a_row_for_every_filter()),
-        canonical_forms=load_canonical_forms(tmp_path / "forms.csv"),
-        section_map=load_section_map(tmp_path / "sections.csv"),
-        match_short_forms={"PT"},
+        canonical_forms=tmp_path / "forms.csv",
+        section_map=tmp_path / "sections.csv",
+        match_short_forms=dataset_of(tmp_path, "PT"),
     )
     assert [(sense.long_form, sense.forms) for sense in built.inventory] == [
         ("physical therapy", ("physical therapy", "physiotherapy")),
@@ -277,11 +289,9 @@ def test_malformed_canonical_forms_are_refused(tmp_path: Path) -> None:
 
 @real_rows
 def test_the_real_rows_are_read_and_nearly_all_offsets_hit() -> None:
-    report = ReadReport()
-    built = build_casi_dataset(
-        CASI / "rare_data.csv", skip=["single-sense", "listed-long-forms"], report=report
-    )
-    assert (report.n_read, report.n_skipped, built.account["n_rows"]) == (190, 0, 190)
+    built = build(CASI / "rare_data.csv", skip=["single-sense", "listed-long-forms"])
+    assert (built.account["report"]["n_read"], built.account["n_rows"]) == (190, 190)
+    assert not built.account["report"]["skipped"]
     removed = {step["name"]: step["removed"] for step in built.account["steps"]}
     assert removed.pop("offsets") == 2  # both stand at the very end of their text
     assert set(removed.values()) == {0}

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmcells.errors import FormatError, InputError
-from lmcells.evaluation.dataset import Example, read_dataset, spells, write_dataset
+from lmcells.evaluation.dataset import (
+    Example,
+    load_section_map,
+    map_section,
+    read_dataset,
+    spells,
+    write_dataset,
+)
 from lmcells.notes.readers import ReadReport
 
 GOOD = Example("a", "seen by PT today", 8, 10, "PT", "PLAN", "physical therapy", "notes/1")
@@ -126,3 +133,45 @@ def test_other_spellings_do(written: str) -> None:
 
 def test_an_example_does_not_show_its_text() -> None:
     assert "today" not in repr(GOOD)
+
+
+def test_manual_maps_come_as_csv_or_json(tmp_path: Path) -> None:
+    (tmp_path / "map.csv").write_text('foreign,known\n"PMH, PSH",PAST\nX,\n')
+    (tmp_path / "map.json").write_text('{"PMH, PSH": "PAST", "X": null}')
+    expected = {"PMH PSH": "PAST", "X": None}
+    assert load_section_map(tmp_path / "map.csv") == load_section_map(tmp_path / "map.json") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "foreign,known\nPMH\n", "line 2: 1 column"),
+        ("b.csv", "foreign,known\n", "is empty"),
+        ("c.json", "[1]", "expected a JSON object"),
+        ("d.json", "{", "expected a JSON object"),
+        ("e.json", '{"a": 1}', "expected a JSON object"),
+    ],
+)
+def test_malformed_maps_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(FormatError, match=message):
+        load_section_map(tmp_path / name)
+
+
+def test_a_map_that_is_not_there_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_section_map(tmp_path / "nothing.csv")
+
+
+@pytest.mark.parametrize(
+    ("header", "section", "how"),
+    [
+        (None, None, "no section"),
+        ("  ", None, "no section"),
+        ("pmh, psh:", "PAST", "mapped"),
+        ("X", None, "mapped to none"),
+        ("PAST", "PAST", "as written"),
+    ],
+)
+def test_a_map_decides_and_other_headers_stay(header: str | None, section: str | None, how: str) -> None:
+    assert map_section(header, {"PMH PSH": "PAST", "X": None}) == (section, how)

@@ -12,8 +12,8 @@ from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, write_dataset
 from lmcells.evaluation.rankers import NamedRanker, make_ranker, window_words
-from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.expander import Expander
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.windows import Mention
 from lmcells.model import count_parameters
@@ -36,7 +36,6 @@ def models(corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 @pytest.mark.parametrize("name", ["random", "dominant", "section-mle"])
 def test_a_baseline_is_found_by_its_name(corpus: Corpus, name: str) -> None:
     named = make_ranker(name, INVENTORY, examples=[EXAMPLE], corpus=corpus)
-    assert named.name == name
     assert named.n_parameters is None
     assert named.scores([mention("gait PT", section="PLAN")])[0].shape == (2,)
 
@@ -49,7 +48,7 @@ def test_a_folder_is_a_model_and_its_parameters_are_counted_without_embeddings(
     assert named.n_parameters == count_parameters(models[kind].to_torch())
     assert named.corpus_fingerprint == corpus.manifest.fingerprint
     assert np.isfinite(named.scores([mention("gait PT", section="PLAN")])[0]).all()
-    assert (named.sections is None) == (kind == "bsg")
+    assert named.sections == ({} if kind == "bsg" else {"as written": 1})
 
 
 def test_the_corpus_supplies_the_counts_of_long_forms(
@@ -88,11 +87,10 @@ def test_section_mle_can_be_counted_on_a_dataset(tmp_path: Path) -> None:
     scores = named.scores([mention("PT", section="Plan:"), mention("PT", section="far from all")])
     assert scores[0].argmax() == 0
     assert np.ptp(scores[1]) < 1e-6
-    assert named.sections is not None
-    assert named.sections.counts == {"exact": 1, "unmapped": 1}
+    assert named.sections == {"as written": 1, "unknown": 1}
 
 
-def test_foreign_headers_are_mapped_and_unmapped_ones_left_alone() -> None:
+def test_a_section_map_gives_foreign_headers_known_names() -> None:
     seen: list[str | None] = []
 
     class Spy:
@@ -100,12 +98,33 @@ def test_foreign_headers_are_mapped_and_unmapped_ones_left_alone() -> None:
             seen.extend(each.section for each in mentions)
             return []
 
-    mapper = SectionMapper(["PLAN", "LABS"], manual={"Bloods": "LABS", "Nonsense": None})
-    sections = ["plan:", "Bloods", "Nonsense", "zzzz", None]
-    NamedRanker("spy", Spy(), sections=mapper).scores(
-        [mention("PT", section=section) for section in sections]
-    )
+    section_map = {"BLOODS": "LABS", "NONSENSE": None}
+    ranker = NamedRanker(base=Spy(), section_map=section_map, knows={"PLAN", "LABS"}.__contains__)
+    ranker.scores([mention("PT", section=each) for each in ("PLAN", "Bloods:", "Nonsense", "zzzz", None)])
     assert seen == ["PLAN", "LABS", None, "zzzz", None]
+    assert ranker.sections == {
+        "as written": 1,
+        "mapped": 1,
+        "mapped to none": 1,
+        "unknown": 1,
+        "no section": 1,
+    }
+
+
+@pytest.mark.parametrize("section", ["PLAN", "plan:", "a header that no model knows", None])
+def test_evaluation_ranks_what_the_expander_ranks(
+    models: dict[str, PretrainedModel], section: str | None
+) -> None:
+    text = "gait PT stairs"
+    expander = Expander(models["lmc"], INVENTORY, calibration=Calibration())
+    (found,) = expander(text, sections=[(0, len(text), section)])
+    scores = make_ranker(str(models["lmc"].folder), INVENTORY, examples=[]).scores(
+        [Mention(text, 5, 7, "PT", section)]
+    )[0]
+    probability_of = {each.long_form: each.probability for each in found.candidates}
+    expected = np.exp(scores) / np.exp(scores).sum()
+    names = [sense.long_form for sense in INVENTORY.senses("PT")]
+    np.testing.assert_allclose([probability_of[name] for name in names], expected, rtol=1e-5)
 
 
 def test_all_models_share_the_words_of_a_window(models: dict[str, PretrainedModel], corpus: Corpus) -> None:

@@ -13,14 +13,13 @@ from evaluation.prediction_samples import predictions_from_answers, random_predi
 from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.breakdown import acronym_table, confusion_matrix, summarise_seeds
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.evaluate import Leakage, ModelResult
+from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Exclusion, Predictions
 from lmcells.evaluation.report import Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
 from lmcells.evaluation.report.latex import escape
-from lmcells.evaluation.report.svg import inline_svg
 
 HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -63,7 +62,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def result_of(predictions: Predictions, *, leakage: Leakage | None = None) -> ModelResult:
+def result_of(predictions: Predictions, *, leakage: dict[str, object] | None = None) -> ModelResult:
     text, start = f"before {HOSTILE} S0 after", 8 + len(HOSTILE)
     contexts = {id_: Example(id_, text, start, start + 2, "S0", "PLAN", "x", "n") for id_ in predictions.ids}
     return ModelResult(
@@ -76,7 +75,7 @@ def result_of(predictions: Predictions, *, leakage: Leakage | None = None) -> Mo
         seconds=1.5,
         contexts=contexts,
         leakage=leakage,
-        section_mapping={"exact": 50, "nearest": 10},
+        section_mapping={"as written": 50, "unknown": 10},
     )
 
 
@@ -87,7 +86,8 @@ def results() -> list[ModelResult]:
         for seed, (name, skill) in enumerate(skills.items())
     ]
     made[1] = replace(made[1], excluded=(EXCLUDED,))
-    found = Leakage(("n3",), 20, 2, 0, 900)
+    counts = {"n_notes": 20, "n_leaked_examples": 2, "n_incomparable_notes": 0, "n_corpus_notes": 900}
+    found = {"n_leaked_notes": 1, **counts, "leaked_notes": ["n3"]}
     return [result_of(predictions, leakage=found if not i else None) for i, predictions in enumerate(made)]
 
 
@@ -141,28 +141,23 @@ def test_page_is_well_formed_and_has_every_section(page: Page) -> None:
     links = [value for tag, name, value in page.attributes if tag == "a" and name == "href" and value]
     assert len(links) == 14
     assert {link.removeprefix("#") for link in links} <= set(ids)
-    assert page.tags["svg"] == 5
+    assert page.tags["img"] == 5
 
 
 def test_page_is_self_contained(source: str, page: Page) -> None:
-    assert not page.tags.keys() & {"img", "link", "iframe", "object", "embed", "base", "form", "image"}
+    assert not page.tags.keys() & {"link", "iframe", "object", "embed", "base", "form", "image"}
     assert all(
         (value or "").startswith("#") for _, name, value in page.attributes if name in ("href", "xlink:href")
     )
-    assert not any(name in ("src", "style") or name.startswith("on") for _, name, _ in page.attributes)
+    assert not any(name == "style" or name.startswith("on") for _, name, _ in page.attributes)
+    sources = [value or "" for _, name, value in page.attributes if name == "src"]
+    assert all(each.startswith("data:image/svg+xml;base64,") for each in sources)
     assert "@import" not in source
     assert all(match.startswith("#") for match in re.findall(r"url\(([^)]*)\)", source))
     policy = next(value for _, name, value in page.attributes if name == "content" and value)
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
     assert "unsafe" not in policy
     assert source.count("<style") == source.count("<script") == 1
-
-
-def test_references_within_figures_lead_somewhere(source: str, page: Page) -> None:
-    ids = {value for _, name, value in page.attributes if name == "id"}
-    used = re.findall(r'url\(#([^)]+)\)|<use[^>]* href="#([^"]+)"', source)
-    assert used
-    assert {one or other for one, other in used} <= ids
 
 
 def test_hostile_text_is_shown_and_not_run(page: Page) -> None:
@@ -196,11 +191,11 @@ def test_headline_csv_holds_the_metrics_unrounded(folder: Path) -> None:
 def test_other_tables_hold_what_was_measured(folder: Path) -> None:
     first = results()[0]
     acronyms = [row for row in rows_of(folder, "acronyms") if row["model"] == "LMC"]
-    expected_f1 = [row.macro_f1 for row in acronym_table(first.predictions)]
+    expected_f1 = [row["macro_f1"] for row in acronym_table(first.predictions)]
     assert [float(row["macro_f1"]) for row in acronyms] == expected_f1
     seeds = {(row["model"], row["metric"]): row for row in rows_of(folder, "seeds")}
     expected = summarise_seeds([results()[2].metrics, first.metrics])["nll"]
-    assert float(seeds["ELMo", "nll"]["worst"]) == expected.worst
+    assert float(seeds["ELMo", "nll"]["worst"]) == expected["worst"]
     rows = rows_of(folder, "confusion")
     counted = sum(
         int(row["n_examples"]) for row in rows if (row["model"], row["short_form"]) == ("LMC", "S0")
@@ -363,20 +358,4 @@ def test_window_keeps_whole_words_and_marks_what_was_cut_off() -> None:
 def test_latex_escapes_every_special_character() -> None:
     assert escape("a_b & 5% {x} $y$ #1 \\ ~^\n") == (
         r"a\_b \& 5\% \{x\} \$y\$ \#1 \textbackslash{} \textasciitilde{}\textasciicircum{} "
-    )
-
-
-def test_svg_styles_become_attributes() -> None:
-    drawn = inline_svg(
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt">'
-        '<style>*{}</style><defs><path id="m" style="stroke: #000"/></defs><g id="gone" '
-        'clip-path="url(#m)"><use xlink:href="#m"/>'
-        "<text style=\"font: 700 9px 'DejaVu Sans', sans-serif; text-anchor: middle\">&lt;x&gt;</text></g></svg>",
-        name="f",
-        description="a < b",
-    )
-    assert drawn == (
-        '<svg role="img" aria-label="a &lt; b"><defs><path stroke="#000" id="f-m" /></defs>'
-        '<g clip-path="url(#f-m)"><use href="#f-m" />'
-        '<text font-size="9px" font-weight="700" text-anchor="middle">&lt;x&gt;</text></g></svg>'
     )

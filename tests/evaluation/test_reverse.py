@@ -23,7 +23,6 @@ from lmcells.evaluation.reverse import (
     SINGLE_SENSE,
     TOO_LONG,
     ReversePart,
-    ReverseSettings,
     build_reverse_dataset,
     used_inventory,
     window_around,
@@ -57,7 +56,7 @@ def parts_of(
         notes,
         finder=LongFormFinder(inventory),
         find_sections=section_finder(sections),
-        settings=ReverseSettings(**settings),
+        **settings,
         split=split,
     )
 
@@ -300,7 +299,7 @@ def test_every_occurrence_is_drawn_equally_often() -> None:
 @pytest.mark.parametrize("settings", [{"max_per_sense": 0}, {"window": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="found 0, allowed: 1 or more"):
-        ReverseSettings(**settings)
+        draw("PT", **settings)
 
 
 # ---- the split

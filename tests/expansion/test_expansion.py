@@ -72,8 +72,7 @@ def test_reasons_to_abstain() -> None:
     calibration = Calibration(least_probability=0.6, least_score=-10)
 
     def reason(*scores: float) -> str | None:
-        array = np.array(scores)
-        return calibration.reason_to_abstain(array, calibration.probabilities(array))
+        return calibration.judge(np.array(scores))[1]
 
     assert reason(-1, -5) is None
     assert reason(-1, -1.1) == "low_confidence"
@@ -83,7 +82,7 @@ def test_reasons_to_abstain() -> None:
 
 def test_by_default_every_question_is_answered() -> None:
     scores = np.array([-1e6, -1e6])
-    assert Calibration().reason_to_abstain(scores, Calibration().probabilities(scores)) is None
+    assert Calibration().judge(scores) == ([0.5, 0.5], None)
 
 
 def test_it_survives_a_model_folder(tmp_path: Path) -> None:

@@ -9,13 +9,28 @@ from lmcells.expansion.calibration import Calibration, SensePriors
 
 
 def test_no_sense_fits_competes_with_the_senses() -> None:
+    calibration = Calibration(none_score=6.0, least_probability=0.5)
+    probabilities, abstained = calibration.judge(np.array([10.0, 2.0]))
+    total = np.exp(10.0) + np.exp(2.0) + np.exp(6.0)
+    assert probabilities == pytest.approx([np.exp(10.0) / total, np.exp(2.0) / total])
+    assert abstained is None
+    assert calibration.judge(np.array([5.0, 1.0]))[1] == "no_sense_fits"
+    assert calibration.judge(np.array([7.0, 6.9]))[1] == "low_confidence"
+
+
+def test_the_rest_of_the_note_tells_senses_apart_and_not_whether_one_fits() -> None:
     calibration = Calibration(none_score=6.0)
-    expected = (np.exp(10.0) + np.exp(2.0)) / (np.exp(10.0) + np.exp(2.0) + np.exp(6.0))
-    assert calibration.fit(np.array([10.0, 2.0])) == pytest.approx(expected)
-    assert Calibration().fit(np.array([-9.0])) == 1.0
-    scores = np.array([5.0, 1.0])
-    probabilities = calibration.fit(scores) * calibration.probabilities(scores)
-    assert calibration.reason_to_abstain(scores, probabilities) == "no_sense_fits"
+    own, shared = np.array([10.0, 9.0]), np.array([9.0, 10.0])
+    alone, together = calibration.judge(own)[0], calibration.judge(own, shared)[0]
+    assert sum(alone) == pytest.approx(sum(together))
+    assert together == pytest.approx(alone[::-1])
+
+
+def test_priors_are_added_to_the_log_odds() -> None:
+    calibration = Calibration(temperature=2.0, none_score=0.0)
+    probabilities, _ = calibration.judge(np.zeros(2), prior=[1.0, 0.0], none_prior=-1.0)
+    assert probabilities[0] / probabilities[1] == pytest.approx(np.e)
+    assert probabilities[1] / (1 - sum(probabilities)) == pytest.approx(np.e)
 
 
 def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_path: Path) -> None:
@@ -23,5 +38,5 @@ def test_priors_move_senses_and_none_and_say_nothing_of_other_short_forms(tmp_pa
     priors = SensePriors.load(tmp_path)
     of_senses, of_none = priors.of("PT", ["physical therapy", "patient"])
     assert of_senses[1] > 0 > of_senses[0] > of_none
-    assert priors.of("MS", ["multiple sclerosis"])[0].tolist() == [0.0]
+    assert priors.of("MS", ["multiple sclerosis"]) == ([0.0], 0.0)
     assert SensePriors.load(tmp_path / "none").shares == {}

@@ -9,27 +9,21 @@ figures, point_figures   a figure for each view; the only modules that need matp
 names, cells, statistics what the views share: names to ids, cells of all words, numerics
 """
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Base of what the views return: a frozen dataclass that turns into plain data."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain data, for JSON."""
-        return asdict(self)
-
-
 class Row(dict[str, Any]):
-    """A row of a result: plain data for JSON, whose values are attributes too (`row.word`)."""
+    """A result, or a row of one: plain data for JSON, whose values are attributes too (`row.word`)."""
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values by their names."""
+        return self
 
 
 def rows_of(**columns: Any) -> tuple[Row, ...]:

@@ -15,11 +15,8 @@ from matplotlib.ticker import FuncFormatter
 
 from lmcells.analysis import Row
 from lmcells.analysis.gate import ALONE, LEAST_EXAMPLES, SECTIONS, TOKENS, WORDS
-from lmcells.analysis.interpolation import Interpolation
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.neighbors import NearestWords
-from lmcells.analysis.sections import NETWORK_NAMES, NearestSections
-from lmcells.analysis.senses import WordSenses
+from lmcells.analysis.sections import NETWORK_NAMES
 from lmcells.analysis.statistics import with_interval
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.figure_style import COLOURS, GRID, INK, LINES, MARKERS, PAGE_WIDTH, house_style, label
@@ -64,7 +61,7 @@ def _write(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, 
     axes.annotate(text, at, xytext=offset, textcoords="offset points", **how)
 
 
-def draw_nearest_words(found: NearestWords) -> Figure:
+def draw_nearest_words(found: Row) -> Figure:
     """One row a word, the nearest on top."""
     with page(0.85 + 0.19 * len(found.neighbors), 0.55) as figure:
         axes = figure.subplots()
@@ -76,7 +73,7 @@ def draw_nearest_words(found: NearestWords) -> Figure:
     return figure
 
 
-def draw_nearest_sections(found: NearestSections) -> Figure:
+def draw_nearest_sections(found: Row) -> Figure:
     """The nearest sections in the variational network and in the model network, side by side."""
     near_by = (found.variational, found.prior)
     with page(0.9 + 0.2 * max(map(len, near_by))) as figure:
@@ -117,7 +114,7 @@ _N_WIDE, _N_SLANTED, _N_UPRIGHT = (
 )  # columns with room for full-size digits, slanted and upright names
 
 
-def draw_senses(senses: WordSenses) -> Figure:
+def draw_senses(senses: Row) -> Figure:
     """A row a section, and one for the average; a column a word: its probability, and the ratio to the average."""
     rows = [*senses.sections, senses.average]
     with page(1.25 + 0.36 * len(rows)) as figure:
@@ -240,7 +237,7 @@ _SMALL = 0.02  # a long form that never gets more probable is one of the others
 _PANELS_A_ROW = 3
 
 
-def draw_interpolation(paths: Sequence[Interpolation]) -> Figure:
+def draw_interpolation(paths: Sequence[Row]) -> Figure:
     """The paper's figure of MG: a panel a section; a long form has one colour, line and marker in all of them."""
     named = _long_forms_to_name(paths)
     n_columns = 2 if len(paths) == 4 else min(len(paths), _PANELS_A_ROW)
@@ -261,7 +258,7 @@ def draw_interpolation(paths: Sequence[Interpolation]) -> Figure:
     return figure
 
 
-def _draw_path(axes: Axes, path: Interpolation, named: Sequence[str]) -> None:
+def _draw_path(axes: Axes, path: Row, named: Sequence[str]) -> None:
     of = {each.long_form: each for each in path.long_forms}
     for number, name in enumerate(named):
         how = {**style(number), "linestyle": LINES[number % len(LINES)], "markersize": 4, "clip_on": False}
@@ -278,7 +275,7 @@ def _draw_path(axes: Axes, path: Interpolation, named: Sequence[str]) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1))
 
 
-def _long_forms_to_name(paths: Sequence[Interpolation]) -> list[str]:
+def _long_forms_to_name(paths: Sequence[Row]) -> list[str]:
     """Those that matter in any panel, by their largest probability."""
     greatest: dict[str, float] = {}
     for path in paths:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row, rows_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.interpolation import cells, empty_window, n_words_read
 from lmcells.analysis.names import require_sections, section_statistics
 from lmcells.analysis.statistics import Floats, Question, rank_intervals
@@ -77,7 +77,7 @@ def occurrences_in(
 
 
 @dataclass(frozen=True, slots=True)
-class WeighedExample(Result):
+class WeighedExample:
     """A short form in its context, and how much its section weighed."""
 
     short_form: str

@@ -14,11 +14,11 @@ with it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result
 from lmcells.analysis.statistics import Floats, isotropic_divergence, log_sum_exp, squared_distances
 
 Random = int | np.random.Generator  # a seed or a generator
@@ -127,8 +127,7 @@ def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
         yield slice(first, min(first + step, n_rows))
 
 
-@dataclass(frozen=True, slots=True)
-class MonteCarlo(Result):
+class MonteCarlo(NamedTuple):
     """The mean of some draws and its standard error; an exact value has an error of 0 and no draws."""
 
     value: float

@@ -9,12 +9,12 @@ interpolate(ranker, "MG", section="IMAGING", text="seen on MG of the left breast
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row, rows_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.calibration import Calibration
@@ -134,20 +134,6 @@ def _find(short_form: str, text: str) -> Mention:
     return Mention(text, found.start(), found.end(), short_form, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Interpolation(Result):
-    """The path from the words around a short form (weight 0) to its section (weight 1)."""
-
-    short_form: str
-    section: str
-    n_words: int  # read around the short form; 0 is the null context
-    weights: tuple[float, ...]  # of the section, one for each step
-    learnt_weight: float  # what the model's own gate gives the section
-    # By their largest probability on the path: long_form, probabilities (one for each step), learnt (at the learnt
-    # weight), without_section.
-    long_forms: tuple[Row, ...]
-
-
 def interpolate(
     ranker: PosteriorRanker,
     short_form: str,
@@ -156,8 +142,13 @@ def interpolate(
     text: str | None = None,
     steps: int = STEPS,
     calibration: Calibration | None = None,
-) -> Interpolation:
-    """Move the gate for a short form under a section, with or without a text around it (see `read_window`)."""
+) -> Row:
+    """Move the gate for a short form under a section, with or without a text around it (see `read_window`).
+
+    `weights` are those of the section, from 0 (the words around the short form) to 1; `learnt_weight` is what the
+    model's own gate gives it. `long_forms` come by their largest probability on the path, each with `probabilities` at
+    every weight, `learnt` at the learnt one, and `without_section`.
+    """
     if not 2 <= steps <= _MOST_STEPS:
         raise ConfigError(f"steps: found {steps}, allowed: 2 to {_MOST_STEPS:,}.")
     model, calibration = ranker.model, calibration or Calibration()
@@ -172,7 +163,7 @@ def interpolate(
     learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
     names = [sense.long_form for sense in senses]
     paths = rows_of(long_form=names, probabilities=along.T, learnt=learnt, without_section=without_section)
-    return Interpolation(
+    return Row(
         short_form=short_form,
         section=model.sections[metadata],
         n_words=0 if text is None else int(n_words_read(model, window)[0]),

@@ -147,15 +147,15 @@ def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: 
             Row(
                 **marginal.to_dict(),
                 n_distinct=float(np.exp(told.value)),
-                entropy=entropy(p, n_samples=n_samples, random=seed).to_dict(),
-                information=told.to_dict(),
+                entropy=entropy(p, n_samples=n_samples, random=seed)._asdict(),
+                information=told._asdict(),
             )
         )
         drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
         for q, sampled in zip(others, drawn, strict=True):
             by_name = {name: measure(p, q.mixture) for name, measure in _APPROXIMATIONS.items()}
             divergences.append(
-                Row({"from": marginal.name, "to": q.name, "sampled": sampled.to_dict(), **by_name})
+                Row({"from": marginal.name, "to": q.name, "sampled": sampled._asdict(), **by_name})
             )
     return Row(marginals=measured, divergences=divergences)
 

@@ -2,8 +2,8 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -74,8 +74,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     return f"It knows: {', '.join(islice(by_spelling.values(), _N_SUGGESTED))}, and others."
 
 
-@dataclass(frozen=True, slots=True)
-class SectionStatistics:
+class SectionStatistics(NamedTuple):
     """How large and how topical each section was in training; topicality and entropy are NaN without counts.
 
     Computed from the counts that the model kept: one that dropped small counts to save space (the shipped one) knows

@@ -1,11 +1,10 @@
 """The words nearest to a word's cell under a section: what it means there."""
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from lmcells.analysis import Result, Row, rows_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import NULL_SECTION, section_id, section_name, word_id
 from lmcells.analysis.statistics import Floats
@@ -14,22 +13,6 @@ from lmcells.pretrained import NumpyGaussian
 Against = Literal["section", "expected"]
 Measure = Literal["divergence", "cosine"]
 AGAINST, MEASURES = get_args(Against), get_args(Measure)
-
-
-@dataclass(frozen=True, slots=True)
-class NearestWords(Result):
-    """A word's cell, and the words nearest to it."""
-
-    word: str
-    section: str | None  # None: expected over the word's sections
-    against: Against
-    measure: Measure
-    count: int  # of the word
-    count_in_section: int | None  # None without a section
-    variance: float  # of the cell
-    moved: float  # KL(cell || the word's expected cell): how far the section moves the word
-    n_candidates: int
-    neighbors: tuple[Row, ...]  # word, count, divergence, cosine: see `rank`
 
 
 def nearest_words(
@@ -41,18 +24,19 @@ def nearest_words(
     measure: Measure = "divergence",
     min_count: int | None = None,
     n: int = 10,
-) -> NearestWords:
-    """Find the words nearest to p(z | word, section), nearest first.
+) -> Row:
+    """Find the words nearest to p(z | word, section): its cell, and `neighbors`, nearest first.
 
     `section` may be `NULL_SECTION`; None is the word's expected meaning. The candidates' cells are taken under the same
     section, or are expected over each candidate's own sections: the first compares the word with the words of the
-    section, the second also shows where the section pulls it.
+    section, the second also shows where the section pulls it. `moved` is KL(cell || the word's expected cell): how far
+    the section moves the word.
     """
     model, id_ = cells.model, word_id(cells.model, word)
     candidates = cells.frequent(min_count, besides=id_)
     cell, average = cells.of(np.array([id_]), section), cells.of(np.array([id_]), None)
     others = cells.of(candidates, section if against == "section" else None)
-    return NearestWords(
+    return Row(
         word=model.words[id_],
         section=None if section is None else section_name(model, section),
         against=against,

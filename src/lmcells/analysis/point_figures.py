@@ -16,7 +16,7 @@ from matplotlib.transforms import Bbox
 from lmcells.analysis import Row
 from lmcells.analysis.figures import bare, page, rho_label, section_label, style
 from lmcells.analysis.mixtures import Marginal, mixture_plane
-from lmcells.analysis.sections import NETWORK_NAMES, SectionMap
+from lmcells.analysis.sections import NETWORK_NAMES
 from lmcells.analysis.statistics import Floats
 from lmcells.analysis.uncertainty import Variance, WordVariances
 from lmcells.errors import MissingExtra
@@ -96,7 +96,7 @@ _COLUMNS = 3  # of the legend
 _LARGER = {"*": 1.7, "h": 1.1, "X": 1.1, "P": 1.1}  # markers with little ink
 
 
-def draw_section_map(shown: SectionMap) -> Figure:
+def draw_section_map(shown: Row) -> Figure:
     """Every section as a mark, a marker and a colour a cluster; the texts of the axes are the names that had room."""
     below = _LEGEND_ROW * (-(-len(shown.clusters) // _COLUMNS) + 1) + 0.15
     height = _MAP_HEIGHT + below

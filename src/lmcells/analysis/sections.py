@@ -1,11 +1,9 @@
 """Which sections are alike to a model: nearest ones, clusters, and a map."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.analysis import Result, Row, rows_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id, section_statistics
 from lmcells.analysis.statistics import Floats, principal_plane
 from lmcells.corpus.sections import NO_SECTION, OTHER
@@ -19,16 +17,6 @@ NETWORKS = tuple(NETWORK_NAMES)
 N_CLUSTERS = 12  # by default
 _TINY = np.finfo(np.float64).tiny
 _N_STEPS = 500  # of t-SNE; more do not make the map of 200 sections more trustworthy
-
-
-@dataclass(frozen=True, slots=True)
-class NearestSections(Result):
-    """The sections nearest to one, with their counts of words and cosines, in both networks."""
-
-    section: str
-    count: int  # words under it in the training text
-    variational: tuple[Row, ...]  # by the embeddings that the gate and the attention read
-    prior: tuple[Row, ...]  # by those of the model network
 
 
 def frequent_sections(model: PretrainedModel) -> Ids:
@@ -45,18 +33,18 @@ def unit_embeddings(model: PretrainedModel, network: str, sections: Ids) -> Floa
     return units
 
 
-def nearest_sections(model: PretrainedModel, section: str, *, n: int = 10) -> NearestSections:
-    """Find the sections nearest to one by the cosine of their embeddings, as the paper does."""
+def nearest_sections(model: PretrainedModel, section: str, *, n: int = 10) -> Row:
+    """Find the sections nearest to one by the cosine of their embeddings, as the paper does, in both networks."""
     id_ = section_id(model, section)
     others = frequent_sections(model)
     others = others[others != id_]
-    found = []
+    found = Row(section=model.sections[id_], count=int(section_statistics(model).n_tokens[id_]))
     for network in NETWORKS:
         own = unit_embeddings(model, network, np.array([id_]))[0]
         cosines = unit_embeddings(model, network, others) @ own
         order = np.argsort(-cosines, kind="stable")[:n]
-        found.append(_listed(model, others[order], cosines[order]))
-    return NearestSections(model.sections[id_], int(section_statistics(model).n_tokens[id_]), *found)
+        found[network] = _listed(model, others[order], cosines[order])
+    return found
 
 
 def shared_neighbors(model: PretrainedModel, *, n: int = 10, n_sections: int = 200) -> float:
@@ -114,24 +102,17 @@ def cluster_sections(
     return sorted(clusters, key=lambda cluster: -sum(member.count for member in cluster.sections))
 
 
-@dataclass(frozen=True, slots=True)
-class SectionMap(Result):
-    """Sections on a plane, those with the most words first."""
-
-    network: str
-    trustworthiness: float  # are neighbours here neighbours in the network? 1 at best, NaN if not known
-    clusters: tuple[str, ...]  # the name of each
-    sections: tuple[Row, ...]  # section, count, cluster (its index), x, y; only near ones can be compared
-
-
 def map_sections(
     model: PretrainedModel,
     *,
     network: str = "variational",
     n_clusters: int | None = None,
     n_sections: int = 200,
-) -> SectionMap:
+) -> Row:
     """Lay the sections with the most words out on a plane, in clusters; takes a second, so keep the result.
+
+    `trustworthiness` says whether neighbours on the plane are neighbours in the network: 1 at best, NaN if not known.
+    Only near sections can be compared.
 
     Without scikit-learn, which a service does not need otherwise, the plane is that of the two principal axes, in one
     cluster.
@@ -160,4 +141,5 @@ def map_sections(
     names = [model.sections[id_] for id_ in ids.tolist()]
     counts, clusters = section_statistics(model).n_tokens[ids], [cluster_of[name] for name in names]
     mapped = rows_of(section=names, count=counts, cluster=clusters, x=plane[:, 0], y=plane[:, 1])
-    return SectionMap(network, trust, tuple(cluster.name for cluster in found), mapped)
+    names_of_clusters = tuple(cluster.name for cluster in found)
+    return Row(network=network, trustworthiness=trust, clusters=names_of_clusters, sections=mapped)

@@ -1,11 +1,10 @@
 """A word's cell under different sections, compared with other words: how its meaning moves with the section."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from lmcells.analysis import Result, Row, rows_of
+from lmcells.analysis import Row, rows_of
 from lmcells.analysis.cells import Ids, WordCells, kl_divergence
 from lmcells.analysis.names import require_sections, section_name, word_id
 from lmcells.analysis.neighbors import count_in_section, rank
@@ -14,17 +13,6 @@ from lmcells.analysis.statistics import Floats, log_softmax
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.errors import InputError
 from lmcells.pretrained import NumpyGaussian
-
-
-@dataclass(frozen=True, slots=True)
-class WordSenses(Result):
-    """What a word means under some sections, and on average."""
-
-    word: str
-    count: int
-    words: tuple[str, ...]  # the listed words, which it is compared with
-    sections: tuple[Row, ...]
-    average: Row  # the word's expected cell
 
 
 def word_senses(
@@ -37,8 +25,8 @@ def word_senses(
     n_sections: int = 6,
     n_words: int = 12,
     n_neighbors: int = 5,
-) -> WordSenses:
-    """Compare p(z | word, section) with the expected cells of other words, for each section.
+) -> Row:
+    """Compare p(z | word, section) with the expected cells of other words, for each section and on `average`.
 
     Without sections: those in which the word was seen most. Without words: for each section in turn the frequent words
     that best distinguish it from the other sections. `min_count` says which words are frequent.
@@ -78,7 +66,7 @@ def word_senses(
                 neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
             )
         )
-    return WordSenses(
+    return Row(
         word=model.words[id_],
         count=int(model.word_counts[id_]),
         words=tuple(listed_words),

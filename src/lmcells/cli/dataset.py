@@ -8,13 +8,12 @@ from typing import Any
 
 from lmcells.cli import arguments
 from lmcells.cli.arguments import Command, add_json, columns_of, part_of_split
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, Table, account_rows, notes_message, print_result
 from lmcells.errors import InputError
-from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset, load_canonical_forms
-from lmcells.evaluation.dataset import NoteSplit, read_dataset, write_dataset
+from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
+from lmcells.evaluation.dataset import NoteSplit, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
-from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
-from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.evaluation.reverse import build_reverse_dataset, used_inventory
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
@@ -40,39 +39,28 @@ def _add_casi(parser: argparse.ArgumentParser) -> None:
 
 def _casi(options: argparse.Namespace) -> None:
     _refuse_input_as_output(options.output, [options.raw])
-    match, report = options.match_short_forms, ReadReport()
-    matched = {each.short_form for each in read_dataset(match, report=ReadReport())} if match else None
     built = build_casi_dataset(
         options.raw,
-        canonical_forms=load_canonical_forms(options.canonical_forms) if options.canonical_forms else None,
-        section_map=load_section_map(options.section_map) if options.section_map else None,
-        match_short_forms=matched,
+        canonical_forms=options.canonical_forms,
+        section_map=options.section_map,
+        match_short_forms=options.match_short_forms,
         skip=options.skip + ["single-sense"] * options.keep_single_sense,
-        report=report,
     )
     if built.examples:
         write_dataset(options.output, built.examples)
         if options.inventory_output:
             save_inventory(built.inventory, options.inventory_output)
-    summary = {"dataset": str(options.output), **built.account, "report": report.to_dict()}
-    if options.json:
-        print_json(summary)
-    else:
-        _print_casi(summary)
+    summary = {"dataset": str(options.output), **built.account}
+    print_result(options, summary, _casi_tables(summary))
     if not built.examples:
         raise InputError(_why_empty(options.raw, summary["steps"]))
 
 
-def _print_casi(summary: dict[str, Any]) -> None:
-    """Print the paper's table of filters, and what else is worth knowing."""
-    print_table(account_rows(summary["report"]))
-    print_table(
-        [
-            ("rows", f"{'':>8} {summary['n_rows']:>8,}"),
-            *((step["title"], f"{-step['removed']:>8,} {step['left']:>8,}") for step in summary["steps"]),
-        ],
-        title="filter, rows removed, rows left",
-    )
+def _casi_tables(summary: dict[str, Any]) -> Iterator[Table]:
+    """The paper's table of filters, and what else is worth knowing."""
+    yield "", account_rows(summary["report"])
+    filters = ((step["title"], f"{-step['removed']:>8,} {step['left']:>8,}") for step in summary["steps"])
+    yield "filter, rows removed, rows left", [("rows", f"{'':>8} {summary['n_rows']:>8,}"), *filters]
     rows = [
         ("examples", summary["n_examples"]),
         ("short forms", summary["n_short_forms"]),
@@ -82,7 +70,7 @@ def _print_casi(summary: dict[str, Any]) -> None:
     ]
     if summary["n_without_canonical_form"]:
         rows.append(("without a canonical form (kept as written)", summary["n_without_canonical_form"]))
-    print_table(rows, title=summary["dataset"])
+    yield summary["dataset"], rows
 
 
 def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
@@ -114,16 +102,19 @@ def _add_reverse(parser: argparse.ArgumentParser) -> None:
 
 def _reverse(options: argparse.Namespace) -> None:
     _refuse_input_as_output(options.output, options.notes)
-    drawn = ("max_per_sense", "window", "seed", "allow_candidates")
-    settings = ReverseSettings(**{name: getattr(options, name) for name in drawn})
     split = NoteSplit.parse(options.split) if options.split else None
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
-    find_sections = section_finder(options.sections, header_rules=options.header_rules)
     report = ReadReport()
-    notes = _read_notes(options, report)
     parts = build_reverse_dataset(
-        notes, finder=finder, find_sections=find_sections, settings=settings, split=split
+        _read_notes(options, report),
+        finder=finder,
+        find_sections=section_finder(options.sections, header_rules=options.header_rules),
+        max_per_sense=options.max_per_sense,
+        window=options.window,
+        seed=options.seed,
+        allow_candidates=options.allow_candidates,
+        split=split,
     )
     if not any(part.examples for part in parts.values()):
         raise InputError(
@@ -154,10 +145,7 @@ def _reverse(options: argparse.Namespace) -> None:
         "dropped_forms": finder.dropped,
         "datasets": datasets,
     }
-    if options.json:
-        print_json(summary)
-    else:
-        _print_reverse(summary)
+    print_result(options, summary, _reverse_tables(summary))
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
@@ -172,33 +160,23 @@ def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Not
                     line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
 
 
-def _print_reverse(summary: dict[str, Any]) -> None:
-    """Print what was read, which forms are not used, and what was drawn."""
+def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:
+    """What was read, which forms are not used, and what was drawn."""
     notes, outside = summary["notes"], summary["n_notes_in_no_part"]
-    print_table(
-        [
-            ("notes read", notes["n_read"]),
-            *account_rows(notes),
-            *([("notes in no part of the split", outside)] if outside else []),
-            ("forms looked for", summary["n_forms"]),
-            *(
-                (f"form dropped: {each['short_form']}, {each['form']}", each["reason"])
-                for each in summary["dropped_forms"]
-            ),
-        ]
+    dropped = summary["dropped_forms"]
+    rows = [("notes read", notes["n_read"]), *account_rows(notes)]
+    rows += [("notes in no part of the split", outside)] if outside else []
+    rows += [("forms looked for", summary["n_forms"])]
+    yield (
+        "",
+        rows + [(f"form dropped: {each['short_form']}, {each['form']}", each["reason"]) for each in dropped],
     )
     for dataset in summary["datasets"]:
-        print_table(
-            [
-                ("notes", dataset["n_notes"]),
-                ("long forms found", dataset["n_found"]),
-                *((f"dropped: {reason}", n) for reason, n in sorted(dataset["dropped"].items())),
-                ("examples", dataset["n_examples"]),
-                ("short forms", dataset["n_short_forms"]),
-                ("senses", dataset["n_senses"]),
-            ],
-            title=dataset["dataset"],
-        )
+        rows = [("notes", dataset["n_notes"]), ("long forms found", dataset["n_found"])]
+        rows += [(f"dropped: {reason}", n) for reason, n in sorted(dataset["dropped"].items())]
+        for name in ("examples", "short forms", "senses"):
+            rows.append((name, dataset[f"n_{name.replace(' ', '_')}"]))
+        yield dataset["dataset"], rows
 
 
 _CASI = Command(

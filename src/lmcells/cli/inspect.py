@@ -4,6 +4,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lmcells.analysis import Row, gate, sections
-from lmcells.analysis.interpolation import STEPS, Interpolation, calibration_of, interpolate
+from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli.arguments import add_reading, columns_of, command_group
 from lmcells.cli.inspect_view import (
@@ -49,7 +50,7 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Se
     if options.section is not None:
         found = sections.nearest_sections(model, options.section, n=options.top)
         figure = draw(options, "figures.draw_nearest_sections", found)
-        return found.to_dict(), figure, partial(_print_nearest_sections, found)
+        return found, figure, partial(_print_nearest_sections, found)
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
     clusters = sections.cluster_sections(model, **how)
     shared = sections.shared_neighbors(model, n_sections=options.sections)
@@ -66,10 +67,10 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Se
             f"no room; trustworthiness {mapped.trustworthiness:.2f}."
         )
 
-    return {**data, "map": mapped.to_dict()}, figure, print_view
+    return {**data, "map": mapped}, figure, print_view
 
 
-def _print_nearest_sections(found: sections.NearestSections) -> None:
+def _print_nearest_sections(found: Row) -> None:
     print(f"{found.section}, {found.count:,} words")
     rows = [{"one": one, "other": other} for one, other in zip(found.variational, found.prior, strict=True)]
     one, other = sections.NETWORK_NAMES.values()
@@ -115,7 +116,7 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> Seen:
     data = {
         "summary": summary,
         "checks": checks,
-        "examples": [example.to_dict() for example in shown],
+        "examples": [asdict(example) for example in shown],
         "sections_alone": alone,
     }
     return data, draw(options, "figures.draw_gate", summary, checks, alone), print_view
@@ -213,11 +214,11 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
         for path in paths:
             _print_path(path)
 
-    data = {"paths": [path.to_dict() for path in paths]}
+    data = {"paths": paths}
     return data, draw(options, "figures.draw_interpolation", paths), print_view
 
 
-def _print_path(path: Interpolation, *, n_columns: int = 6) -> None:
+def _print_path(path: Row, *, n_columns: int = 6) -> None:
     """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
     n_columns = min(n_columns, len(path.weights))
     shown = np.linspace(0, len(path.weights) - 1, n_columns).round().astype(int).tolist()

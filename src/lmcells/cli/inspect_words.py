@@ -12,8 +12,8 @@ from lmcells.analysis.cells import WordCells
 from lmcells.analysis.gaussian_mixture import N_SAMPLES
 from lmcells.analysis.mixtures import MOST_WORDS, compare, phrase_mixture, section_mixture
 from lmcells.analysis.names import NULL_SECTION
-from lmcells.analysis.neighbors import AGAINST, MEASURES, NearestWords, nearest_words
-from lmcells.analysis.senses import WordSenses, measure_movement, word_senses
+from lmcells.analysis.neighbors import AGAINST, MEASURES, nearest_words
+from lmcells.analysis.senses import measure_movement, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
@@ -45,10 +45,10 @@ def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> S
         "n": options.top,
     }
     found = nearest_words(WordCells(model), options.word, options.section, **how)
-    return found.to_dict(), draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
+    return found, draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
 
 
-def _print_nearest(found: NearestWords) -> None:
+def _print_nearest(found: Row) -> None:
     if found.section is None:
         where, moved = f"on average, seen {found.count:,} times", ""
     else:
@@ -73,11 +73,11 @@ def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> Seen
         n_neighbors=options.top,
     )
     movement = measure_movement(known)
-    data = {**senses.to_dict(), "movement": movement}
+    data = {**senses, "movement": movement}
     return data, draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
 
 
-def _print_senses(senses: WordSenses, movement: Row) -> None:
+def _print_senses(senses: Row, movement: Row) -> None:
     """Print each section with its nearest words, a table whose columns are the sections' letters, and the movement."""
     print(f"{senses.word}, seen {senses.count:,} times")
     every = [*senses.sections, senses.average]

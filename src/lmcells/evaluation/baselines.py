@@ -14,7 +14,7 @@ from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences
-from lmcells.expansion.windows import Mention
+from lmcells.expansion.windows import Mention, known_section
 
 TIE_BREAK = 1e-9
 FLOOR = 1e-6  # in place of a probability of 0: NLL stays finite, and no count in a real corpus is that rare
@@ -67,28 +67,28 @@ def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> P
     )
 
 
-def section_mle_ranker(inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> PriorRanker:
+class SectionRanker(PriorRanker):
     """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
 
     The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
     never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
     as a section.
     """
-    totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
 
-    def probability(sense: Sense, section: str) -> float:
+    def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
+        super().__init__(inventory, self._of_section, seed=seed)
+        self._counts = counts
+        self._totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
+        self._known = frozenset(section for of_sense in counts.values() for section in of_sense)
+
+    def knows(self, section: str) -> bool:
+        """Whether anything was counted under a header."""
+        return known_section(section, self._known) is not None
+
+    def _of_section(self, sense: Sense, section: str) -> float:
         key = sense.short_form, sense.long_form
-        return counts[key][section] / totals[key] if totals.get(key) else 0.0
-
-    return PriorRanker(inventory, probability, seed=seed)
-
-
-def sections_of(counts: SectionCounts) -> list[str]:
-    """Return the sections that were counted, most frequent first."""
-    total: Counter[str] = Counter()
-    for of_sense in counts.values():
-        total.update(of_sense)
-    return [section for section, _ in total.most_common() if section != NO_SECTION]
+        name = known_section(section, self._known)
+        return self._counts[key][name] / self._totals[key] if name and self._totals.get(key) else 0.0
 
 
 def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:

@@ -1,7 +1,7 @@
 """Where a model is good and where it is not: by acronym, by sense, by number of candidates, by seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,26 +9,18 @@ from lmcells.errors import InputError, nearest
 from lmcells.evaluation.metrics import LOWER_IS_BETTER, Metrics, headline, tally, within_short_forms
 from lmcells.evaluation.predictions import Integers, Predictions
 
+Row = dict[str, Any]  # a line of a table, by the names of its columns
 
-@dataclass(frozen=True)
-class AcronymRow:
-    """One line of the paper's acronym table: mPr mR mF1 wPr wR wF1 (wR is the accuracy), and NLL."""
-
-    short_form: str
-    count: int
-    targets: int
-    macro_precision: float
-    macro_recall: float
-    macro_f1: float
-    weighted_precision: float
-    weighted_recall: float
-    weighted_f1: float
-    accuracy: float
-    nll: float
+HEADLINE = ("accuracy", "weighted_f1", "macro_f1", "nll")
+ACRONYM_METRICS = (
+    *("macro_precision", "macro_recall", "macro_f1"),
+    *("weighted_precision", "weighted_recall", "weighted_f1", "accuracy", "nll"),
+)
+CANDIDATE_COLUMNS = ("n_candidates", "n_short_forms", "n_examples", *HEADLINE)
+SEED_COLUMNS = ("metric", "n_seeds", "worst", "mean", "best", "standard_deviation")
 
 
-@dataclass(frozen=True, eq=False)
-class ConfusionMatrix:
+class ConfusionMatrix(NamedTuple):
     """`counts[i, j]`: examples of `long_forms[i]` that were taken for `long_forms[j]`."""
 
     short_form: str
@@ -36,42 +28,17 @@ class ConfusionMatrix:
     counts: Integers  # (n_candidates, n_candidates)
 
 
-@dataclass(frozen=True)
-class CandidateCountRow:
-    """Metrics over the short forms that have `n_candidates` long forms."""
-
-    n_candidates: int
-    n_short_forms: int
-    n_examples: int
-    accuracy: float
-    weighted_f1: float
-    macro_f1: float
-    nll: float
-
-
-@dataclass(frozen=True)
-class SeedSummary:
-    """A metric over training runs; worst and best follow the metric's direction: a low NLL is good."""
-
-    metric: str
-    n_seeds: int
-    worst: float
-    mean: float
-    best: float
-    standard_deviation: float | None  # None for a single run
-
-
-def acronym_table(predictions: Predictions) -> list[AcronymRow]:
-    """One row per short form, in alphabetical order."""
+def acronym_table(predictions: Predictions) -> list[Row]:
+    """The paper's acronym table, in alphabetical order: count, targets, mPr mR mF1 wPr wR wF1 (wR is the accuracy)."""
     counts = tally(predictions)
-    each = within_short_forms(counts)
+    found = within_short_forms(counts)
     return [
-        AcronymRow(
-            short_form=short_form,
-            count=int(counts.n_examples[index]),
-            targets=len(predictions.candidates[index]),
-            **{name: float(values[index]) for name, values in each.items()},
-        )
+        {
+            "short_form": short_form,
+            "count": int(counts.n_examples[index]),
+            "targets": len(predictions.candidates[index]),
+            **{name: float(found[name][index]) for name in ACRONYM_METRICS},
+        }
         for index, short_form in enumerate(predictions.short_forms)
     ]
 
@@ -91,20 +58,25 @@ def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatr
     return ConfusionMatrix(short_form, long_forms, counts)
 
 
-def by_number_of_candidates(predictions: Predictions) -> list[CandidateCountRow]:
+def by_number_of_candidates(predictions: Predictions) -> list[Row]:
     """The paper's "effect of the number of target expansions", fewest candidates first."""
     widths = np.array([len(names) for names in predictions.candidates], dtype=np.int64)
     rows = []
     for width in np.unique(widths):
         here = widths[predictions.short_form_index] == width
         values = headline(tally(predictions, here.astype(np.float64)))
-        metrics = {name: float(values[name]) for name in ("accuracy", "weighted_f1", "macro_f1", "nll")}
-        rows.append(CandidateCountRow(int(width), int((widths == width).sum()), int(here.sum()), **metrics))
+        counts = (int(width), int((widths == width).sum()), int(here.sum()))
+        rows.append(
+            dict(zip(CANDIDATE_COLUMNS, (*counts, *(float(values[name]) for name in HEADLINE)), strict=True))
+        )
     return rows
 
 
-def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
-    """Worst, mean and best of every metric over runs of one model; accuracy@k as "accuracy_at_k"."""
+def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, Row]:
+    """Worst, mean and best of every metric over runs of one model; accuracy@k as "accuracy_at_k".
+
+    Worst and best follow the metric's direction: a low NLL is good. A single run has no standard deviation.
+    """
     if not runs:
         raise InputError("There is no run to summarise.")
     values: dict[str, list[float]] = {}
@@ -117,5 +89,6 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, SeedSummary]:
     for name, of_runs in values.items():
         worst, best = sorted((min(of_runs), max(of_runs)), reverse=name in LOWER_IS_BETTER)
         spread = float(np.std(of_runs, ddof=1)) if len(runs) > 1 else None
-        found[name] = SeedSummary(name, len(runs), worst, float(np.mean(of_runs)), best, spread)
+        values_of = (name, len(runs), worst, float(np.mean(of_runs)), best, spread)
+        found[name] = dict(zip(SEED_COLUMNS, values_of, strict=True))
     return found

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
-from lmcells.evaluation.dataset import Example
+from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.records import open_utf8
-from lmcells.notes.sections import upper_name
 from lmcells.notes.tokens import iterate_tokens, spell
 
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")
@@ -266,23 +265,29 @@ class CasiDataset:
 def build_casi_dataset(
     path: Path,
     *,
-    canonical_forms: CanonicalForms | None = None,
-    section_map: Mapping[str, str | None] | None = None,
-    match_short_forms: Collection[str] | None = None,
+    canonical_forms: Path | None = None,
+    section_map: Path | None = None,
+    match_short_forms: Path | None = None,
     skip: Collection[str] = (),
-    report: ReadReport,
 ) -> CasiDataset:
-    """Read CASI and apply the paper's filters in order, except those named in `skip`."""
+    """Read CASI and apply the paper's filters in order, except those named in `skip`.
+
+    `match_short_forms` is a dataset: only its short forms are kept.
+    """
     for name in skip:
         if name not in OPTIONAL:
             raise ConfigError(
                 f"filter to skip: found {name!r}, allowed: {', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"
             )
     filters = {name: each for name, each in FILTERS.items() if name not in skip}
+    matched: set[str] = set()
     if match_short_forms is not None:
-        matches = _where(lambda row: row.short_form in match_short_forms)
+        matched = {each.short_form for each in read_dataset(match_short_forms, report=ReadReport())}
+        matches = _where(lambda row: row.short_form in matched)
         filters["match-short-forms"] = "short form not in the other dataset", matches
-    canonical = canonical_forms or {}
+    canonical = load_canonical_forms(canonical_forms) if canonical_forms else {}
+    targets = load_section_map(section_map) if section_map else {}
+    report = ReadReport()
     rows = list(read_casi_rows(path, report=report))
     n_rows, steps = len(rows), []
     sense_of: dict[tuple[str, str], Sense] = {}
@@ -292,15 +297,13 @@ def build_casi_dataset(
         left = keep(rows)
         if name == "match-short-forms" and rows and not left:
             raise InputError(
-                f"none of the {len(match_short_forms or ())} short forms to match is in {path}. "
-                "Check --match-short-forms."
+                f"none of the {len(matched)} short forms to match is in {path}. Check --match-short-forms."
             )
         steps.append({"name": name, "removed": len(rows) - len(left), "left": len(left), "title": title})
         rows = left
     used = sorted({(row.short_form, row.long_form) for row in rows})
     inventory = SenseInventory.from_senses(sense_of[key] for key in used)
-    targets = {upper_name(header): target for header, target in (section_map or {}).items()}
-    sections = [_mapped_section(row.section, targets) for row in rows]
+    sections = [map_section(row.section, targets) for row in rows]
     conventions = {-1: "inclusive", 0: "exclusive"}
     end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
     without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
@@ -327,7 +330,8 @@ def build_casi_dataset(
             "steps": steps,
             "end_offsets": dict(Counter(end_offsets)),
             "sections": dict(Counter(how for _, how in sections)),
-            "n_without_canonical_form": len(without) if canonical_forms is not None else 0,
+            "n_without_canonical_form": len(without) if canonical else 0,
+            "report": report.to_dict(),
         },
     )
 
@@ -354,12 +358,3 @@ def _name_senses(
         named.append(replace(row, long_form=sense.long_form))
         senses[row.short_form, sense.long_form] = sense
     return named, senses
-
-
-def _mapped_section(section: str | None, targets: Mapping[str, str | None]) -> tuple[str | None, str]:
-    if section is None:
-        return None, "no section"
-    if upper_name(section) not in targets:
-        return section, "as written"
-    target = targets[upper_name(section)]
-    return target, "mapped" if target else "mapped to none"

@@ -1,4 +1,4 @@
-"""Labelled short forms in their context, files of them, and how notes are split.
+"""Labelled short forms in their context, files of them, how notes are split, and maps of foreign section headers.
 
 A dataset is JSON lines, each with these fields:
 
@@ -8,7 +8,9 @@ A dataset is JSON lines, each with these fields:
 canonical name; `note_id` is the note to keep out of pre-training.
 """
 
+import csv
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +23,7 @@ from lmcells.expansion.windows import Mention
 from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.records import mend, open_utf8
+from lmcells.notes.sections import header_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +176,61 @@ class NoteSplit:
                 return name
             position -= share
         return None
+
+
+SectionMap = Mapping[str, str | None]  # a foreign header, as `header_key` -> a known one, or none
+
+
+def section_map_of(targets: Mapping[str, str | None]) -> SectionMap:
+    """Return a map whose keys are the headers without case and punctuation."""
+    return {header_key(header): target for header, target in targets.items()}
+
+
+def map_section(section: str | None, targets: SectionMap) -> tuple[str | None, str]:
+    """Return the section that a header stands for, and how it was found; one that the map does not have stays."""
+    if section is None or not section.strip():
+        return None, "no section"
+    key = header_key(section)
+    if key not in targets:
+        return section, "as written"
+    return targets[key], "mapped" if targets[key] else "mapped to none"
+
+
+def load_section_map(path: Path) -> SectionMap:
+    """Read a manual map: CSV of two columns (foreign, known) under a header line, or a JSON object.
+
+    An empty cell or null says that a header has no counterpart. Case and punctuation of headers do not matter.
+    """
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"section map {path} cannot be read: {error.strerror or error}.") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"section map {path}: not UTF-8 text. Save it as UTF-8.") from error
+    if path.suffix.lower() == ".json":
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict) or not all(isinstance(each, str | None) for each in value.values()):
+            raise FormatError(
+                f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.'
+            )
+        return section_map_of({header: target or None for header, target in value.items()})
+    section_map: dict[str, str | None] = {}
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for row in rows:
+            if rows.line_num == 1 or not row:
+                continue
+            if len(row) < 2:
+                raise FormatError(
+                    f"section map {path}, line {rows.line_num}: {len(row)} column. Needed: two, foreign and known "
+                    "header."
+                )
+            section_map[row[0]] = row[1].strip() or None
+    except csv.Error as error:
+        raise FormatError(f"section map {path}, line {rows.line_num}: not CSV ({error}).") from error
+    if not section_map:
+        raise FormatError(f"section map {path} is empty. Give a header line and two columns.")
+    return section_map_of(section_map)

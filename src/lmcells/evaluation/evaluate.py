@@ -9,19 +9,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
-from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
 from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.rankers import make_ranker, window_words
-from lmcells.evaluation.section_mapping import load_section_map
 from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory, load_inventory
 from lmcells.expansion.ranking import CellRanker, Ranker, Ranking
 from lmcells.notes.readers import ReadReport
@@ -36,34 +35,6 @@ Scores = dict[str, dict[str, float]]  # dataset -> metric -> value
 _RUNS = re.compile(r"[^\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Leakage:
-    """The test notes that the model may have read, of all test notes."""
-
-    leaked: tuple[str, ...]  # note ids, sorted
-    n_notes: int
-    n_examples: int  # in leaked notes
-    n_incomparable: int  # test notes whose id has a form that no note of the corpus has
-    n_corpus_notes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "n_leaked_notes": len(self.leaked),
-            "n_notes": self.n_notes,
-            "n_leaked_examples": self.n_examples,
-            "n_incomparable_notes": self.n_incomparable,
-            "n_corpus_notes": self.n_corpus_notes,
-            "leaked_notes": list(self.leaked),
-        }
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        """Read what `to_json` returned."""
-        counts = ("n_notes", "n_leaked_examples", "n_incomparable_notes", "n_corpus_notes")
-        return cls(tuple(saved["leaked_notes"]), *(saved[name] for name in counts))
-
-
 @dataclass(frozen=True, eq=False)
 class ModelResult:
     """What a model said about one dataset, how good it was, and what it cost."""
@@ -76,8 +47,8 @@ class ModelResult:
     hours_to_peak: float | None  # of training, where the model folder tells
     seconds: float  # to score all examples
     contexts: Mapping[str, Example] = field(repr=False)  # by example id; patient data
-    leakage: Leakage | None = None  # None: there was no corpus to compare with
-    section_mapping: Mapping[str, int] = field(default_factory=dict)  # how headers were mapped -> examples
+    leakage: Mapping[str, Any] | None = None  # of `check_leakage`; None: there was no corpus to compare with
+    section_mapping: Mapping[str, int] = field(default_factory=dict)  # how headers were read -> examples
 
     def to_json(self) -> dict[str, Any]:
         """One object of `lmcells evaluate --json`; never any note text."""
@@ -90,7 +61,7 @@ class ModelResult:
             "seconds": self.seconds,
             "excluded": [asdict(exclusion) for exclusion in self.predictions.excluded],
             "section_mapping": dict(self.section_mapping),
-            "leakage": None if self.leakage is None else self.leakage.to_json(),
+            "leakage": self.leakage,
         }
 
 
@@ -122,9 +93,10 @@ def evaluate(
     senses = as_inventory(inventory)
     examples = _read(Path(dataset), warn) if isinstance(dataset, str | Path) else list(dataset)
     corpus = Corpus.open(Path(corpus)) if isinstance(corpus, str | Path) else corpus
-    headers = (
-        load_section_map(Path(section_map)) if isinstance(section_map, str | Path) else section_map or {}
-    )
+    if isinstance(section_map, str | Path):
+        headers = load_section_map(Path(section_map))
+    else:
+        headers = section_map_of(section_map or {})
     leakage = None
     if corpus is not None and leakage_check:
         leakage = check_leakage((example.note_id for example in examples), corpus)
@@ -161,7 +133,7 @@ def evaluate(
                 seconds=seconds,
                 contexts=contexts,
                 leakage=leakage if is_of_corpus else None,
-                section_mapping=dict(ranker.sections.counts) if ranker.sections is not None else {},
+                section_mapping=dict(ranker.sections),
             )
         )
     return results
@@ -198,8 +170,8 @@ def _read(path: Path, warn: Callable[[str], None]) -> list[Example]:
     return examples
 
 
-def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> Leakage:
-    """List the test notes that are documents of a corpus; `note_ids` has one id per example.
+def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
+    """Count and list the test notes that are documents of a corpus; `note_ids` has one id per example.
 
     Finding none means nothing unless one could have been found: `mimic3/12` can be looked for among `mimic3/7` and
     `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
@@ -216,13 +188,14 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> Leakage:
             f"in {corpus.folder} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
             f"are truly different notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
         )
-    return Leakage(
-        leaked=tuple(sorted(leaked)),
-        n_notes=len(tested),
-        n_examples=sum(note_id in leaked for note_id in of_examples),
-        n_incomparable=n_incomparable,
-        n_corpus_notes=len(trained),
-    )
+    return {
+        "n_leaked_notes": len(leaked),
+        "n_notes": len(tested),
+        "n_leaked_examples": sum(note_id in leaked for note_id in of_examples),
+        "n_incomparable_notes": n_incomparable,
+        "n_corpus_notes": len(trained),
+        "leaked_notes": sorted(leaked),
+    }
 
 
 def form_of(id_: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ UNKNOWN_SHORT_FORM = "short form is not in the inventory"
 UNKNOWN_LONG_FORM = "long form is not a candidate of its short form"
 NO_SCORE = "no known word"
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -209,17 +210,13 @@ def _log_softmax(scores: Floats, is_candidate: Booleans) -> Floats:
 
 
 _NAMES = ("model", "ids", "note_ids", "short_forms", "candidates")
+_ARRAYS = ("short_form_index", "truth", "log_probabilities")
 
 
 def save_predictions(path: Path, predictions: Predictions) -> None:
     """Write the numbers to `path`.npz and then the names to `path`.json; nothing is pickled."""
     with atomic_write(_beside(path, ".npz")) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file,
-            short_form_index=predictions.short_form_index,
-            truth=predictions.truth,
-            log_probabilities=predictions.log_probabilities[predictions.is_candidate],  # without the padding
-        )
+        np.savez_compressed(file, **{name: getattr(predictions, name) for name in _ARRAYS})
     names = {name: getattr(predictions, name) for name in _NAMES}
     excluded = [asdict(exclusion) for exclusion in predictions.excluded]
     write_json(_beside(path, ".json"), {"version": _VERSION, **names, "excluded": excluded})
@@ -235,20 +232,14 @@ def load_predictions(path: Path) -> Predictions:
                 f"{json_path} has version {saved['version']}, this program reads {_VERSION}. Evaluate again."
             )
         with npz_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            index, truth, flat = (arrays[name] for name in ("short_form_index", "truth", "log_probabilities"))
-        candidates = tuple(map(tuple, saved["candidates"]))
-        is_candidate = _is_candidate(candidates, index)
-        log_probabilities = np.full(is_candidate.shape, -np.inf)
-        log_probabilities[is_candidate] = flat
-        return Predictions(
-            model=saved["model"],
-            **{name: tuple(saved[name]) for name in ("ids", "note_ids", "short_forms")},
-            candidates=candidates,
-            short_form_index=index.astype(np.int64),
-            truth=truth.astype(np.int64),
-            log_probabilities=log_probabilities,
-            excluded=tuple(Exclusion(**exclusion) for exclusion in saved["excluded"]),
-        )
+            values: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
+            values |= {name: tuple(saved[name]) for name in ("ids", "note_ids", "short_forms")}
+            return Predictions(
+                model=saved["model"],
+                candidates=tuple(map(tuple, saved["candidates"])),
+                **values,
+                excluded=tuple(Exclusion(**exclusion) for exclusion in saved["excluded"]),
+            )
     except FileNotFoundError as error:
         raise FormatError(
             f"{error.filename} does not exist; predictions are a .json and a .npz file."

@@ -1,28 +1,28 @@
 """What MODEL on the command line means: a model folder, or the name of a baseline."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, nearest
 from lmcells.evaluation.baselines import (
+    SectionRanker,
     count_sections_in_corpus,
     count_sections_of_examples,
     dominant_ranker,
     random_ranker,
-    section_mle_ranker,
-    sections_of,
 )
-from lmcells.evaluation.dataset import Example, read_dataset
+from lmcells.evaluation.dataset import Example, SectionMap, map_section, read_dataset
 from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker, transformer_ranker
 from lmcells.evaluation.predictions import Floats
-from lmcells.evaluation.section_mapping import SectionMapper
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
 from lmcells.expansion.ranking import CellRanker, MaskedSpanRanker, Ranker, Ranking, ranks_by_masked_span
-from lmcells.expansion.windows import Mention
+from lmcells.expansion.windows import Mention, known_section
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
@@ -37,33 +37,38 @@ _TABLES = (  # embeddings: what the paper's counts of parameters leave out
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NamedRanker:
-    """A ranker as it is evaluated, under its name on the command line.
+    """A ranker as it is evaluated.
 
-    A cell model ranks as it does in `Expander`: the same windows, scorer, temperature and section ids. The paper's
-    protocol makes two differences. A dataset's headers are those of other notes (CASI's are not MIMIC's), so they are
-    first mapped to the model's, by `section_map` or by name; `Expander` files a header that is not known under "other".
-    And with a corpus, ranking by divergence uses its counts of long forms; `Expander` has those of their words alone.
+    A cell model ranks as it does in `Expander`: the same windows, sections, scorer and temperature. Two options of the
+    paper's protocol differ: a `section_map` first gives foreign headers (CASI's are not MIMIC's) known names; and with
+    a corpus, ranking by divergence uses its counts of long forms, not those of their words alone.
     """
 
-    name: str
     base: Ranker
     temperature: float = 1.0  # softmax(score / temperature) are the probabilities
-    sections: SectionMapper | None = None  # how the dataset's headers are mapped, and were
+    section_map: SectionMap = field(default_factory=dict)
+    knows: Callable[[str], bool] | None = (
+        None  # whether it has read text under a header; None: it reads no sections
+    )
+    sections: Counter[str] = field(default_factory=Counter)  # how headers were read -> mentions
     n_parameters: int | None = None  # without embeddings
     hours_to_peak: float | None = None
     corpus_fingerprint: str | None = None  # of the corpus it was trained on
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Score the candidates of each mention, so that their softmax is the model's probability."""
-        return [scores / self.temperature for scores in self.base.scores([*map(self._mapped, mentions)])]
+        if self.knows is not None:
+            mentions = [self._mapped(mention, self.knows) for mention in mentions]
+        return [scores / self.temperature for scores in self.base.scores(mentions)]
 
-    def _mapped(self, mention: Mention) -> Mention:
-        if self.sections is None:
-            return mention
-        section, how = self.sections(mention.section)
-        return mention if how == "unmapped" else replace(mention, section=section)
+    def _mapped(self, mention: Mention, knows: Callable[[str], bool]) -> Mention:
+        section, how = map_section(mention.section, self.section_map)
+        if section is not None and not knows(section):
+            how = "unknown"
+        self.sections[how] += 1
+        return mention if section == mention.section else replace(mention, section=section)
 
 
 def make_ranker(
@@ -72,21 +77,21 @@ def make_ranker(
     *,
     examples: Sequence[Example],
     corpus: Corpus | None = None,
-    section_map: Mapping[str, str | None] = {},
+    section_map: SectionMap = MappingProxyType({}),
     words: Container[str] | None = None,
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
     """Open what a name stands for.
 
-    `corpus` supplies the counts of long forms; `section_map` overrides how headers are mapped to known ones; `words`
-    count towards a transformer's window; `ranking` is how a cell model ranks.
+    `corpus` supplies the counts of long forms; `words` count towards a transformer's window; `ranking` is how a cell
+    model ranks.
     """
     kind, colon, argument = name.partition(":")
     if name == "random":
-        return NamedRanker(name, random_ranker(inventory, seed=seed))
+        return NamedRanker(base=random_ranker(inventory, seed=seed))
     if name == ORACLE:
-        return NamedRanker(name, dominant_ranker(inventory, examples))
+        return NamedRanker(base=dominant_ranker(inventory, examples))
     if kind == "section-mle" and (not colon or argument):
         if argument:
             counts = count_sections_of_examples(read_dataset(Path(argument), report=ReadReport()))
@@ -97,21 +102,20 @@ def make_ranker(
                 "section-mle counts the sections of long forms in training notes. Give them: --corpus CORPUS, or "
                 "section-mle:DATASET with reverse substitutions in training notes."
             )
-        mapper = SectionMapper(sections_of(counts), manual=section_map)
-        return NamedRanker(name, section_mle_ranker(inventory, counts, seed=seed), sections=mapper)
+        base = SectionRanker(inventory, counts, seed=seed)
+        return NamedRanker(base=base, section_map=section_map, knows=base.knows)
     if kind in ("bert", "encoder") and argument:
         open_encoder = PretrainedEncoder.bert if kind == "bert" else PretrainedEncoder.sentence
         encoder = open_encoder(Path(argument))
         transformer = transformer_ranker(encoder, inventory, words=words)
-        return NamedRanker(name, transformer, n_parameters=encoder.n_parameters)
+        return NamedRanker(base=transformer, n_parameters=encoder.n_parameters)
     folder = model_folder(name)
     if _is_language_model(folder):
         from lmcells.language_model.folder import load_language_model
 
         pretrained = load_language_model(folder)
         return NamedRanker(
-            name,
-            elmo_ranker(pretrained, inventory),
+            base=elmo_ranker(pretrained, inventory),
             n_parameters=pretrained.training.get("parameters"),
             hours_to_peak=pretrained.training.get("hours_to_peak"),
             corpus_fingerprint=pretrained.corpus.get("fingerprint"),
@@ -132,10 +136,12 @@ def make_ranker(
     is_best = by_masked_span == ranks_by_masked_span(model)
     reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
     return NamedRanker(
-        name,
-        ranker,
+        base=ranker,
         temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
-        sections=SectionMapper(model.sections, manual=section_map) if reads_sections else None,
+        section_map=section_map if reads_sections else {},
+        knows=(lambda section: known_section(section, model.section_ids) is not None)
+        if reads_sections
+        else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
         hours_to_peak=model.config.training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),
@@ -156,8 +162,7 @@ def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> froze
 def _is_language_model(folder: Path) -> bool:
     if folder == model_folder(DEFAULT):
         return False
-    from lmcells.language_model.folder import (
-        is_language_model,
-    )  # imports torch, which cell models do not need
+    # Imports torch, which cell models do not need.
+    from lmcells.language_model.folder import is_language_model
 
     return is_language_model(folder)

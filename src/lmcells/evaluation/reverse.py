@@ -1,7 +1,7 @@
 """Reverse substitution: replace a long form by its short form, and keep the long form as the label.
 
     finder = LongFormFinder(inventory)
-    parts = build_reverse_dataset(notes, finder=finder, find_sections=section_finder("auto"), settings=...)
+    parts = build_reverse_dataset(notes, finder=finder, find_sections=section_finder("auto"))
 
 Finley et al. 2016; the paper draws at most 500 examples per sense, with 20 words on each side, inside the section.
 """
@@ -29,22 +29,6 @@ SINGLE_SENSE = "short form with one sense"
 _CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is no prose
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReverseSettings:
-    """What is drawn from the notes."""
-
-    max_per_sense: int = 500
-    window: int = 20  # words on each side
-    seed: int = 0
-    allow_candidates: bool = False  # keep windows that also hold a long form of the same short form
-
-    def __post_init__(self) -> None:
-        for name in ("max_per_sense", "window"):
-            if getattr(self, name) < 1:
-                flag = f"--{name.replace('_', '-')}"
-                raise ConfigError(f"{flag}: found {getattr(self, name)}, allowed: 1 or more.")
-
-
 @dataclass(slots=True)
 class ReversePart:
     """The examples of one part of the split. `n_found` is the number of examples plus all that was dropped."""
@@ -64,14 +48,22 @@ def build_reverse_dataset(
     *,
     finder: LongFormFinder,
     find_sections: NoteSections,
-    settings: ReverseSettings,
+    max_per_sense: int = 500,
+    window: int = 20,
+    seed: int = 0,
+    allow_candidates: bool = False,
     split: NoteSplit | None = None,
 ) -> dict[str, ReversePart]:
-    """Draw examples from notes; without a split, one part named "".
+    """Draw examples from notes, with `window` words on each side; without a split, one part named "".
+
+    `allow_candidates` keeps windows that also hold a long form of the same short form.
 
     Each example has a pseudo-random rank by its id, and the lowest ranks of a sense are drawn: a uniform sample that
     does not depend on the order of the notes, in memory that is bounded by what is kept.
     """
+    for flag, value in (("max-per-sense", max_per_sense), ("window", window)):
+        if value < 1:
+            raise ConfigError(f"--{flag}: found {value}, allowed: 1 or more.")
     parts = {name: ReversePart() for name in (split.shares if split else ("",))}
     drawn: dict[str, defaultdict[Target, list[tuple[int, str, Example]]]]  # heaps, the highest rank first
     drawn = {name: defaultdict(list) for name in parts}
@@ -82,14 +74,14 @@ def build_reverse_dataset(
             continue
         part = parts[name]
         part.n_notes += 1
-        for target, outcome in _substitute(note, finder, find_sections, settings):
+        for target, outcome in _substitute(note, finder, find_sections, window, allow_candidates):
             part.n_found += 1
             if isinstance(outcome, str):
                 part.dropped[outcome] += 1
                 continue
             heap = drawn[name][target]
-            heapq.heappush(heap, (-rank_of(outcome.id, seed=settings.seed), outcome.id, outcome))
-            if len(heap) > settings.max_per_sense:
+            heapq.heappush(heap, (-rank_of(outcome.id, seed=seed), outcome.id, outcome))
+            if len(heap) > max_per_sense:
                 heapq.heappop(heap)
                 n_beyond[name, target] += 1
     for name, part in parts.items():
@@ -105,7 +97,7 @@ def build_reverse_dataset(
 
 
 def _substitute(
-    note: Note, finder: LongFormFinder, find_sections: NoteSections, settings: ReverseSettings
+    note: Note, finder: LongFormFinder, find_sections: NoteSections, n_words: int, allow_candidates: bool
 ) -> Iterator[tuple[Target, Example | str]]:
     """Yield, for each long form and each short form of it, the example or the reason why there is none."""
     matches = finder.find(note.text)
@@ -119,14 +111,14 @@ def _substitute(
         if match.start < section.body_start or match.end > section.end:
             yield from ((target, IN_HEADER) for target in match.targets)
             continue
-        window = window_around(note.text, match.start, match.end, n_words=settings.window, bounds=bounds)
+        window = window_around(note.text, match.start, match.end, n_words=n_words, bounds=bounds)
         if window is None:
             yield from ((target, TOO_LONG) for target in match.targets)
             continue
         before, after = note.text[window[0] : match.start], note.text[match.end : window[1]]
         for target in match.targets:
             text = before + target.short_form + after
-            if not settings.allow_candidates and finder.holds_candidate(text, target.short_form):
+            if not allow_candidates and finder.holds_candidate(text, target.short_form):
                 yield target, GIVEN_AWAY
                 continue
             example = Example(

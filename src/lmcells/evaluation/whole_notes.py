@@ -22,14 +22,17 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import Any, Literal, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
+from lmcells.evaluation.calibrate import DRAWS, TAKEN_OUT, expected_calibration_error
 from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
@@ -105,28 +108,29 @@ class Meanings:
 
 
 def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]:
-    """Stream marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
+    """Yield marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
 
     In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
     text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
     """
+    read: Callable[[Any], tuple[object, object, list[Mark]]]
+    rows: Iterable[Any]
     if path.is_dir():
-        rows: Iterator[tuple[int, Callable[[], MarkedNote]]] = _brat_rows(path)
+        texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
+        rows, read = texts, _read_brat
     elif path.suffix == ".json":
-        rows = _label_studio_rows(path)
+        rows, read = json.loads(path.read_text("utf-8")), _read_task
     else:
-        rows = _json_lines(path)
-    for number, read in rows:
+        rows, read = path.read_text("utf-8").split("\n"), _read_line
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, str) and not row.strip():
+            continue
         try:
-            yield read()
+            yield _checked(*read(row))
             report.n_read += 1
         except (KeyError, TypeError, ValueError) as error:
-            reason = (
-                str(error)
-                if isinstance(error, FormatError)
-                else f"not a marked note ({type(error).__name__})"
-            )
-            report.skip(reason, number)
+            why = f"not a marked note ({type(error).__name__})"
+            report.skip(str(error) if isinstance(error, FormatError) else why, number)
 
 
 def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
@@ -141,66 +145,41 @@ def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote
     return MarkedNote(str(note_id), text, ordered)
 
 
-def _json_lines(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(line: str) -> MarkedNote:
-        row = json.loads(line)
-        return _checked(
-            row["id"],
-            row["text"],
-            [
-                Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
-                for each in row["mentions"]
-            ],
-        )
-
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, lambda line=line: read(line)  # type: ignore[misc]
+def _read_line(line: str) -> tuple[object, object, list[Mark]]:
+    row = json.loads(line)
+    marks = (
+        Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
+        for each in row["mentions"]
+    )
+    return row["id"], row["text"], list(marks)
 
 
-def _brat_rows(folder: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(path: Path) -> MarkedNote:
-        labels: dict[str, tuple[str, int, int]] = {}
-        senses: dict[str, str] = {}
-        for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
-            key, _, rest = line.partition("\t")
-            if key.startswith("T"):
-                label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
-                labels[key] = label, int(start), int(end)
-            elif key.startswith("#"):
-                target, _, note = rest.partition("\t")
-                senses[target.split()[1]] = note
-        return _checked(
-            path.stem,
-            path.read_text("utf-8"),
-            [_region(label, start, end, senses.get(key, "")) for key, (label, start, end) in labels.items()],
-        )
-
-    for number, path in enumerate(sorted(folder.glob("*.txt")), start=1):
-        if path.with_suffix(".ann").is_file():
-            yield number, lambda path=path: read(path)  # type: ignore[misc]
+def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
+    labels: dict[str, tuple[str, int, int]] = {}
+    senses: dict[str, str] = {}
+    for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
+        key, _, rest = line.partition("\t")
+        if key.startswith("T"):
+            label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
+            labels[key] = label, int(start), int(end)
+        elif key.startswith("#"):
+            target, _, note = rest.partition("\t")
+            senses[target.split()[1]] = note
+    marks = [_region(*where, senses.get(key, "")) for key, where in labels.items()]
+    return path.stem, path.read_text("utf-8"), marks
 
 
-def _label_studio_rows(path: Path) -> Iterator[tuple[int, Callable[[], MarkedNote]]]:
-    def read(task: Mapping[str, Any]) -> MarkedNote:
-        regions: dict[str, dict[str, Any]] = defaultdict(dict)
-        for result in task["annotations"][0]["result"]:
-            value = result["value"]
-            regions[result["id"]] |= {"start": value["start"], "end": value["end"]}
-            if "labels" in value:
-                regions[result["id"]]["label"] = value["labels"][0]
-            if "text" in value and result["type"] == "textarea":
-                regions[result["id"]]["senses"] = ";".join(value["text"])
-        data = task["data"]
-        marks = [
-            _region(each["label"], each["start"], each["end"], each.get("senses", ""))
-            for each in regions.values()
-        ]
-        return _checked(data.get("note_id", task.get("id")), data["text"], marks)
-
-    for number, task in enumerate(json.loads(path.read_text("utf-8")), start=1):
-        yield number, lambda task=task: read(task)  # type: ignore[misc]
+def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
+    regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
+    for result in task["annotations"][0]["result"]:
+        value, region = result["value"], regions[result["id"]]
+        region |= {"start": value["start"], "end": value["end"]}
+        if "labels" in value:
+            region["label"] = value["labels"][0]
+        if "text" in value and result["type"] == "textarea":
+            region["senses"] = ";".join(value["text"])
+    marks = [_region(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()]
+    return task["data"].get("note_id", task.get("id")), task["data"]["text"], marks
 
 
 def _region(label: str, start: int, end: int, senses: str) -> Mark:
@@ -257,6 +236,7 @@ class WholeNoteScores:
     by_source: dict[str, dict[str, int]]  # model, definition, ... -> right, wrong, false
     by_kind: dict[str, int]  # answers on what is not a short form, by the kind of mark
     thresholds: list[dict[str, float]]  # probability at least -> answered, precision, recall
+    calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -339,6 +319,43 @@ def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
     }
 
 
+def calibration_error_without_senses(
+    model: str, notes: Sequence[MarkedNote], senses: SenseInventory
+) -> float:
+    """Return the calibration error of the top answers where a fifth of all senses is taken out; mean of five draws.
+
+    Any answer on a short form whose sense was taken out is wrong. If it abstains, its best candidate counts.
+    """
+    errors = []
+    for seed in range(DRAWS):
+        every = list(senses)
+        taken = set(Random(seed).sample(range(len(every)), round(TAKEN_OUT * len(every))))
+        left = SenseInventory.from_senses(sense for at, sense in enumerate(every) if at not in taken)
+        gone = defaultdict(list)
+        for at in taken:
+            gone[every[at].short_form].append(every[at].long_form)
+        expander = Expander.from_pretrained(model, only_inventory=replace(left, has_priors=senses.has_priors))
+        meanings = Meanings(senses)
+        sure, right = [], []
+        for note, expansions in zip(notes, expander.pipe([note.text for note in notes]), strict=True):
+            short_forms = {each.start: each.short_form for each in expansions}
+            for outcome in judge(note, [_answered(each) for each in expansions], meanings):
+                if outcome.verdict in ("right", "wrong") and outcome.probability is not None:
+                    is_gone = any(
+                        meanings.same(each, outcome.senses) for each in gone[short_forms[outcome.start]]
+                    )
+                    sure.append(outcome.probability)
+                    right.append(outcome.verdict == "right" and not is_gone)
+        errors.append(expected_calibration_error(sure, right))
+    return fmean(errors)
+
+
+def _answered(expansion: Expansion) -> Expansion:
+    """Return the expansion with its best candidate as the answer."""
+    best = expansion.candidates[0]
+    return replace(expansion, long_form=best.long_form, probability=best.probability, abstained=None)
+
+
 def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
     """Yield the long form, and without the words that are written out beside the mark: "hepatitis" of "Hep B"."""
     long_form = expansion.long_form or ""
@@ -381,6 +398,7 @@ def evaluate_notes(
     outcomes: Path | None = None,
     errors: Path | None = None,
     resume: bool = False,
+    take_out: bool = False,
     seed: int = 0,
     on_progress: Callable[[str, int], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
@@ -389,8 +407,8 @@ def evaluate_notes(
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
     "scispacy" (its abbreviation detector, where it is installed). `outcomes` keeps what became of each note, so that
-    `resume` goes on after a stop; `errors` gets every error with the text around it. Both hold patient data, and are
-    readable by their owner only.
+    `resume` goes on after a stop; `errors` gets every error with the text around it: both hold patient data, and are
+    readable by their owner only. `take_out` also measures the probabilities with senses missing.
     """
     report = ReadReport()
     marked = list(read_marked_notes(Path(notes), report=report))
@@ -423,7 +441,11 @@ def evaluate_notes(
                             _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
                 if on_progress is not None:
                     on_progress(model, number)
-            results.append(summarize(model, judged, seed=seed))
+            scores = summarize(model, judged, seed=seed)
+            if take_out and model not in (DICTIONARY, SCISPACY):
+                error = calibration_error_without_senses(model, marked, senses)
+                scores = replace(scores, calibration_error_without_a_fifth=error)
+            results.append(scores)
     return results
 
 

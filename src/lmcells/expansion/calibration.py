@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import exp, inf, log
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +22,8 @@ PRIOR_WEIGHT = 0.8  # of the logarithm of a share, against that of a score
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Softmax with a temperature, and two thresholds below which the expander abstains; by default it never does."""
+    """Softmax with a temperature, "no sense fits" among the candidates, and two thresholds below which the expander
+    abstains; by default it never does."""
 
     temperature: float = 1.0
     least_probability: float = 0.0  # of the best candidate; below it: low_confidence
@@ -46,26 +48,45 @@ class Calibration:
         probabilities: Floats = weights / weights.sum()
         return probabilities
 
-    def fit(self, scores: Floats, *, none_prior: float = 0.0) -> float:
-        """Return the probability that any of a mention's candidates is meant, by its own scores."""
-        if self.none_score is None:
-            return 1.0
-        scores = scores - none_prior * self.temperature
-        weights = np.exp(
-            (np.append(scores, self.none_score) - max(scores.max(), self.none_score)) / self.temperature
-        )
-        return 1.0 - float(weights[-1] / weights.sum())
+    def judge(
+        self,
+        own: Floats,
+        shared: Floats | None = None,
+        *,
+        prior: Sequence[float] | None = None,
+        none_prior: float = 0.0,
+    ) -> tuple[list[float], str | None]:
+        """Return the probabilities of a mention's candidates, and why to abstain, None where the best is the answer.
 
-    def reason_to_abstain(self, scores: Floats, probabilities: Floats) -> str | None:
-        """Return why to abstain, None where the best candidate is the answer; `probabilities` add to those of a fit."""
-        best = float(np.asarray(scores, np.float64).max(initial=-np.inf))
-        if best == -np.inf:
-            return NO_KNOWN_LONG_FORM
+        Args:
+            own: scores by the mention's own window, which tell whether any candidate is meant.
+            shared: scores that take the rest of the note into account, which tell the candidates apart.
+            prior: what to add to the log-odds of each candidate.
+            none_prior: what to add to those of "no sense fits".
+        """
+        # Plain floats: there are few candidates, and many mentions.
+        alone, together = own.tolist(), (own if shared is None else shared).tolist()
+        best = max(alone, default=-inf)
+        if best == -inf:
+            return [1 / max(1, len(alone))] * len(alone), NO_KNOWN_LONG_FORM
+        added = prior or [0.0] * len(alone)
+        logits = [score / self.temperature + add for score, add in zip(together, added, strict=True)]
+        top = max(logits)
+        weights = [exp(logit - top) for logit in logits]
+        of_none = 0.0
+        if self.none_score is not None:
+            fits = [score / self.temperature + add for score, add in zip(alone, added, strict=True)]
+            none = self.none_score / self.temperature + none_prior
+            top = max(*fits, none)
+            of_none = exp(none - top)
+            of_none /= of_none + sum([exp(fit - top) for fit in fits])
+        scale = (1 - of_none) / sum(weights)
+        probabilities = [weight * scale for weight in weights]
         if self.least_score is not None and best < self.least_score:
-            return NO_SENSE_FITS
-        if self.none_score is not None and float(probabilities.sum()) < 0.5:
-            return NO_SENSE_FITS
-        return LOW_CONFIDENCE if float(probabilities.max()) < self.least_probability else None
+            return probabilities, NO_SENSE_FITS
+        if max(probabilities) < self.least_probability:
+            return probabilities, NO_SENSE_FITS if of_none > max(probabilities) else LOW_CONFIDENCE
+        return probabilities, None
 
     def save(self, folder: Path) -> None:
         """Write the calibration into a model folder."""
@@ -101,14 +122,15 @@ class SensePriors:
 
     shares: dict[str, dict[str, float]]
 
-    def of(self, short_form: str, long_forms: Sequence[str]) -> tuple[Floats, float]:
-        """Return what to add to the score of each sense, and to that of "no sense fits", relative to no prior."""
+    def of(self, short_form: str, long_forms: Sequence[str]) -> tuple[list[float], float]:
+        """Return what to add to the log-odds of each sense, and of "no sense fits", relative to no prior."""
         shares = self.shares.get(short_form)
         if shares is None:
-            return np.zeros(len(long_forms)), 0.0
-        uniform = 1.0 / len(shares)
-        logs = np.array([np.log(shares.get(each, uniform) / uniform) for each in (*long_forms, "")])
-        return PRIOR_WEIGHT * logs[:-1], float(PRIOR_WEIGHT * logs[-1])
+            return [0.0] * len(long_forms), 0.0
+        *of_senses, of_none = (
+            PRIOR_WEIGHT * log(shares.get(each, 1 / len(shares)) * len(shares)) for each in (*long_forms, "")
+        )
+        return of_senses, of_none
 
     def save(self, folder: Path) -> None:
         """Write the priors into a model folder."""

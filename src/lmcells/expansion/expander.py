@@ -19,9 +19,9 @@ from lmcells.expansion.inventory import Sense, SenseInventory, as_rules, load_in
 from lmcells.expansion.layers import LayerLike, extend
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ordinary_words import NOT_SHORTHAND
 from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
+from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
@@ -31,7 +31,6 @@ Context = TypeVar("Context")
 MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
 
 _KEPT_INVENTORIES = 8
-_SINGLE_SENSE = 0.9
 _OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in another case
 _MOST_MENTIONS = 8192  # in one batch, however long the notes are
 
@@ -65,19 +64,24 @@ class Lexicon:
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
 
-    def prior_of(self, short_form: str) -> tuple[Floats, float]:
-        """Return what the priors add to the score of each sense of a short form, and to that of none."""
-        if short_form not in self._priors_of:
+    def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
+        """Return what the priors add to the log-odds of each sense of a short form, and of none."""
+        key = short_form, in_capitals
+        if key not in self._known_priors:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
-            self._priors_of[short_form] = self.priors.of(short_form, names)
-        return self._priors_of[short_form]
+            of_senses, of_none = self.priors.of(short_form, names)
+            if not in_capitals:
+                for index in self.in_other_case.get(short_form, ()):
+                    of_senses[index] -= _OTHER_CASE
+            self._known_priors[key] = of_senses, of_none
+        return self._known_priors[key]
 
     @cached_property
-    def _priors_of(self) -> dict[str, tuple[Floats, float]]:
+    def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
         return {}
 
     @cached_property
-    def other_case(self) -> dict[str, list[int]]:
+    def in_other_case(self) -> dict[str, list[int]]:
         """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
         entries: dict[str, list[str]] = {}
         for name in self.inventory.short_forms:
@@ -350,33 +354,22 @@ class Expander:
         shared: Floats,
     ) -> Expansion:
         """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
-        of_senses, of_none = lexicon.prior_of(occurrence.short_form)
-        other_case = lexicon.other_case.get(occurrence.short_form)
-        if other_case and not _is_in_capitals(occurrence):
-            of_senses = of_senses.copy()
-            of_senses[other_case] -= _OTHER_CASE
+        mention = occurrence.mention
+        assert mention is not None
+        # Whether a text is in capitals matters only to few short forms.
+        in_capitals = occurrence.short_form not in lexicon.in_other_case or is_in_capitals(mention.text)
+        prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
-            senses = [senses[at] for at in allowed]
-            own, shared, of_senses = own[allowed], shared[allowed], of_senses[allowed]
-        fit = self.calibration.fit(own + of_senses * self.calibration.temperature, none_prior=of_none)
-        probabilities = fit * self.calibration.probabilities(
-            shared + of_senses * self.calibration.temperature
-        )
-        if len(senses) == 1 and _is_plain_acronym(occurrence):
-            # Rarely anything but its single sense, even where the model knows little of it.
-            probability = max(_SINGLE_SENSE, float(probabilities[0]))
-            return _expansion(
-                occurrence, (Candidate(senses[0].long_form, probability, senses[0].concept_id),), "model"
-            )
-        values = probabilities.tolist()
+            senses, prior = [senses[at] for at in allowed], [prior[at] for at in allowed]
+            own, shared = own[allowed], shared[allowed]
+        probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
+        order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
-            Candidate(senses[index].long_form, values[index], senses[index].concept_id)
-            for index in np.argsort(-probabilities, kind="stable").tolist()
+            Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
+            for index in order
         )
-        return _expansion(
-            occurrence, candidates, "model", self.calibration.reason_to_abstain(own, probabilities)
-        )
+        return _expansion(occurrence, candidates, "model", abstained)
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
@@ -400,23 +393,6 @@ class Expander:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lexicons = _Lexicons(self._build)
-
-
-def _is_in_capitals(occurrence: Occurrence) -> bool:
-    """Whether the text around a short form is in capitals, so that case tells nothing."""
-    text = occurrence.mention.text if occurrence.mention is not None else ""
-    return sum(map(str.islower, text)) < 0.3 * sum(map(str.isalpha, text))
-
-
-def _is_plain_acronym(occurrence: Occurrence) -> bool:
-    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr"."""
-    mention = occurrence.mention
-    written = mention.text[mention.start : mention.end] if mention is not None else ""
-    if written != occurrence.short_form or written.islower():
-        return False
-    return (
-        len(written) >= 3 if written.isupper() else len(written) > 1 and written.lower() not in NOT_SHORTHAND
-    )
 
 
 def _expansion(

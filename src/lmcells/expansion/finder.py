@@ -22,7 +22,7 @@ from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
 from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
-from lmcells.notes.tokens import NUMBER, iterate_tokens, spell
+from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": what is counted is the short form
@@ -45,11 +45,10 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One way for a token to be a short form."""
+    """A short form that a token may be, or begin."""
 
     short_form: str
     plain: str  # without dots: what is compared
-    inflection: str  # "", or the ending of the token after the short form
     lead: int  # characters of the short form before its token
     pattern: re.Pattern[str] | None  # of a short form that is more than its token
     is_unit: bool  # whether a sense may stand after a number
@@ -74,39 +73,44 @@ class ShortFormFinder:
 
     def __init__(self, inventory: SenseInventory | Iterable[str], *, exact: bool = False) -> None:
         self._exact = exact
-        self._entries: dict[int, list[_Entry]] = {}
+        # By the hash of a token; with the ending of the token after the short form, or "".
+        self._entries: dict[int, list[tuple[_Entry, str]]] = {}
         units = _with_units(inventory) if isinstance(inventory, SenseInventory) else frozenset()
         short_forms = inventory.short_forms if isinstance(inventory, SenseInventory) else inventory
         entries = [pair for each in short_forms for pair in self._entries_of(each, is_unit=each in units)]
-        hashes = hash_words(word for word, _ in entries).tolist()
-        for hash_, (_, entry) in zip(hashes, entries, strict=True):
-            self._entries.setdefault(hash_, []).append(entry)
-        self._with_pattern = {
-            hash_ for hash_, each in self._entries.items() if any(one.pattern for one in each)
-        }
+        hashes = hash_words([word + ending for word, _, ending in entries])
+        self._with_pattern = set()
+        for hash_, (_, entry, ending) in zip(hashes.tolist(), entries, strict=True):
+            self._entries.setdefault(hash_, []).append((entry, ending))
+            if entry.pattern is not None:
+                self._with_pattern.add(hash_)
         self._known_fits: dict[str, list[_Fit]] = {}  # of a token as written
         n_bits = max(10, (_SLOTS_EACH * len(self._entries)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
         self._slots[np.array(list(self._entries), np.uint64) >> self._shift] = True
 
-    def _entries_of(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry]]:
-        """Yield the tokens by which a short form may be found, each with its entry."""
-        tokens = list(iterate_tokens(short_form))
-        anchor = next((token for token in tokens if token.word != NUMBER), tokens[0] if tokens else None)
-        if anchor is None:
-            return  # a stop word in lower case, or no word at all: cannot be found
+    def _entries_of(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry, str]]:
+        """Yield the words by which a short form may be found, each with its entry and an ending."""
+        if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
+            word, start, end = short_form.lower(), 0, len(short_form)  # the whole of it is a token
+        else:
+            tokens = list(iterate_tokens(short_form))
+            if not tokens:
+                return  # a stop word in lower case, or no word at all: cannot be found
+            word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
         plain = short_form.replace(".", "")
-        if short_form[: anchor.start] or short_form[anchor.end :].strip("."):
+        if short_form[:start] or short_form[end:].strip("."):
             parts = map(re.escape, short_form.split())
             pattern = re.compile(r"\s+".join(parts) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            yield anchor.word, _Entry(short_form, plain, "", anchor.start, pattern, is_unit)
+            yield word, _Entry(short_form, plain, start, pattern, is_unit), ""
             return
-        if anchor.word[1:2] == "/":  # in "27y/o" it is two tokens
+        if word[1:2] == "/":  # in "27y/o" it is two tokens
             pattern = re.compile(re.escape(short_form) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            yield anchor.word[0], _Entry(short_form, plain, "", 0, pattern, is_unit)
-        for inflection in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
-            yield anchor.word + inflection, _Entry(short_form, plain, inflection, 0, None, is_unit)
+            yield word[0], _Entry(short_form, plain, 0, pattern, is_unit), ""
+        entry = _Entry(short_form, plain, 0, None, is_unit)
+        for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
+            yield word, entry, ending
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
@@ -146,25 +150,23 @@ class ShortFormFinder:
                 return Found(first, last, fit.entry.short_form)
         return None
 
-    def _fits(self, written: str, entries: list[_Entry]) -> list[_Fit]:
+    def _fits(self, written: str, entries: list[tuple[_Entry, str]]) -> list[_Fit]:
         """Return the short forms of one token that a token may be, as written."""
         fits = []
-        for entry in entries:
-            stem = written[: -len(entry.inflection)] if entry.inflection else written
-            if entry.pattern is not None or (
-                entry.inflection and not _inflects(stem, written, entry.inflection)
-            ):
+        for entry, ending in entries:
+            stem = written[: len(written) - len(ending)]
+            if entry.pattern is not None or (ending and not _inflects(stem, written, ending)):
                 continue
             misfit = self._misfit(stem, entry)
             if misfit is not None:
-                length = len(stem) if entry.inflection in _TIMES else len(written)
-                fits.append(_Fit((-length, misfit + bool(entry.inflection)), stem, entry))
+                length = len(stem) if ending in _TIMES else len(written)
+                fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
         return sorted(fits, key=attrgetter("rank"))
 
-    def _pattern_fits(self, text: str, start: int, entries: list[_Entry]) -> list[_Fit]:
+    def _pattern_fits(self, text: str, start: int, entries: list[tuple[_Entry, str]]) -> list[_Fit]:
         """Return the short forms of several tokens that are written around a token."""
         fits = []
-        for entry in entries:
+        for entry, _ in entries:
             first = start - entry.lead
             match = entry.pattern.match(text, first) if entry.pattern is not None and first >= 0 else None
             if match is None or (first > 0 and _continues(text[first - 1], text[first])):

@@ -12,7 +12,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-_DIGITS = str.maketrans("123456789", "000000000")
+import numpy as np
+import numpy.typing as npt
+
+# Rules are looked for in a text that is reduced to these characters, with one digit, one space and no case.
+_CHARACTERS = "\0abcdefghijklmnopqrstuvwxyz0 ./#(&+,-)×"
+_PLAIN = bytes(
+    max(0, _CHARACTERS.find("0" if each.isdigit() else " " if each.isspace() else each.lower()))
+    for each in map(chr, range(256))
+)
+_LOOK_BACK = 16  # characters of a match that may stand before what its rule needs
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
 _DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
@@ -33,9 +42,48 @@ class _Rule:
     pattern: re.Pattern[str]
     read: Callable[[re.Match[str]], str | None]  # None where it is something else after all
     group: int | str  # the part of the match that is expanded
-    needs: tuple[
-        str, ...
-    ]  # of which the text must hold one, in any case: looked for first, since that is quick
+    needs: tuple[bytes, ...]  # of which the plain text must hold one: looked for first, since that is quick
+
+
+class _Rules:
+    """Rules, and which of them a text may match."""
+
+    def __init__(self, *rules: _Rule) -> None:
+        needs = [(at, need) for at, rule in enumerate(rules) for need in rule.needs]
+        longest = max(len(need) for _, need in needs)
+        self._rules = rules
+        self._needs = needs
+        # The pairs of characters of each need, (needs, longest - 1); short ones repeat their last.
+        self._pairs = np.array(
+            [
+                [*pairs, *[pairs[-1]] * (longest - 1 - len(pairs))]
+                for pairs in (_pairs(need) for _, need in needs)
+            ]
+        )
+
+    def needed(self, text: str) -> list[tuple[_Rule, int]]:
+        """Return the rules of which the text holds what they need, in order, and where it stands first."""
+        plain = _plain(text)
+        holds = np.zeros(64 * 64, np.bool_)  # pairs of characters
+        holds[_pairs(plain)] = True
+        found: dict[int, int] = {}
+        for each in np.flatnonzero(holds.take(self._pairs).all(axis=1)).tolist():
+            rule, need = self._needs[each]
+            start = plain.find(need, 0, found.get(rule, len(plain)))
+            if start >= 0:
+                found[rule] = start
+        return [(self._rules[rule], start) for rule, start in found.items()]
+
+
+def _plain(text: str) -> bytes:
+    return text.encode("latin-1", "replace").translate(_PLAIN)
+
+
+def _pairs(plain: bytes) -> npt.NDArray[np.intp]:
+    """Return each character with the next one, as a number."""
+    characters = np.frombuffer(plain, np.uint8).astype(np.intp)  # numpy takes other indices only by a copy
+    pairs: npt.NDArray[np.intp] = characters[:-1] * 64 + characters[1:]
+    return pairs
 
 
 def find_counted(text: str) -> list[Counted]:
@@ -48,12 +96,9 @@ def find_codes(text: str) -> list[Counted]:
     return _without_overlaps(_matches(text, _CODES))
 
 
-def _matches(text: str, rules: tuple[_Rule, ...]) -> Iterator[Counted]:
-    plain = text.lower().translate(_DIGITS)
-    for rule in rules:
-        if not any(each in plain for each in rule.needs):
-            continue
-        for match in rule.pattern.finditer(text):
+def _matches(text: str, rules: "_Rules") -> Iterator[Counted]:
+    for rule, start in rules.needed(text):
+        for match in rule.pattern.finditer(text, max(0, start - _LOOK_BACK)):
             long_form = rule.read(match)
             if long_form is not None:
                 yield Counted(match.start(rule.group), match.end(rule.group), long_form)
@@ -76,10 +121,9 @@ def _rule(
     group: int | str = 0,
     flags: int = re.I,
 ) -> _Rule:
-    if isinstance(read, str):
-        fixed = read
-        return _Rule(re.compile(pattern, flags), lambda match: match.expand(fixed), group, tuple(needs))
-    return _Rule(re.compile(pattern, flags), read, group, tuple(needs))
+    looked_for = tuple(_plain(need) for need in needs)
+    how = (lambda match: match.expand(read)) if isinstance(read, str) else read
+    return _Rule(re.compile(pattern, flags), how, group, looked_for)
 
 
 def _plural(count: str, noun: str) -> str:
@@ -120,11 +164,18 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
     return "temperature" if 34 <= degrees <= 43 or 93 <= degrees <= 109 else None
 
 
+def _period_of(match: re.Match[str]) -> str | None:
+    if not _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()):
+        return None  # a share, or a date
+    return _plural(match["n"], {"7": "day", "52": "week", "12": "month"}[match["parts"]])
+
+
 def _aged(match: re.Match[str]) -> str:
     unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
     return unit if match["old"] else f"{unit} old"
 
 
+_BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
 _SIDES = {"R": "right", "L": "left", "r": "right", "l": "left"}
 _SIDED = (
     "arms?|legs?|shoulders?|knees?|hips?|thighs?|ankles?|foot|feet|hands?|wrists?|elbows?|eyes?|ears?|breasts?|lungs?|kidneys?|"
@@ -137,7 +188,7 @@ _NUMBER = r"(?P<n>\d{1,2}(?:\s?-\s?\d{1,2})?)"
 _AFTER = (
     "vax|vacc|inj|shot|immun|dose|recv|the\\b|being\\b|last\\b|that\\b|each\\b|onset|event|flu\\b|mmr|dtp"
 )
-_RULES = (
+_RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
     _rule(
         rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?",
@@ -221,7 +272,7 @@ _RULES = (
     _rule(
         rf"(?P<side>[RL])(?<![\w.'][RL])(?=[ .-]\s?(?i:{_SIDED})\b)",
         lambda m: _SIDES[m["side"]],
-        needs=[f"{before}{side}{after}" for before in " \n(" for side in "rl" for after in " "],
+        needs=[f"{before}{side}{after}" for before in ' ("/-,' for side in "rl" for after in " .-"],
         flags=0,
     ),
     _rule(r"\((?P<side>[RL])\)", lambda m: _SIDES[m["side"]], needs=["(r)", "(l)"], group="side", flags=0),
@@ -238,20 +289,19 @@ _RULES = (
     _rule(r"(?<!\w)(?P<s>RR)(?=\d{1,2}\b)", "respiratory rate", needs=["rr0"], group="s", flags=0),
     # for 3/7, 2/52, 6/12 as British notes count days, weeks and months
     _rule(
-        r"\b(?:for|x|past|last|in|since|every)\s(?P<s>(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12))(?![/\d])",
-        lambda m: _plural(m["n"], {"7": "day", "52": "week", "12": "month"}[m["parts"]]),
+        r"(?<![\w./])(?P<n>\d{1,2}(?:-\d{1,2})?)/(?P<parts>7|52|12)(?![/\d])",
+        _period_of,
         needs=[f"{end} {number}/" for end in "rxtney" for number in ("0", "00", "0-0")],
-        group="s",
     ),
 )
 _REGIONS = {"C": "cervical", "T": "thoracic", "L": "lumbar", "S": "sacral"}
 _STAGED = {"T": "primary tumor", "N": "regional lymph nodes", "M": "distant metastasis"}
 _BY = {"p": "pathologic ", "c": "clinical ", "y": "post-therapy ", "": ""}
-_CODES = (
+_CODES = _Rules(
     _rule(
         r"\b(?P<by>y?[pc]?)(?P<part>[TNM])(?P<n>[0-4][a-d]?|is|X|x)(?![\w-])",
         lambda m: f"{_BY[m['by'][-1:]]}{_STAGED[m['part']]} {m['n']}",
-        needs=["t", "n", "m"],
+        needs=[f"{part}{n}" for part in "tnm" for n in ("0", "is", "x")],
         flags=0,
     ),
     _rule(

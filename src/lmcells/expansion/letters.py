@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from importlib import resources
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
-from lmcells.notes.tokens import STOP_WORDS
+from lmcells.notes.tokens import STOP_WORDS, is_in_capitals
 from lmcells.pretrained import PretrainedModel
 
 _SHAPE = re.compile(r"[A-Za-z]{3,8}")
@@ -36,10 +37,11 @@ _VOWELS = frozenset("aeiouy")
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
 _MOST_KNOWN = 20_000  # short forms whose candidates are remembered
-# log p(short form | long form): the word is cut off; its length against the short form's; the last letter stays.
-_CUT, _LENGTH_RATIO, _SAME_ENDING = 1.5, -0.35, 0.5
+# log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
+FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
+WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 # Below these the expander stays silent: fit of the best candidate to the context, and its probability.
-LEAST_FIT = {"cut": 6.0, "skeleton": 8.0, "initials": 12.0}
+LEAST_FIT = {"cut": 5.0, "skeleton": 7.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
 PRECISION = 0.95  # of such answers in training notes, read by eye: no probability is above it
 
@@ -56,40 +58,46 @@ class LetterSenses:
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
         self._known: dict[str, list[tuple[Sense, str, float]]] = {}
+        self._looked_up: dict[str, str | None] = {}
+        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first of them
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, short form) for the tokens of a text that may be short forms and are not taken."""
-        if len(_NOISE.findall(text, 0, 4000)) > 3:
-            return
         lengths = tokens.ends - tokens.starts
-        may_be = (lengths > 2) & (lengths < 9) & ~tokens.is_stop_word
-        unknown = np.flatnonzero(may_be)
+        unknown = np.flatnonzero((lengths > 2) & (lengths < 9) & ~tokens.is_stop_word)
         unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
-        in_capitals = None
         begun = {first for first, _ in taken}
+        in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            written = text[start:end]
-            if start in begun or not _SHAPE.fullmatch(written):
+            short_form = self._short_form(text[start:end]) if start not in begun else None
+            if short_form is None or any(first < end and start < last for first, last in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or of what a scanner misread
-            if any(first < end and start < last for first, last in taken):
-                continue
-            if written.isupper():
-                if in_capitals is None:
-                    in_capitals = sum(map(str.isupper, text)) > 0.6 * sum(map(str.isalpha, text))
-                short_form = written.lower() if in_capitals else written
-            elif written[1:].islower():
-                short_form = written.lower()
-            else:
-                continue
-            lower = short_form.lower()
-            if lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()):
-                continue
+            if in_capitals is None:
+                if len(_NOISE.findall(text, 0, 4000)) > 3:
+                    return
+                in_capitals = is_in_capitals(text)
+            if short_form.isupper() and in_capitals:
+                short_form = short_form.lower()
             if self._candidates(short_form):
                 yield start, end, short_form
+
+    def _short_form(self, written: str) -> str | None:
+        """Return how a word is looked up if its letters may be those of a short form: in capitals, or in lower case."""
+        if written not in self._looked_up:
+            if len(self._looked_up) > _MOST_KNOWN:
+                self._looked_up.clear()
+            lower = written.lower()
+            is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper())
+            short_form = written if written.isupper() else lower
+            may_be = bool(_SHAPE.fullmatch(written)) and not is_word
+            may_be = may_be and (written.isupper() or written[1:].islower())
+            known = may_be and (self._candidates(short_form) or self._candidates(lower))
+            self._looked_up[written] = short_form if known else None
+        return self._looked_up[written]
 
     def senses(self, short_form: str) -> list[Sense]:
         """Return the candidates of a short form."""
@@ -135,16 +143,29 @@ class LetterSenses:
         ]:  # "{" comes after "z"
             how = shortened(word, short_form)
             if how is not None:
-                score = _CUT * (how == "cut") + _LENGTH_RATIO * len(word) / len(short_form)
-                score += _SAME_ENDING * (word[-1] == short_form[-1])
+                score = sum(map(mul, WEIGHTS, features(word, short_form)))
                 found.append((Sense(short_form, word, (word,)), how, score))
         return found
 
     def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
         return [
             (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
-            for phrase in self._initials[short_form.lower()]
+            for phrase in self._of_initial(short_form[0].lower()).get(short_form.lower(), ())
         ]
+
+    def _of_initial(self, letter: str) -> dict[str, list[str]]:
+        """Return the phrases of the store that begin with a letter, by their initials, function words in and out."""
+        if letter not in self._initials:
+            phrases: dict[str, list[str]] = defaultdict(list)
+            store = self._model.phrase_store
+            for phrase in store.phrases if store is not None else ():
+                words = phrase.replace("-", " ").split() if phrase.startswith(letter) else ()
+                if len(words) > 2 and all(word[0].isalpha() for word in words):
+                    content = [word for word in words if word not in STOP_WORDS]
+                    for initials in {"".join([word[0] for word in each]) for each in (words, content)}:
+                        phrases[initials].append(phrase)
+            self._initials[letter] = phrases
+        return self._initials[letter]
 
     @cached_property
     def _prose_hashes(self) -> Hashes:
@@ -154,19 +175,6 @@ class LetterSenses:
     def _words(self) -> list[str]:
         """Words that may be long forms, in order."""
         return sorted(word for word in self._model.words if len(word) > 4 and word in prose_words())
-
-    @cached_property
-    def _initials(self) -> dict[str, list[str]]:
-        """Phrases of the store, by their initials with and without function words."""
-        phrases: dict[str, list[str]] = defaultdict(list)
-        store = self._model.phrase_store
-        for phrase in store.phrases if store is not None else ():
-            words = [word for word in re.split(r"[ -]", phrase) if word]
-            if len(words) > 2 and all(word[0].isalpha() for word in words):
-                content = [word for word in words if word not in STOP_WORDS]
-                for initials in {"".join(word[0] for word in each) for each in (words, content)}:
-                    phrases[initials].append(phrase)
-        return phrases
 
 
 def shortened(word: str, short_form: str) -> str | None:
@@ -183,6 +191,17 @@ def shortened(word: str, short_form: str) -> str | None:
         return None
     letters = iter(word[n_kept:])
     return "skeleton" if all(letter in letters for letter in rest) else None
+
+
+def features(word: str, short_form: str) -> tuple[float, ...]:
+    """Describe how a word was shortened, by the names of `FEATURES`."""
+    consonants = [sum(letter not in _VOWELS for letter in each) for each in (short_form, word)]
+    return (
+        float(word.startswith(short_form)),
+        len(word) / len(short_form),
+        float(word[-1] == short_form[-1]),
+        consonants[0] / max(1, consonants[1]),
+    )
 
 
 def _is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:

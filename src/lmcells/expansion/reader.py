@@ -14,6 +14,7 @@ from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, PlaceRules
 from lmcells.expansion.letters import LetterSenses
+from lmcells.expansion.ordinary_words import NOT_SHORTHAND
 from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
@@ -24,6 +25,8 @@ SECTION_STYLES = ("rules", "paper", "none")
 DEFINITION_PRECISION = 0.99
 """Of 210 definitions found in papers and read by eye, 209 were right."""
 GRAMMAR_PRECISION = 0.98
+SINGLE_SENSE_PRECISION = 0.95
+"""Of short forms with one sense that are written just as in the inventory: they are not ranked."""
 
 _SPACE = re.compile(r"\s")
 _LAST_SPACE = re.compile(r"\s\S*\Z")
@@ -143,10 +146,16 @@ class NoteReader:
         if found[:2] in read_out:
             return Candidate(read_out[found[:2]], GRAMMAR_PRECISION), "grammar"
         named = self._named_by_header(text, found, section)
-        if named is not None and allowed is not None:
-            senses = self._inventory.by_short_form[found.short_form]
-            named = named if named.long_form in (senses[at].long_form for at in allowed.senses) else None
-        return named, "model" if named is None else "header"
+        senses = self._inventory.by_short_form.get(found.short_form, ())
+        if allowed is not None:
+            senses = tuple(senses[at] for at in allowed.senses)
+            if named is not None and named.long_form not in (sense.long_form for sense in senses):
+                named = None
+        if named is not None:
+            return named, "header"
+        if len(senses) == 1 and _is_plain_acronym(text[found.start : found.end], found.short_form):
+            return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
+        return None, "model"
 
     def _spells(self, short_form: str, words: str) -> str | None:
         sense = self._lookup(short_form, words)
@@ -195,6 +204,15 @@ class NoteReader:
                 None,
             )
         return self._header_senses[short_form]
+
+
+def _is_plain_acronym(written: str, short_form: str) -> bool:
+    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr"."""
+    if written != short_form or written.islower():
+        return False
+    return (
+        len(written) >= 3 if written.isupper() else len(written) > 1 and written.lower() not in NOT_SHORTHAND
+    )
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:

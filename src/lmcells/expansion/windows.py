@@ -105,12 +105,18 @@ def window_text(mention: Mention, *, words: Container[str] | None = None, radius
     return mention.text[start:end]
 
 
+def known_section(section: str, known: Container[str]) -> str | None:
+    """Return the name under which a header is known: its own, or its canonical one."""
+    alias = find_alias(load_aliases(None), section)
+    names = (section, upper_name(section), alias.name if alias else "")
+    return next((name for name in names if name in known), None)
+
+
 class SectionIds:
     """The metadata id under which a model knows a section header; `NULL` where it knows none."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._ids = model.section_ids
-        self._aliases = load_aliases(None)
         self._found: dict[str | None, int] = {}
 
     def __getitem__(self, section: str | None) -> int:
@@ -122,11 +128,8 @@ class SectionIds:
         return self._found[section]
 
     def _find(self, section: str | None) -> int:
-        if section is not None:
-            alias = find_alias(self._aliases, section)
-            for name in (upper_name(section), alias.name if alias else "", OTHER):
-                if name in self._ids:
-                    return self._ids[name]
+        if section is not None and (name := known_section(section, self._ids) or OTHER) in self._ids:
+            return self._ids[name]
         return self._ids.get(NO_SECTION, NULL)
 
 

@@ -94,9 +94,9 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     number = digit[1 + starts]
     dots = joints[characters[1 + joints] == ord(".")]
     odd = np.concatenate([dots, not_ascii[word[1 + not_ascii]]])
-    special = np.unique(np.searchsorted(starts, odd, "right") - 1)
-    for token in special[~number[special] & (lengths[special] <= MAX_LENGTH)].tolist():
-        hashes[token] = _hash_written(text[starts[token] : ends[token]])
+    for token in {*(np.searchsorted(starts, odd, "right") - 1).tolist()} if odd.size else ():
+        if not number[token] and lengths[token] <= MAX_LENGTH:
+            hashes[token] = _hash_written(text[starts[token] : ends[token]])
     hashes[np.flatnonzero(number)] = hash_word(NUMBER)
     is_stop_word = _is_stop_word(capital, starts, lengths, hashes)
     dropped = lengths > MAX_LENGTH
@@ -117,6 +117,8 @@ def _hash_written(written: str) -> int:
 
 def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
     """Return where de-identification marks begin and end."""
+    if "[**" not in text and "_" not in text:
+        return []
     at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
     opens = np.zeros(at.size, np.bool_)
     for opening in _MARK_OPENINGS:
@@ -210,17 +212,20 @@ def _find_spans(
     joined[1 + joints] = True
     edges = np.flatnonzero(joined[1:] != joined[:-1])
     run = np.searchsorted(edges, after_digit)
-    first_in_run = np.diff(run, prepend=-1) > 0
+    first_in_run = np.ones(run.size, np.bool_)
+    first_in_run[1:] = run[1:] != run[:-1]
     cuts = after_digit[first_in_run & digit[1 + edges[run - 1]]]  # at the `m` of `500mg`, not in `b12a`
     # A cut ends one token and begins the next; a mark lies between runs.
-    more = np.concatenate([np.repeat(cuts, 2).reshape(-1, 2), np.array(marks, np.int64).reshape(-1, 2)])
-    edges = np.insert(edges, np.repeat(np.searchsorted(edges, more[:, 0], "right"), 2), more.ravel())
+    if cuts.size or marks:
+        edges = np.sort(np.concatenate([edges, cuts, cuts, np.array(marks, np.int64).ravel()]))
     return edges[::2].copy(), edges[1::2].copy()
 
 
 def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
     """Leave out the 's of a possessive, in place."""
     possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
+    if not possessive.size:
+        return
     tokens = np.searchsorted(starts, possessive, "right") - 1
     ends[tokens[ends[tokens] == possessive + 2]] -= 2
 

@@ -15,6 +15,7 @@ faster; `tests/notes/test_tokens.py` holds the two equal on any text.
 
 import re
 from collections.abc import Iterator
+from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
 # English function words. They are dropped unless written in capitals, since OR, IS, AS and NO are short forms. Only
@@ -35,6 +36,7 @@ STOP_WORDS = frozenset(
 )
 
 NUMBER = "<digit>"
+_CAPITALS, _LOWER = ascii_uppercase.encode(), ascii_lowercase.encode()
 MAX_LENGTH = 64
 
 # De-identification marks: MIMIC-III writes `[**2151-7-16**]` and `[**Hospital 12**]`, MIMIC-IV `___`, CASI
@@ -124,3 +126,10 @@ def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
         )
         if match.lastgroup == "mark" or not dropped:
             yield Token(word, start, end)
+
+
+def is_in_capitals(text: str) -> bool:
+    """Whether two thirds of a text's letters are capitals, so that case carries no information."""
+    letters = text.encode("latin-1", "replace")
+    n_capitals, n_lower = (len(letters) - len(letters.translate(None, case)) for case in (_CAPITALS, _LOWER))
+    return n_capitals > 2 * n_lower

@@ -65,12 +65,12 @@ def accuracy_at_k(findings: Findings) -> Figure:
 def number_of_candidates(findings: Findings) -> Figure:
     """How F1 falls as there is more to choose from."""
     figure, panels = _panels(2, sharey=True)
-    widths = sorted({row.n_candidates for model in findings.models for row in model.by_candidates})
+    widths = sorted({row["n_candidates"] for model in findings.models for row in model.by_candidates})
     for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):
         for number, model in enumerate(findings.models):
             rows = model.by_candidates
-            xs = [row.n_candidates for row in rows]
-            _line(axes, number, model.name, xs, [getattr(row, metric) for row in rows])
+            xs = [row["n_candidates"] for row in rows]
+            _line(axes, number, model.name, xs, [row[metric] for row in rows])
         axes.set(xlabel="Candidate long forms", title=METRICS[metric], ylim=(0, 1.02))
         axes.set_xticks(widths)
     _legend(figure, panels[0])
@@ -83,7 +83,7 @@ def calibration(findings: Findings) -> Figure:
     reliability.plot([0, 1], [0, 1], color=INK, linewidth=0.8, linestyle=":")
     for number, model in enumerate(findings.models):
         points, curve = model.reliability, model.coverage_curve
-        _line(reliability, number, model.name, [p.confidence for p in points], [p.accuracy for p in points])
+        _line(reliability, number, model.name, [p for p, _, _ in points], [right for _, right, _ in points])
         step = max(1, len(curve.coverage) // 400)  # more points than pixels only make the file large
         shown = [*range(0, len(curve.coverage) - 1, step), len(curve.coverage) - 1]
         xs, ys = [float(curve.coverage[i]) for i in shown], [float(curve.accuracy[i]) for i in shown]

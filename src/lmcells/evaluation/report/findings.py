@@ -8,17 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lmcells.evaluation.breakdown import (
-    AcronymRow,
-    CandidateCountRow,
     ConfusionMatrix,
-    SeedSummary,
+    Row,
     acronym_table,
     by_number_of_candidates,
     confusion_matrix,
 )
 from lmcells.evaluation.calibrate import (
     CoverageCurve,
-    ReliabilityPoint,
     auroc,
     coverage_at_precision,
     coverage_curve,
@@ -76,13 +73,13 @@ class ModelFindings:
     name: str
     result: ModelResult
     paper: dict[str, Interval]  # the paper's 100 samples of 80 %
-    acronyms: list[AcronymRow]
-    by_candidates: list[CandidateCountRow]
+    acronyms: list[Row]
+    by_candidates: list[Row]
     confusions: list[ConfusionMatrix]  # of the worst short forms, worst first
     calibration_error: float
     auroc: float | None  # of confidence, for being right
     coverage: float  # share answered at a precision of at least PRECISION
-    reliability: list[ReliabilityPoint]
+    reliability: list[tuple[float, float, int]]  # confidence, accuracy, examples
     coverage_curve: CoverageCurve
 
 
@@ -94,7 +91,7 @@ class Findings:
     models: tuple[ModelFindings, ...]
     comparisons: list[Comparison]
     why_not_compared: str  # empty when they were
-    seeds: dict[str, dict[str, SeedSummary]]  # model -> metric -> worst, mean, best
+    seeds: dict[str, dict[str, Row]]  # model -> metric -> worst, mean, best
     curves: dict[str, Curve]
     ablation: Mapping[str, tuple[Means, Means]]  # model -> with and without the test notes in pre-training
     chosen_on: str  # the dataset that the settings were compared on, by macro F1
@@ -110,7 +107,7 @@ class Findings:
     def mean(self, name: str, metric: str) -> float:
         """Return a metric of a model, the mean over its runs where there are several."""
         if name in self.seeds:
-            return self.seeds[name][metric].mean
+            return float(self.seeds[name][metric]["mean"])
         model = next(model for model in self.models if model.name == name)
         return float(getattr(model.result.metrics, metric))
 
@@ -120,14 +117,16 @@ def look_at(result: ModelResult) -> ModelFindings:
     predictions = result.predictions
     confidence, is_right = predictions.confidence, predictions.is_right
     rows = acronym_table(predictions)
-    worst = sorted((row for row in rows if row.accuracy < 1), key=lambda row: (row.macro_f1, row.short_form))
+    worst = sorted(
+        (row for row in rows if row["accuracy"] < 1), key=lambda row: (row["macro_f1"], row["short_form"])
+    )
     return ModelFindings(
         name=result.model,
         result=result,
         paper=paper_intervals(predictions),
         acronyms=rows,
         by_candidates=by_number_of_candidates(predictions),
-        confusions=[confusion_matrix(predictions, row.short_form) for row in worst[:_N_CONFUSIONS]],
+        confusions=[confusion_matrix(predictions, row["short_form"]) for row in worst[:_N_CONFUSIONS]],
         calibration_error=expected_calibration_error(confidence, is_right),
         auroc=auroc(confidence, is_right),
         coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
@@ -141,15 +140,15 @@ def best_of(metric: str, values: Iterable[float]) -> float | None:
     return (min if metric in LOWER_IS_BETTER else max)(values, default=None)
 
 
-def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[AcronymRow | None]]:
+def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[Row | None]]:
     """Return the rows of all models side by side; None where a model has no example of a short form."""
-    rows_of = [{row.short_form: row for row in model.acronyms} for model in models]
+    rows_of = [{row["short_form"]: row for row in model.acronyms} for model in models]
     return {name: [rows.get(name) for rows in rows_of] for name in sorted(set().union(*rows_of))}
 
 
-def means_over_short_forms(rows: Sequence[AcronymRow]) -> dict[str, float]:
+def means_over_short_forms(rows: Sequence[Row]) -> dict[str, float]:
     """Return the last line of the paper's acronym table."""
-    return {column: float(np.mean([getattr(row, column) for row in rows])) for column in ACRONYM_COLUMNS}
+    return {column: float(np.mean([row[column] for row in rows])) for column in ACRONYM_COLUMNS}
 
 
 def show_hours(hours: float) -> str:

@@ -67,10 +67,10 @@ def latex_tables(findings: Findings) -> dict[str, str]:
         "cost": template.cost(cost),
     }
     if seeds:
-        n_runs = sorted({summary["nll"].n_seeds for summary in seeds.values()})
+        n_runs = sorted({summary["nll"]["n_seeds"] for summary in seeds.values()})
         many = f"{n_runs[0]}" if len(n_runs) == 1 else f"{n_runs[0]} to {n_runs[-1]}"
         parts = {
-            part: {name: {k: getattr(found[k], part) for k in _HEADLINE} for name, found in seeds.items()}
+            part: {name: {k: found[k][part] for k in _HEADLINE} for name, found in seeds.items()}
             for part in ("worst", "mean", "best")
         }
         tables["seeds"] = template.seeds(
@@ -98,7 +98,7 @@ def _cells(means: Means) -> list[str]:
 
 def _runs(findings: Findings) -> str:
     n_runs = {
-        findings.seeds[model.name]["nll"].n_seeds if model.name in findings.seeds else 1
+        findings.seeds[model.name]["nll"]["n_seeds"] if model.name in findings.seeds else 1
         for model in findings.models
     }
     if n_runs == {1}:
@@ -125,8 +125,8 @@ def _acronyms(models: Sequence[ModelFindings]) -> tuple[list[str], dict[str, lis
     cells = {}
     for short_form, rows in by_short_form(models).items():
         first = next(filter(None, rows))
-        values = [None if row is None else getattr(row, key) for row in rows for key in ACRONYM_COLUMNS]
+        values = [None if row is None else row[key] for row in rows for key in ACRONYM_COLUMNS]
         shown = ["--" if value is None else f"{value:.2f}" for value in values]
-        cells[short_form] = [str(first.count), str(first.targets), *shown]
+        cells[short_form] = [str(first["count"]), str(first["targets"]), *shown]
     means = [f"{value:.2f}" for m in models for value in means_over_short_forms(m.acronyms).values()]
     return [model.name for model in models], cells, means

@@ -29,7 +29,6 @@ from lmcells.evaluation.report.findings import (
     means_over_short_forms,
     show_hours,
 )
-from lmcells.evaluation.report.svg import inline_svg
 from lmcells.evaluation.significance import Comparison
 
 _N_MISTAKES = 15
@@ -50,7 +49,6 @@ def render(template: str, **values: Any) -> str:
     environment.filters |= {
         "between": _between,
         "hours": lambda hours: "" if hours is None else show_hours(hours),
-        "inline_svg": lambda source, **names: Markup(inline_svg(source, **names)),
         "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
         "shaded": _shaded,
@@ -66,7 +64,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
-    """Return the report; `figures` are SVG documents by name."""
+    """Return the report; `figures` are SVG documents by name, in base64."""
     models, settings = findings.models, findings.settings
     competing = [model.result.metrics for model in models if model.name != ORACLE]
     rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
@@ -91,7 +89,7 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         exclusions=_exclusions(findings),
         section_matches=[(m.name, how, n) for m in models for how, n in m.result.section_mapping.items()],
         leader_first=sorted(models, key=lambda model: model is not findings.leader),
-        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found.leaked}),
+        leaked=sorted({id_ for m in models if (found := m.result.leakage) for id_ in found["leaked_notes"]}),
     )
 
 
@@ -140,9 +138,9 @@ def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
     found = []
     for short_form, rows in by_short_form(findings.models).items():
-        first, values = next(filter(None, rows)), [None if row is None else row.macro_f1 for row in rows]
+        first, values = next(filter(None, rows)), [None if row is None else row["macro_f1"] for row in rows]
         best = max(value for value in values if value is not None) if len(values) > 1 else None
-        counts = {"short_form": short_form, "count": first.count, "targets": first.targets}
+        counts = {"short_form": short_form, "count": first["count"], "targets": first["targets"]}
         found.append({**counts, "macro_f1": values, "best": best})
     return found
 

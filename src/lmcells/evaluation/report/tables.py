@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lmcells.evaluation.breakdown import AcronymRow, CandidateCountRow, SeedSummary
+from lmcells.evaluation.breakdown import ACRONYM_METRICS, CANDIDATE_COLUMNS, SEED_COLUMNS
 from lmcells.evaluation.intervals import Interval
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import METRICS, PRECISION, Findings, ModelFindings, Published
@@ -40,12 +40,12 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     yield "headline", columns, map(_headline, models)
     at_k = ((name, *item) for name, r in results for item in r.metrics.accuracy_at_k.items())
     yield "accuracy_at_k", "model k accuracy", at_k
-    by_candidates = ((m.name, *astuple(row)) for m in models for row in m.by_candidates)
-    yield "number_of_candidates", f"model {_names(CandidateCountRow)}", by_candidates
-    acronyms = ((m.name, *astuple(row)) for m in models for row in m.acronyms)
-    yield "acronyms", f"model {_names(AcronymRow)}", acronyms
-    seeds = ((name, *astuple(row)) for name, summary in findings.seeds.items() for row in summary.values())
-    yield "seeds", f"model {_names(SeedSummary)}", seeds
+    by_candidates = ((m.name, *row.values()) for m in models for row in m.by_candidates)
+    yield "number_of_candidates", f"model {' '.join(CANDIDATE_COLUMNS)}", by_candidates
+    acronyms = ((m.name, *row.values()) for m in models for row in m.acronyms)
+    yield "acronyms", f"model short_form count targets {' '.join(ACRONYM_METRICS)}", acronyms
+    seeds = ((name, *row.values()) for name, summary in findings.seeds.items() for row in summary.values())
+    yield "seeds", f"model {' '.join(SEED_COLUMNS)}", seeds
     compared = (
         (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
         for c in findings.comparisons
@@ -55,17 +55,14 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     yield "errors", "model id note_id short_form long_form taken_for p_taken p_truth", _errors(models)
     columns = f"model calibration_error auroc coverage_at_{100 * PRECISION:.0f}_precision"
     yield "calibration", columns, ((m.name, m.calibration_error, m.auroc, m.coverage) for m in models)
-    reliability = ((m.name, p.confidence, p.accuracy, p.n) for m in models for p in m.reliability)
+    reliability = ((m.name, *point) for m in models for point in m.reliability)
     yield "reliability", "model confidence accuracy n_examples", reliability
     excluded = ((name, *astuple(each)) for name, r in results for each in r.predictions.excluded)
-    yield "excluded", f"model {_names(Exclusion)}", excluded
+    yield "excluded", f"model {' '.join(each.name for each in fields(Exclusion))}", excluded
     sections = ((name, mapping, n) for name, r in results for mapping, n in r.section_mapping.items())
     yield "sections", "model mapping n_examples", sections
-    leakage = (
-        (name, len(found.leaked), found.n_notes, found.n_examples, found.n_incomparable)
-        for name, r in results
-        if (found := r.leakage) is not None
-    )
+    counts = "n_leaked_notes n_notes n_leaked_examples n_incomparable_notes"
+    leakage = ((name, *map(r.leakage.get, counts.split())) for name, r in results if r.leakage is not None)
     yield "leakage", "model n_leaked_notes n_notes n_leaked_examples n_incomparable", leakage
     ablation = (
         (model, metric, within[metric], without[metric])
@@ -79,10 +76,6 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     selection = ((*s[:-1], *map(s.here.get, METRICS)) for s in findings.settings)
     yield "selection", f"setting chosen n_seeds macro_f1_there {' '.join(METRICS)}", selection
     yield "published", " ".join(Published._fields), findings.published
-
-
-def _names(kind: type[Any]) -> str:
-    return " ".join(field.name for field in fields(kind))
 
 
 def _ends(interval: Interval | None) -> tuple[float | None, float | None]:

@@ -8,6 +8,7 @@
 Only `report.html` quotes notes.
 """
 
+import base64
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -106,6 +107,7 @@ def _write(folder: Path, findings: Findings) -> None:
     figures = {}
     for name, figure in draw_all(findings).items():
         save(figure, folder / "figures" / name)
-        figures[name] = (folder / "figures" / f"{name}.svg").read_text(encoding="utf-8")
+        drawn = (folder / "figures" / f"{name}.svg").read_bytes()
+        figures[name] = base64.b64encode(drawn).decode()
     with atomic_write(folder / "report.html") as temporary:
         temporary.write_text(report_page(findings, figures), encoding="utf-8", errors="replace")

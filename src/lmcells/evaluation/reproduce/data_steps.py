@@ -9,15 +9,14 @@ from lmcells.corpus.build import build_corpus
 from lmcells.corpus.packing import pack_corpus
 from lmcells.corpus.settings import read_excluded_ids
 from lmcells.errors import InputError
-from lmcells.evaluation.casi import build_casi_dataset, load_canonical_forms
+from lmcells.evaluation.casi import build_casi_dataset
 from lmcells.evaluation.dataset import Example, NoteSplit, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.sources import Source
 from lmcells.evaluation.reproduce.steps import Step
 from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
-from lmcells.evaluation.reverse import ReverseSettings, build_reverse_dataset, used_inventory
-from lmcells.evaluation.section_mapping import load_section_map
+from lmcells.evaluation.reverse import build_reverse_dataset, used_inventory
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
 from lmcells.files import atomic_write
 from lmcells.notes.readers import Columns, ReadReport, read_notes
@@ -46,7 +45,15 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     def run(_: Any) -> None:
         paths = {key: source.path() for key, source in sources.items()}
         if plan.kind == "casi":
-            examples, senses = _casi(plan, paths, workspace)
+            other_dataset = plan.match_short_forms and workspace.dataset(plan.match_short_forms)
+            built = build_casi_dataset(
+                paths["raw"],
+                canonical_forms=paths.get("canonical_forms"),
+                section_map=paths.get("section_map"),
+                match_short_forms=other_dataset or None,
+                skip=plan.skip,
+            )
+            examples, senses = built.examples, built.inventory
         else:
             senses = load_inventory(workspace.inventory(other) if other else paths["inventory"])
             if plan.kind == "reverse":
@@ -73,23 +80,6 @@ def _read(path: Path) -> list[Example]:
     return list(read_dataset(path, report=ReadReport()))
 
 
-def _casi(
-    plan: DatasetPlan, paths: dict[str, Path], workspace: Workspace
-) -> tuple[list[Example], SenseInventory]:
-    forms, sections, other = paths.get("canonical_forms"), paths.get("section_map"), plan.match_short_forms
-    built = build_casi_dataset(
-        paths["raw"],
-        canonical_forms=load_canonical_forms(forms) if forms else None,
-        section_map=load_section_map(sections) if sections else None,
-        match_short_forms=frozenset(each.short_form for each in _read(workspace.dataset(other)))
-        if other
-        else None,
-        skip=plan.skip,
-        report=ReadReport(),
-    )
-    return built.examples, built.inventory
-
-
 def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example], SenseInventory]:
     parts = build_reverse_dataset(
         (
@@ -99,12 +89,10 @@ def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example
         ),
         finder=LongFormFinder(inventory, spelled_only=plan.spelled_forms),
         find_sections=section_finder(plan.sections),
-        settings=ReverseSettings(
-            max_per_sense=plan.max_per_sense,
-            window=plan.window,
-            seed=plan.seed,
-            allow_candidates=plan.allow_candidates,
-        ),
+        max_per_sense=plan.max_per_sense,
+        window=plan.window,
+        seed=plan.seed,
+        allow_candidates=plan.allow_candidates,
         split=NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None,
     )
     (part,) = parts.values()

@@ -133,7 +133,7 @@ def evaluate_step(
             "hours_to_peak": result.hours_to_peak,
             "seconds": result.seconds,
             "section_mapping": dict(result.section_mapping),
-            "leakage": None if result.leakage is None else result.leakage.to_json(),
+            "leakage": result.leakage,
             "curve": _training_curve(workspace, run) if run.is_trained else [],
         }
         workspace.evaluation(dataset.name, run.name).parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 from lmcells.errors import FormatError
 from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.dataset import read_dataset
-from lmcells.evaluation.evaluate import Leakage, ModelResult
+from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.predictions import load_predictions
@@ -128,7 +128,7 @@ def curve_of(runs: Sequence[Result], dataset: str) -> list[tuple[float, float]]:
 def means_of(runs: Sequence[Result]) -> Means:
     """Return each metric averaged over runs on the same examples; nothing where there is no run."""
     found = summarise_seeds([run["metrics"] for run in runs]) if runs else {}
-    return {metric: summary.mean for metric, summary in found.items()}
+    return {metric: summary["mean"] for metric, summary in found.items()}
 
 
 def report_step(
@@ -189,7 +189,7 @@ def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) ->
             hours_to_peak=mean_hours(runs),
             seconds=float(np.mean([run["seconds"] for run in runs])),
             contexts=examples,
-            leakage=None if run["leakage"] is None else Leakage.from_json(run["leakage"]),
+            leakage=run["leakage"],
             section_mapping=run["section_mapping"],
         )
         found.append(result)
@@ -262,7 +262,7 @@ def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
         name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in gathered.runs.items()
     }
     rivals = [summary for name, summary in summaries.items() if name not in oracles]
-    best = {metric: best_of(metric, (each[metric].mean for each in rivals)) for metric in _METRICS}
+    best = {metric: best_of(metric, (each[metric]["mean"] for each in rivals)) for metric in _METRICS}
     rows = []
     for name, runs in gathered.runs.items():
         found, is_oracle = summaries[name], name in oracles
@@ -271,7 +271,7 @@ def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
             "model": f"{name} (oracle)" if is_oracle else name,
             "n_runs": len(runs),
             "summaries": found,
-            "best": {m for m in _METRICS if not is_oracle and found[m].mean == best[m]},
+            "best": {m for m in _METRICS if not is_oracle and found[m]["mean"] == best[m]},
             "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
             "paper": [
@@ -290,8 +290,8 @@ def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
         cells = [row["model"], str(row["n_runs"])]
         for metric in _METRICS:
             s, bold = row["summaries"][metric], "**" if metric in row["best"] else ""
-            spread = f" ({_short(s.worst)} to {_short(s.best)})" if s.n_seeds > 1 else ""
-            cells.append(f"{bold}{_short(s.mean)}{spread}{bold}")
+            spread = f" ({_short(s['worst'])} to {_short(s['best'])})" if s["n_seeds"] > 1 else ""
+            cells.append(f"{bold}{_short(s['mean'])}{spread}{bold}")
         cells.append("" if row["n_parameters"] is None else f"{row['n_parameters']:,}")
         cells.append("" if row["hours"] is None else show_hours(row["hours"]))
         lines.append([*cells, *(each["shown"] for each in row["paper"])])
