@@ -429,6 +429,9 @@ details.showNothing();
 startViews(new Explore());
 if (review.isOn) {
   byId("storing").textContent = "Notes that you decide about are kept in the file of reviews, others nowhere; none is logged.";
-  review.start().then(showTools, (error) => report(error.message));
+  review.start().then(
+    () => (review.queue[0] && !field.value ? openNote(review.queue[0]) : showTools()),
+    (error) => report(error.message),
+  );
   addEventListener("focus", () => review.load().then(showTools, () => {})); // others may have decided meanwhile
 }

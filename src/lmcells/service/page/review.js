@@ -196,6 +196,6 @@ function remark({ n_left: nLeft, n_disputed: nDisputed, is_done: isDone }) {
 }
 
 function agreement({ n_shared: nShared, n_agreed: nAgreed }) {
-  if (nShared === 0) return "No mention was decided by two reviewers.";
+  if (nShared === 0) return "";
   return `Reviewers agree on ${nAgreed} of ${nShared} mentions (${Math.round((100 * nAgreed) / nShared)} %).`;
 }
