@@ -10,13 +10,14 @@ from lmcells.cli.arguments import (
     add_columns,
     add_expander,
     add_finding,
+    add_note_nlp,
     add_output,
     add_running,
     columns_of,
     expander_settings,
+    note_nlp_options,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
-from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.engines import ENGINES
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "OUT", "file to write: .jsonl, .csv or .parquet", replaces="a file")
     kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
     add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
-    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)")
+    add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
     add_expander(expanding)
     add_finding(expanding)
@@ -51,8 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Expand the notes and print the counts."""
     omop = options.output_format == "omop"
-    if options.nlp_date and not omop:
-        raise ConfigError("--nlp-date is for --output-format omop. Leave it out.")
+    note_nlp = note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
         started = time.monotonic()
 
@@ -65,6 +65,7 @@ def run(options: argparse.Namespace) -> None:
             expander=expander_settings(options),
             omop=omop,
             nlp_time=parse_nlp_time(options.nlp_date) if options.nlp_date else None,
+            note_nlp=note_nlp,
             engine=options.engine,
             workers=options.workers,
             shard_notes=options.shard_notes,

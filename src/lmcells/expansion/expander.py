@@ -77,6 +77,11 @@ class Lexicon:
         return self._known_priors[key]
 
     @cached_property
+    def error_prone(self) -> frozenset[tuple[str, str]]:
+        """The short forms and senses that patient-safety lists advise against."""
+        return frozenset((each.short_form, each.long_form) for each in self.inventory if each.error_prone)
+
+    @cached_property
     def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
         return {}
 
@@ -326,11 +331,11 @@ class Expander:
             expanded.append([])
             for each in note:
                 if each.defined is not None:
-                    expanded[-1].append(_expansion(each, (each.defined,), each.source))
+                    expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
                     expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
                 elif candidates := next(by_letters):
-                    expanded[-1].append(_expansion(each, candidates, "letters"))
+                    expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
         return expanded
 
     def _by_letters(
@@ -361,15 +366,15 @@ class Expander:
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
-            senses, prior = [senses[at] for at in allowed], [prior[at] for at in allowed]
-            own, shared = own[allowed], shared[allowed]
+            senses = [senses[at] for at in allowed]
+            own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
         probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
         order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
             Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
             for index in order
         )
-        return _expansion(occurrence, candidates, "model", abstained)
+        return _expansion(occurrence, candidates, "model", lexicon, abstained)
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
@@ -399,6 +404,7 @@ def _expansion(
     occurrence: Occurrence,
     candidates: tuple[Candidate, ...],
     source: Source,
+    lexicon: Lexicon,
     abstained: str | None = None,
 ) -> Expansion:
     return Expansion(
@@ -411,6 +417,7 @@ def _expansion(
         source,
         candidates,
         abstained,
+        (occurrence.short_form, candidates[0].long_form) in lexicon.error_prone,
     )
 
 

@@ -24,6 +24,7 @@ from lmcells.expansion.expansion import Source
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.engines import find_engine
+from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
@@ -49,6 +50,7 @@ def annotate(
     expander: ExpanderSettings | None = None,
     omop: bool = False,
     nlp_time: datetime | None = None,
+    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -67,6 +69,7 @@ def annotate(
         expander: The model, inventory and threshold; by default the shipped ones.
         omop: Write rows of OMOP's NOTE_NLP instead of our own.
         nlp_time: The date of those rows; by default when the job began.
+        note_nlp: Their first number, concepts of sections, and whether abstained short forms are among them.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
         shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
@@ -83,7 +86,7 @@ def annotate(
             raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
     run = find_engine(engine)
     settings = expander or ExpanderSettings()
-    rows = f"omop, {nlp_time or 'dated by the job'}" if omop else "annotations"
+    rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     done = _report_of(output, plan)
     if done is not None and not overwrite:
@@ -98,7 +101,7 @@ def annotate(
     shared_expander(settings)  # report what is wrong with the model here, once
     try:
         began = _open_parts(parts, plan, begun)
-        task = AnnotationTask(settings, (nlp_time or began) if omop else None)
+        task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
         job = _Job(notes, parts, on_progress)
         for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)

@@ -7,7 +7,7 @@ own, cut by the notes alone, so that neither the engine nor the number of worker
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -63,11 +63,12 @@ class AnnotationTask:
 
     expander: ExpanderSettings
     nlp_time: datetime | None = None  # write rows of NOTE_NLP with this date
+    note_nlp: omop.NoteNlpOptions = field(default_factory=omop.NoteNlpOptions)
 
     @property
     def layout(self) -> rows.RowLayout:
         """The columns of the rows."""
-        return rows.LAYOUT if self.nlp_time is None else omop.LAYOUT
+        return rows.LAYOUT if self.nlp_time is None else self.note_nlp.layout
 
     def run(self, shard: Shard) -> bytes:
         """Expand the notes of a shard with this process's expander; -> a line of exact counts, then rows, all JSON."""
@@ -85,6 +86,8 @@ class AnnotationTask:
                 continue
             for expansion in expansions:
                 outcomes[expansion.abstained or expansion.source] += 1
+                if self.nlp_time is not None and expansion.abstained and not self.note_nlp.with_abstained:
+                    continue
                 lines.append(json.dumps(self._row(note, expansion), ensure_ascii=False) + "\n")
         counts = {
             "number": shard.number,
@@ -101,7 +104,7 @@ class AnnotationTask:
     def _row(self, note: Note, expansion: Expansion) -> dict[str, Any]:
         if self.nlp_time is None:
             return rows.annotation_row(note, expansion)
-        return omop.note_nlp_row(note, expansion, self.nlp_time)
+        return omop.note_nlp_row(note, expansion, self.nlp_time, dict(self.note_nlp.section_concepts))
 
 
 def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansion] | str]:
