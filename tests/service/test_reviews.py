@@ -404,3 +404,9 @@ def test_a_reviewer_sees_what_others_decided_only_after_deciding(expander: Expan
             assert service.post(address, json=wrong).status_code == 422
         assert service.post("/reviews/notes/99/decisions", json=choice | {"reviewer": "A"}).status_code == 422
         assert service.get("/reviews/export/passwords").status_code == 404
+        for name, text in (("half", "PT \ud83d"), ("half \ud83d", "PT"), ("long", "PT " * 100_000)):
+            body = json.dumps({"name": name, "text": text})
+            answer = service.post(
+                "/reviews/notes", content=body, headers={"Content-Type": "application/json"}
+            )
+            assert answer.status_code == 422

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.routing import APIRoute
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -18,10 +18,8 @@ from lmcells.service.messages import (
     ExpandedTextMessage,
     ExpansionMessage,
     Message,
-    Name,
     Offset,
     Several,
-    Text,
     add_examples,
 )
 from lmcells.service.review_exports import EXPORTS, site_rules
@@ -42,7 +40,18 @@ from lmcells.service.settings import ServiceSettings
 
 MAX_NOTES = 500  # in one answer
 
-Reviewer = Annotated[str, Field(min_length=1, max_length=100, pattern=r"\S")]
+
+def _check_encodable(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_encodable)]  # the file of reviews is in UTF-8
+Name = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"\S")]
+Reviewer = Annotated[Text, Field(min_length=1, max_length=100, pattern=r"\S")]
 ReviewerQuery = Annotated[str, Query(max_length=100, examples=["Ana"], description="who is asking")]
 
 
@@ -51,7 +60,7 @@ class NewNote(Message):
 
     name: Name
     text: Text = Field(repr=False)
-    metadata: dict[str, str] = Field(default_factory=dict, max_length=20)
+    metadata: dict[Text, Text] = Field(default_factory=dict, max_length=20)
 
 
 class ChoiceMessage(Message):
