@@ -16,7 +16,8 @@ import pytest
 from lmcells.cli.main import main
 from lmcells.evaluation.whole_notes import read_marked_notes
 from lmcells.notes.readers import ReadReport
-from lmcells.service.reviews import Choice, ReviewStore, Version
+from lmcells.service.review_decisions import Choice, Version
+from lmcells.service.reviews import ReviewStore
 
 NOTES = [
     {"id": "1", "text": "PLAN: seen by PT for gait. XQZ given.", "category": "Nursing"},

@@ -21,9 +21,10 @@ from lmcells.integrations.exports import read_annotated
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
+from lmcells.service.review_decisions import Action, Choice, Scope, Version, agreement
 from lmcells.service.review_exports import EXPORTS, site_rules
 from lmcells.service.review_queue import add_notes, mentions_of, version_of
-from lmcells.service.reviews import Action, Choice, ReviewStore, Scope, Version, agreement
+from lmcells.service.reviews import ReviewStore
 from service.serving import SECRET, client
 
 THERAPY, CLOTTING = "physical therapy", "prothrombin time"

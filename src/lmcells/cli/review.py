@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_columns(parser.add_argument_group("reading notes"))
     serve.add_arguments(parser)
+    parser.set_defaults(port=0)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -57,13 +58,12 @@ def run(options: argparse.Namespace) -> None:
     if options.port == 0:
         options.port = _free_port(options.host)
     token = os.environ.setdefault(_TOKEN, secrets.token_urlsafe(16))  # other users of the machine stay out
-    address = f"http://{options.host}:{options.port}{options.root_path}/"
-    print(
-        f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}#token={token}",
-        flush=True,
-    )
+    scheme = "https" if getattr(options, "tls_certificate", None) else "http"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
+    address = f"{scheme}://{host}:{options.port}{options.root_path}/#token={token}"
+    print(f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}", flush=True)
     if not options.no_browser:
-        Thread(target=_open_page, args=(options, f"{address}#token={token}"), daemon=True).start()
+        Thread(target=_open_page, args=(options, address), daemon=True).start()
     serve.run(options)
 
 
@@ -96,7 +96,8 @@ def _open_page(options: argparse.Namespace, address: str) -> None:
 
 
 def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as server:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
         return int(server.getsockname()[1])
 
 

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    add("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
+    add("--port", type=int, default=8000, help="port to listen on, 0 for a free one (%(default)d)")
     add(
         "--root-path",
         default="",

@@ -16,7 +16,7 @@ from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.omop import export_note_nlp
 from lmcells.integrations.rows import annotation_row
-from lmcells.service.reviews import UNKNOWN, Decision, ReviewedMention, ReviewedNote, decided
+from lmcells.service.review_decisions import UNKNOWN, Decision, ReviewedMention, ReviewedNote, decided
 
 EXCLUDED, DISPUTED = "excluded_by_review", "disputed"
 """Why a corrected annotation has no long form: reviewers exclude it, or disagree."""

@@ -13,7 +13,8 @@ from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, STATES
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
-from lmcells.service.reviews import SURE, UNKNOWN, ReviewStore, Version
+from lmcells.service.review_decisions import SURE, UNKNOWN, Version
+from lmcells.service.reviews import ReviewStore
 
 _LOOKS_SHORT = re.compile(r"(?<![\w/.'-])[A-Z]{2,6}s?(?![\w'/-]|\.\w)")
 _CAPITALS_BEFORE, _CAPITALS_AFTER = (

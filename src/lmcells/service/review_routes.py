@@ -22,19 +22,19 @@ from lmcells.service.messages import (
     Several,
     add_examples,
 )
-from lmcells.service.review_exports import EXPORTS, site_rules
-from lmcells.service.review_queue import Sections, mentions_of, version_of
-from lmcells.service.reviews import (
+from lmcells.service.review_decisions import (
     Action,
     Choice,
     Decision,
     ReviewedMention,
     ReviewedNote,
-    ReviewStore,
     Scope,
     agreement,
     decided,
 )
+from lmcells.service.review_exports import EXPORTS, site_rules
+from lmcells.service.review_queue import Sections, mentions_of, version_of
+from lmcells.service.reviews import ReviewStore
 from lmcells.service.routes import errors
 from lmcells.service.settings import ServiceSettings
 

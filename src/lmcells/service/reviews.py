@@ -13,30 +13,19 @@ in two processes, keep all of their work. It says what one mention means, and by
 import json
 import os
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, get_args
 
 from lmcells.errors import InputError
-from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import form_key
 from lmcells.notes.note import Note
-
-Scope = Literal["mention", "note", "section", "category", "everywhere"]
-Action = Literal["is", "never", "done"]
-UNKNOWN = "not_in_inventory"
-"""Why there is no answer for what looks like a short form, but has no sense."""
-NOT_A_SHORT_FORM = "not_a_short_form"
-"""Why there is no answer where a reviewer said so."""
-SURE = 0.9  # an answer below this is a doubt
+from lmcells.service.review_decisions import Choice, Decision, ReviewedNote, Version, join
 
 _APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
 _BUSY_SECONDS = 30.0
-_NARROW: dict[str, int] = {scope: -place for place, scope in enumerate(get_args(Scope))}
 _SCHEMA = """
 CREATE TABLE notes (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL, mentions TEXT NOT NULL,
@@ -53,132 +42,6 @@ CREATE INDEX decisions_of_note ON decisions (note);
 CREATE INDEX decisions_of_short_form ON decisions (short_form);
 """
 _DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND reviewer = ?"
-
-
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Which model and which inventory gave the answers that were reviewed."""
-
-    model: str
-    inventory: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What a reviewer chose for the mention at `text[start:end]`; a `long_form` of None: it is no short form."""
-
-    start: int
-    end: int
-    long_form: str | None
-    action: Action = "is"
-    scope: Scope = "mention"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Choice):
-    """A choice as it is kept: where it was made, by whom, when, and with which model and inventory."""
-
-    id: int
-    note: int
-    short_form: str
-    section: str | None
-    category: str | None
-    reviewer: str
-    at: str
-    version: Version
-
-    def covers(self, mention: Expansion, note: int, category: str | None) -> bool:
-        """Whether it says something about a mention."""
-        if self.is_made_at(mention, note):
-            return True
-        if self.short_form != mention.short_form:
-            return False
-        return {
-            "mention": False,
-            "note": self.note == note,
-            "section": mention.section is not None and self.section == mention.section,
-            "category": category is not None and self.category == category,
-            "everywhere": True,
-        }[self.scope]
-
-    def is_made_at(self, mention: Expansion, note: int) -> bool:
-        """Whether it was made at this very mention."""
-        return (self.note, self.start, self.end) == (note, mention.start, mention.end)
-
-    def strength(self, mention: Expansion, note: int) -> tuple[bool, int, int]:
-        """What was decided in the note itself is stronger than a rule, a narrow rule than a wide one, new than old."""
-        is_own = self.is_made_at(mention, note) or (self.note == note and self.scope == "note")
-        return is_own, 0 if is_own else _NARROW[self.scope], self.id
-
-
-def decided(expansion: Expansion, decision: Decision) -> Expansion:
-    """Return an expansion with a reviewer's answer in place of the expander's."""
-    if decision.long_form is None:
-        return replace(
-            expansion,
-            long_form=None,
-            probability=None,
-            source="review",
-            candidates=(),
-            abstained=NOT_A_SHORT_FORM,
-        )
-    known = {form_key(each.long_form): each.concept_id for each in expansion.candidates}
-    chosen = Candidate(decision.long_form, 1.0, known.get(form_key(decision.long_form)))
-    return replace(
-        expansion,
-        long_form=chosen.long_form,
-        probability=1.0,
-        source="review",
-        candidates=(chosen,),
-        abstained=None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewedMention:
-    """A mention, each reviewer's decision about it, and the decisions that a sense is never meant there."""
-
-    expansion: Expansion
-    by_reviewer: dict[str, Decision] = field(default_factory=dict)
-    exclusions: tuple[Decision, ...] = ()
-
-    @property
-    def never(self) -> frozenset[str]:
-        """The senses that are never meant."""
-        return frozenset(each.long_form for each in self.exclusions if each.long_form is not None)
-
-    @property
-    def is_doubt(self) -> bool:
-        """Whether the expander gave no answer, or an unsure one."""
-        return (self.expansion.probability or 0.0) < SURE
-
-    @property
-    def is_disputed(self) -> bool:
-        """Whether two reviewers disagree."""
-        return len({each.long_form for each in self.by_reviewer.values()}) > 1
-
-    @property
-    def settled(self) -> Decision | None:
-        """The latest decision for what most reviewers say; None where nobody decided, or two answers are level."""
-        votes = Counter(each.long_form for each in self.by_reviewer.values()).most_common(2)
-        if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):
-            return None
-        agreeing = (each for each in self.by_reviewer.values() if each.long_form == votes[0][0])
-        return max(agreeing, key=lambda each: each.id)
-
-
-@dataclass(frozen=True, slots=True)
-class ReviewedNote:
-    """A note with all mentions in it, those that a reviewer marked by hand included."""
-
-    id: int
-    note: Note
-    mentions: tuple[ReviewedMention, ...]
-    done_by: frozenset[str]
-
-    def n_left(self, reviewer: str) -> int:
-        """The number of doubts that a reviewer has not decided."""
-        return sum(each.is_doubt and reviewer not in each.by_reviewer for each in self.mentions)
 
 
 class ReviewStore:
@@ -382,12 +245,6 @@ def _spelling(long_form: str | None, mention: Expansion | None, seen: ReviewedNo
     return next((each for each in known if form_key(each) == form_key(long_form)), long_form.strip())
 
 
-def agreement(notes: Iterable[ReviewedNote]) -> dict[str, int]:
-    """Count the mentions that two or more reviewers decided, and those on which they agree."""
-    shared = [each for note in notes for each in note.mentions if len(each.by_reviewer) > 1]
-    return {"n_shared": len(shared), "n_agreed": sum(not each.is_disputed for each in shared)}
-
-
 def _no_note(note_id: int) -> InputError:
     return InputError(f"there is no note {note_id} in the reviews. It may have been deleted.")
 
@@ -413,37 +270,5 @@ def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Dec
 
 
 def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:
-    """Join a note with the decisions about it."""
-    note = Note(row["name"], row["text"], json.loads(row["metadata"]))
-    found = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
-    category = note.metadata.get("category")
-    own = [each for each in decisions if each.note == row["id"]]
-    taken = [(each.start, each.end) for each in found]
-    for each in own:  # what a reviewer marked by hand is a mention too
-        if each.action == "is" and not any(start < each.end and each.start < end for start, end in taken):
-            span = each.start, each.end
-            found.append(Expansion(*span, each.short_form, each.section, None, None, "model", (), UNKNOWN))
-            taken.append(span)
-    by_short_form: dict[str, list[Decision]] = {}
-    for each in decisions:
-        by_short_form.setdefault(each.short_form, []).append(each)
-    made_at = {(each.start, each.end): each.short_form for each in own}
-    mentions = []
-    for mention in sorted(found, key=lambda each: each.start):
-        names = dict.fromkeys(
-            (mention.short_form, made_at.get((mention.start, mention.end), mention.short_form))
-        )
-        about = [
-            each
-            for name in names
-            for each in by_short_form.get(name, ())
-            if each.covers(mention, row["id"], category)
-        ]
-        by_reviewer: dict[str, Decision] = {}
-        for each in sorted(about, key=lambda each: each.strength(mention, row["id"])):
-            if each.action == "is":
-                by_reviewer[each.reviewer] = each
-        exclusions = tuple(each for each in about if each.action == "never")
-        mentions.append(ReviewedMention(mention, by_reviewer, exclusions))
-    done_by = frozenset(each.reviewer for each in own if each.action == "done")
-    return ReviewedNote(row["id"], note, tuple(mentions), done_by)
+    mentions = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
+    return join(row["id"], Note(row["name"], row["text"], json.loads(row["metadata"])), mentions, decisions)

@@ -6,7 +6,7 @@ import { byId, element, startTips, Tabs } from "./dom.js";
 import { Explore } from "./explore.js";
 import { acceptDrops, copyText, csv, download, readFiles } from "./files.js";
 import { Edits, InventoryDialog } from "./inventory.js";
-import { describe, isDoubt, level, LEVELS, NoteView, pieces } from "./note.js";
+import { describe, isDoubt, level, LEVELS, NoteView, writtenOut } from "./note.js";
 import { Review } from "./review.js";
 import { expand, explain, giveUp, startTokenDialog } from "./service.js";
 
@@ -199,31 +199,21 @@ function nextDoubt(step) {
   const doubts = answer.expansions.map((each, index) => index).filter((index) => isDoubt(answer.expansions[index]) && isShown(answer.expansions[index]));
   const from = chosen ?? (step > 0 ? -1 : answer.expansions.length);
   const next = step > 0 ? doubts.find((index) => index > from) : doubts.findLast((index) => index < from);
-  if (next === undefined) say(step > 0 ? "No further doubt in this note." : "No earlier doubt in this note.");
+  const hint = review.isOn && step > 0 ? " Key d: the rest is right, next note." : "";
+  if (next === undefined) say(`No ${step > 0 ? "further" : "earlier"} doubt in this note.${hint}`);
   else note.choose(next);
-}
-
-// The text with its acronyms written out: pieces, each with its expansion, and whether that took its place.
-function writtenOut() {
-  const { starts, new_starts: newStarts, new_ends: newEnds } = answer.expanded.offset_map;
-  const words = [...answer.expanded.text];
-  const long = new Map(starts.map((start, index) => [start, words.slice(newStarts[index], newEnds[index]).join("")]));
-  return pieces(text, shown()).map(([piece, expansion]) => {
-    const written = expansion ? long.get(expansion.start) : undefined;
-    return [written ?? piece, expansion, written !== undefined];
-  });
 }
 
 function showExpanded() {
   byId("expanded").replaceChildren(
-    ...writtenOut().map(([piece, expansion, isWritten]) => {
+    ...writtenOut(text, shown(), answer.expanded).map(([piece, expansion, isWritten]) => {
       if (!expansion) return piece;
       return element(isWritten ? "ins" : "span", { class: level(expansion), "data-tip": describe(expansion) }, piece);
     }),
   );
 }
 
-const plainText = () => writtenOut().map(([piece]) => piece).join("");
+const plainText = () => writtenOut(text, shown(), answer.expanded).map(([piece]) => piece).join("");
 
 // Whatever no longer belongs to the text in the field is gone before anything else can be done with it.
 function forget() {
@@ -277,21 +267,12 @@ async function refresh() {
 
 // What the reader has selected in the note becomes a mention, once its long form is given.
 function markSelection() {
-  const selection = getSelection();
-  const range = selection.rangeCount > 0 ? selection.getRangeAt(0) : null;
-  if (!range || range.collapsed || !byId("note").contains(range.commonAncestorContainer)) {
-    return report("Nothing is selected. Select a short form in the note.");
-  }
+  const selected = note.selection();
+  if (!selected) return report("Nothing is selected. Select a short form in the note.");
   report(null);
-  const before = new Range();
-  before.setStart(byId("note"), 0);
-  before.setEnd(range.startContainer, range.startOffset);
-  const written = range.toString();
-  const start = [...before.toString()].length + [...written].length - [...written.trimStart()].length;
-  const short_form = written.trim();
-  const mention = { start, end: start + [...short_form].length, short_form, section: null, long_form: null, probability: null, source: "model", candidates: [], abstained: "not_in_inventory" };
   closeDetails({ focus: false });
-  details.showOne(text, mention, "marked by hand", answer.category);
+  const unknown = { section: null, long_form: null, probability: null, source: "model", candidates: [], abstained: "not_in_inventory" };
+  details.showOne(text, { ...selected, ...unknown }, "marked by hand", answer.category);
   document.querySelector("#details .inline-add input").focus();
 }
 

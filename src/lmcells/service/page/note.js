@@ -76,6 +76,20 @@ export class NoteView {
     for (const [name, found] of Object.entries(ranges)) CSS.highlights.set(name, new Highlight(...found));
   }
 
+  // What the reader has selected in the note, without the space around it; null where that is nothing.
+  selection() {
+    const selection = getSelection();
+    const range = selection.rangeCount > 0 ? selection.getRangeAt(0) : null;
+    const written = range && this.#box.contains(range.commonAncestorContainer) ? range.toString() : "";
+    if (!written.trim()) return null;
+    const before = new Range();
+    before.setStart(this.#box, 0);
+    before.setEnd(range.startContainer, range.startOffset);
+    const count = (words) => [...words].length; // of code points
+    const start = count(before.toString()) + count(written) - count(written.trimStart());
+    return { start, end: start + count(written.trim()), short_form: written.trim() };
+  }
+
   *#ranges(start, end) {
     const walker = document.createTreeWalker(this.#box, NodeFilter.SHOW_TEXT);
     let position = 0;
@@ -119,7 +133,7 @@ export class NoteView {
 }
 
 // A text cut at its expansions, as pairs of a piece and its expansion; null between them.
-export function pieces(text, expansions) {
+function pieces(text, expansions) {
   const unit = unitOffsets(text);
   const cut = [];
   let position = 0;
@@ -129,6 +143,17 @@ export function pieces(text, expansions) {
     position = end;
   }
   return [...cut, [text.slice(position), null]];
+}
+
+// A text with its acronyms written out: pieces, each with its expansion, and whether that took its place. The service has
+// written out all of them; those that are not shown stay as they are.
+export function writtenOut(text, shown, { text: expanded, offset_map: { starts, new_starts: newStarts, new_ends: newEnds } }) {
+  const characters = [...expanded];
+  const long = new Map(starts.map((start, index) => [start, characters.slice(newStarts[index], newEnds[index]).join("")]));
+  return pieces(text, shown).map(([piece, expansion]) => {
+    const written = expansion ? long.get(expansion.start) : undefined;
+    return [written ?? piece, expansion, written !== undefined];
+  });
 }
 
 // How sure an expansion is: its class, which sets colour and underline, and its wording.
