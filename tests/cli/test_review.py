@@ -55,7 +55,7 @@ def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.Ca
             while "listening on" not in process.stderr.readline():
                 assert process.poll() is None
             asked = urllib.request.Request(
-                f"{found[1]}reviews", headers={"Authorization": f"Bearer {found[2]}"}
+                f"{found[1]}v1/reviews", headers={"Authorization": f"Bearer {found[2]}"}
             )
             with urllib.request.urlopen(asked, timeout=30) as answer:
                 listed = json.load(answer)
@@ -64,7 +64,7 @@ def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.Ca
                 ["notes/1", "notes/2"],
             )
             with pytest.raises(urllib.error.HTTPError, match="401"):
-                urllib.request.urlopen(f"{found[1]}reviews", timeout=30)
+                urllib.request.urlopen(f"{found[1]}v1/reviews", timeout=30)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(30)

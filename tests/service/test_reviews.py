@@ -377,37 +377,39 @@ def test_unknown_forms_are_what_looks_short(text: str, found: list[str], expande
 
 def test_routes_need_the_token_and_a_file(expander: Expander, tmp_path: Path) -> None:
     with client(expander) as without:
-        assert without.get("/reviews").status_code == 404
-    with client(expander, reviews=str(tmp_path / "r.db"), token="sesame") as guarded:
-        for path in ("/reviews", "/reviews/notes/1", "/reviews/export/labelled.jsonl"):
+        assert without.get("/v1/reviews").status_code == 404
+    with client(expander, reviews=str(tmp_path / "r.db"), tokens=("sesame",)) as guarded:
+        for path in ("/v1/reviews", "/v1/reviews/notes/1", "/v1/reviews/export/labelled.jsonl"):
             assert guarded.get(path).status_code == 401
-        assert guarded.delete("/reviews/notes/1").status_code == 401
-        assert guarded.post("/reviews/undo", json={"reviewer": "Ana"}).status_code == 401
-        allowed = guarded.get("/reviews", headers={"Authorization": "Bearer sesame"})
+        assert guarded.delete("/v1/reviews/notes/1").status_code == 401
+        assert guarded.post("/v1/reviews/undo", json={"reviewer": "Ana"}).status_code == 401
+        allowed = guarded.get("/v1/reviews", headers={"Authorization": "Bearer sesame"})
         assert allowed.json()["n_notes"] == 0
 
 
 def test_a_reviewer_sees_what_others_decided_only_after_deciding(expander: Expander, tmp_path: Path) -> None:
     with client(expander, reviews=str(tmp_path / "r.db")) as service:
-        note = service.post("/reviews/notes", json={"name": "1", "text": TEXT}).json()
+        note = service.post("/v1/reviews/notes", json={"name": "1", "text": TEXT}).json()
         first = note["expansions"][0]
         choice = {"start": first["start"], "end": first["end"], "long_form": CLOTTING}
-        address = f"/reviews/notes/{note['id']}/decisions"
+        address = f"/v1/reviews/notes/{note['id']}/decisions"
         service.post(address, json=choice | {"reviewer": "Ana"})
-        before = service.get(f"/reviews/notes/{note['id']}?reviewer=Ben").json()["expansions"][0]
+        before = service.get(f"/v1/reviews/notes/{note['id']}?reviewer=Ben").json()["expansions"][0]
         assert (before["mine"], before["others"]) == (None, [])
         after = service.post(address, json=choice | {"reviewer": "Ben", "long_form": None}).json()
         assert [each["reviewer"] for each in after["expansions"][0]["others"]] == ["Ana"]
         assert after["expansions"][0]["abstained"] == "not_a_short_form"
-        listed = service.get("/reviews?reviewer=Ben").json()
+        listed = service.get("/v1/reviews?reviewer=Ben").json()
         assert (listed["n_shared"], listed["n_agreed"], listed["notes"][0]["n_disputed"]) == (1, 0, 1)
         for wrong in (choice, choice | {"reviewer": " "}, choice | {"reviewer": "A", "scope": "galaxy"}):
             assert service.post(address, json=wrong).status_code == 422
-        assert service.post("/reviews/notes/99/decisions", json=choice | {"reviewer": "A"}).status_code == 422
-        assert service.get("/reviews/export/passwords").status_code == 404
+        assert (
+            service.post("/v1/reviews/notes/99/decisions", json=choice | {"reviewer": "A"}).status_code == 422
+        )
+        assert service.get("/v1/reviews/export/passwords").status_code == 404
         for name, text in (("half", "PT \ud83d"), ("half \ud83d", "PT"), ("long", "PT " * 100_000)):
             body = json.dumps({"name": name, "text": text})
             answer = service.post(
-                "/reviews/notes", content=body, headers={"Content-Type": "application/json"}
+                "/v1/reviews/notes", content=body, headers={"Content-Type": "application/json"}
             )
             assert answer.status_code == 422

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     if options.port == 0:
         options.port = _free_port(options.host)
     token = os.environ.setdefault(_TOKEN, secrets.token_urlsafe(16))  # other users of the machine stay out
-    scheme = "https" if getattr(options, "tls_certificate", None) else "http"
+    scheme = "https" if options.tls_certificate else "http"
     host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
     address = f"{scheme}://{host}:{options.port}{options.root_path}/#token={token}"
     print(f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}", flush=True)
@@ -117,7 +117,7 @@ come first. Decisions are kept in the file of --reviews (SQLite, mode 0600), wit
 deleted on the page. Several reviewers may share the file, also at the same time.
 They are exported on the page, or with --export: corrected annotations (annotations.jsonl, or note_nlp.csv for OMOP), a
 site inventory (site_inventory.csv, for --inventory), and labelled notes (labelled.jsonl, for lmcells evaluate --notes).
-Unless LMCELLS_TOKEN is set, the page is opened with a new token.""",
+The page is on a free port unless --port names one, and is opened with a new token unless LMCELLS_TOKEN is set.""",
         example="""\
 examples:
   lmcells review notes.jsonl --reviews reviews.db

@@ -14,7 +14,7 @@ from lmcells.errors import ConfigError, FormatError, InputError, MissingExtra
 from lmcells.expansion.expansion import Expansion
 from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
-from lmcells.notes.readers.records import mend
+from lmcells.notes.readers.opening import mend
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _ROW_GROUP = 1 << 16

@@ -5,17 +5,7 @@ Offsets count Unicode code points, as Python does.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    PlainSerializer,
-    Tag,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
@@ -28,25 +18,19 @@ MAX_EXPLAINED = 200
 Item = TypeVar("Item")
 
 
-def _check_encodable(text: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
-    return text
-
-
 def _whole(number: object) -> object:
     """Read 12.0 as 12, as JSON does."""
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Text = Annotated[str, AfterValidator(_check_encodable)]
-Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterValidator(_check_encodable)]
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Several = Annotated[tuple[Item, ...], Field(strict=False)]  # a JSON array is a list, not a tuple
+Several = Annotated[  # a JSON array is a list, not a tuple; one mistake in it is enough
+    tuple[Item, ...], Field(strict=False, fail_fast=True)
+]
+
+
 Metadata = Annotated[  # an object in JSON; pairs here, so that a request can be a key
     tuple[tuple[str, str], ...],
     BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
@@ -94,7 +78,7 @@ class SectionMessage(Message):
 
     start: Offset
     end: Offset
-    header: Text | None = None
+    header: str | None = None
 
 
 class SenseName(Message):
@@ -139,8 +123,8 @@ class InventoryEdits(Message):
 class NoteMessage(Message):
     """One note. Without `sections`, the service finds them."""
 
-    text: Text = Field(repr=False)
-    id: Text | None = None
+    text: str = Field(repr=False)
+    id: str | None = None
     sections: Several[SectionMessage] | None = Field(default=None, max_length=MAX_SECTIONS)
     metadata: Metadata = Field(
         default=(), description="the note's type and the like, for rules that ask for it"
@@ -168,15 +152,6 @@ class ManyNotes(Options):
     """A request to expand several notes."""
 
     notes: Several[NoteMessage]
-
-
-def _which(given: Any) -> str:
-    return "many" if isinstance(given, dict) and "notes" in given else "one"
-
-
-ExpandRequest = Annotated[
-    Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], Discriminator(_which)
-]
 
 
 # Answers
@@ -248,7 +223,10 @@ class ExpandedTextMessage(Message):
 
 
 class NoteAnswer(Message):
-    """The expansions of a note, in order. `explanations` has one per expansion, null where the note defines it."""
+    """The expansions of a note, in order.
+
+    `explanations` has one per expansion: null where the note defines it, and where none was asked for.
+    """
 
     id: str | None
     expansions: Several[ExpansionMessage]
@@ -284,6 +262,12 @@ class InventoryAnswer(Message):
     n_senses: int
     n_found: int
     entries: Several[InventoryEntry]
+
+
+class ProbeAnswer(Message):
+    """The process answers, or its workers do."""
+
+    status: Literal["ok"]
 
 
 class HealthAnswer(Message):
@@ -339,6 +323,7 @@ add_examples(
     ManyAnswers(notes=(_ANSWER.model_copy(update={"id": "note-1"}),)),
     *(_ENTRY_SENSE, _ENTRY),
     InventoryAnswer(n_short_forms=2014, n_senses=5239, n_found=1, entries=(_ENTRY,)),
+    ProbeAnswer(status="ok"),
     HealthAnswer(status="ok", version="0.1.0", n_short_forms=2014, waiting_notes=0),
     ErrorMessage(detail="notes.0.text: found 300,000 characters, allowed: 200,000. Send it in parts."),
 )

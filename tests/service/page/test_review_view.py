@@ -273,7 +273,7 @@ def test_why_is_told_for_what_was_decided_too(page: Page, store: ReviewStore, ex
 
 def test_a_link_brings_the_token_along(browser: Browser, expander: Expander, store: ReviewStore) -> None:
     add_notes(store, NOTES, expander)
-    with in_thread(expander, reviews=str(store.path), token="open sesame") as url:
+    with in_thread(expander, reviews=str(store.path), tokens=("open sesame",)) as url:
         page = browser.new_page()
         page.goto(f"{url}/#token=open%20sesame")
         expect(page.locator("#notes button")).to_have_count(3)

@@ -16,7 +16,7 @@ async function ask(path, options = {}) {
   const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+    answer = await fetch(`v1/${path}`, { ...options, headers, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The service cannot be reached. Is it still running?");
