@@ -1,7 +1,7 @@
 """What a decision says about the mentions of notes: how far it reaches, which one wins, and where reviewers agree."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -53,12 +53,8 @@ class Decision(Choice):
     at: str
     version: Version
 
-    def covers(self, mention: Expansion, note: int, category: str | None) -> bool:
-        """Whether it says something about a mention."""
-        if self.is_made_at(mention, note):
-            return True
-        if self.short_form != mention.short_form:
-            return False
+    def reaches(self, mention: Expansion, note: int, category: str | None) -> bool:
+        """Whether its scope holds another mention of the same short form."""
         return {
             "mention": False,
             "note": self.note == note,
@@ -151,38 +147,40 @@ def join(
     note_id: int, note: Note, mentions: Sequence[Expansion], decisions: Sequence[Decision]
 ) -> ReviewedNote:
     """Join a note and its mentions with the decisions about them."""
-    found = list(mentions)
     category = note.metadata.get("category")
-    own = [each for each in decisions if each.note == note_id]
-    taken = [(each.start, each.end) for each in found]
-    for each in own:  # what a reviewer marked by hand is a mention too
-        if each.action == "is" and not any(start < each.end and each.start < end for start, end in taken):
-            span = each.start, each.end
-            found.append(Expansion(*span, each.short_form, each.section, None, None, "model", (), UNKNOWN))
-            taken.append(span)
-    by_short_form: dict[str, list[Decision]] = {}
+    made_at: dict[tuple[int, int], list[Decision]] = {}
+    reaching: dict[str, list[Decision]] = {}  # further than the mention they were made at
     for each in decisions:
-        by_short_form.setdefault(each.short_form, []).append(each)
-    made_at = {(each.start, each.end): each.short_form for each in own}
+        if each.note == note_id:
+            made_at.setdefault((each.start, each.end), []).append(each)
+        if each.scope != "mention":
+            reaching.setdefault(each.short_form, []).append(each)
     reviewed = []
-    for mention in sorted(found, key=lambda each: each.start):
-        names = dict.fromkeys(
-            (mention.short_form, made_at.get((mention.start, mention.end), mention.short_form))
-        )
-        about = [
+    for mention in sorted([*mentions, *_by_hand(mentions, made_at)], key=lambda each: each.start):
+        about = made_at.get((mention.start, mention.end), []) + [
             each
-            for name in names
-            for each in by_short_form.get(name, ())
-            if each.covers(mention, note_id, category)
+            for each in reaching.get(mention.short_form, ())
+            if each.reaches(mention, note_id, category) and not each.is_made_at(mention, note_id)
         ]
-        by_reviewer: dict[str, Decision] = {}
-        for each in sorted(about, key=lambda each: each.strength(mention, note_id)):
-            if each.action == "is":
-                by_reviewer[each.reviewer] = each
+        strongest_last = sorted(about, key=lambda each: each.strength(mention, note_id))
+        by_reviewer = {each.reviewer: each for each in strongest_last if each.action == "is"}
         exclusions = tuple(each for each in about if each.action == "never")
         reviewed.append(ReviewedMention(mention, by_reviewer, exclusions))
-    done_by = frozenset(each.reviewer for each in own if each.action == "done")
+    done_by = frozenset(each.reviewer for each in made_at.get((0, 0), ()) if each.action == "done")
     return ReviewedNote(note_id, note, tuple(reviewed), done_by)
+
+
+def _by_hand(
+    mentions: Sequence[Expansion], made_at: Mapping[tuple[int, int], Sequence[Decision]]
+) -> Iterator[Expansion]:
+    """Yield what reviewers decided about where the expander finds nothing."""
+    taken = {(each.start, each.end) for each in mentions}
+    for span, decisions in made_at.items():
+        is_new = span not in taken and any(each.action == "is" for each in decisions)
+        if is_new and not any(start < span[1] and span[0] < end for start, end in taken):
+            taken.add(span)
+            first = decisions[0]
+            yield Expansion(*span, first.short_form, first.section, None, None, "model", (), UNKNOWN)
 
 
 def agreement(notes: Iterable[ReviewedNote]) -> dict[str, int]:

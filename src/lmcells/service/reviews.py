@@ -199,7 +199,7 @@ class ReviewStore:
             }
             for each in choices:
                 mention = mention_at.get((each.start, each.end))
-                long_form = _spelling(each.long_form, mention, seen)
+                long_form = each.long_form if each is not choice else _spelling(choice, mention, seen)
                 short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
                 section = mention.section if mention else section_at(each.start)
                 file.execute(
@@ -236,13 +236,14 @@ def _check_span(choice: Choice, seen: ReviewedNote) -> None:
             raise InputError(f"the mention {span} overlaps the one at {other}. Decide about that one.")
 
 
-def _spelling(long_form: str | None, mention: Expansion | None, seen: ReviewedNote) -> str | None:
+def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> str | None:
     """Return a long form as it is spelt among the senses, or by those who decided before."""
-    if long_form is None:
+    if choice.long_form is None:
         return None
     known = [each.long_form for each in mention.candidates] if mention else []
     known += [each.long_form or "" for one in seen.mentions for each in one.by_reviewer.values()]
-    return next((each for each in known if form_key(each) == form_key(long_form)), long_form.strip())
+    key = form_key(choice.long_form)
+    return next((each for each in known if form_key(each) == key), choice.long_form.strip())
 
 
 def _no_note(note_id: int) -> InputError:
