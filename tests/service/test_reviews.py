@@ -4,12 +4,13 @@ import csv
 import io
 import json
 import os
+import random
 import stat
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -17,6 +18,7 @@ from lmcells import Expander
 from lmcells.errors import InputError
 from lmcells.evaluation.whole_notes import evaluate_notes, read_marked_notes
 from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.layers import extend
 from lmcells.integrations.exports import read_annotated
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
@@ -271,6 +273,30 @@ def test_rules_on_which_reviewers_differ_are_left_out(store: ReviewStore, expand
     assert n_contradictions == 2
 
 
+def test_whatever_is_decided_the_site_inventory_can_be_read(
+    store: ReviewStore, expander: Expander, tmp_path: Path
+) -> None:
+    draw = random.Random(0)
+    notes = [add(store, str(number), metadata=draw.choice([{}, NURSING])) for number in range(6)]
+    long_forms = [None, "Physical Therapy", CLOTTING, "posterior tibial", "Posterior tibials", 'a, "b"']
+    for _ in range(60):
+        for _ in range(5):
+            decide(
+                store,
+                draw.choice(notes),
+                draw.choice([6, 19, 47]),
+                draw.choice(long_forms),
+                draw.choice(get_args(Scope)),
+                action=draw.choice(["is", "is", "never"]),
+                by=draw.choice(["Ana", "Ben", "Cem"]),
+            )
+        if draw.random() < 0.3:
+            store.undo("Ana")
+        site = tmp_path / "site.csv"
+        site.write_text("".join(EXPORTS["site_inventory.csv"](store.list_notes(), expander.inventory)))
+        extend(expander.inventory, site)
+
+
 def test_the_exported_inventory_changes_the_next_expansion(
     store: ReviewStore, folder: Path, tmp_path: Path, expander: Expander
 ) -> None:
@@ -401,7 +427,12 @@ def test_a_reviewer_sees_what_others_decided_only_after_deciding(expander: Expan
         assert after["expansions"][0]["abstained"] == "not_a_short_form"
         listed = service.get("/v1/reviews?reviewer=Ben").json()
         assert (listed["n_shared"], listed["n_agreed"], listed["notes"][0]["n_disputed"]) == (1, 0, 1)
-        for wrong in (choice, choice | {"reviewer": " "}, choice | {"reviewer": "A", "scope": "galaxy"}):
+        for wrong in (
+            choice,
+            choice | {"reviewer": " "},
+            choice | {"reviewer": "A", "scope": "galaxy"},
+            choice | {"reviewer": "A", "long_form": "*"},
+        ):
             assert service.post(address, json=wrong).status_code == 422
         assert (
             service.post("/v1/reviews/notes/99/decisions", json=choice | {"reviewer": "A"}).status_code == 422

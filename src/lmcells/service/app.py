@@ -58,7 +58,8 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     api = APIRouter(route_class=guarded)
     routes.add_expand(api, workers, settings, metrics)
     routes.add_inventory(api, expander.inventory)
-    api.include_router(explore_router(expander, route_class=guarded))
+    explore = explore_router(expander, route_class=guarded)
+    api.include_router(explore)
     unversioned = APIRouter(route_class=guarded)
     routes.add_metrics(unversioned, metrics)
     reviews = review_router(expander, settings, route_class=guarded)
@@ -71,7 +72,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
         yield
         await asyncio.to_thread(workers.stop)
 
-    old = _paths(api)  # of before there were versions; they are to go
+    old = [*_paths(api), *_paths(explore)]  # of before there were versions; they are to go
     successors = {path: VERSION + path for path in old}
     others = [*_paths(unversioned), *(VERSION + path for path in _paths(reviews))]
     app = FastAPI(

@@ -129,9 +129,11 @@ def site_rules(
     meant: dict[tuple[str, Where], dict[str, str]] = {}  # what each reviewer said last
     never: set[tuple[str, str, Where]] = set()
     added: set[tuple[str, str, Where]] = set()
+    spelling: dict[tuple[str, tuple[str, ...]], str] = {}  # of two that differ in case or number, the first
     for decision, mention in sorted(_made(notes), key=lambda each: each[0].id):
         where = _where(decision)
         long_form = decision.long_form or ALL_SENSES
+        long_form = spelling.setdefault((decision.short_form, form_key(long_form)), long_form)
         if decision.action == "never":
             never.add((decision.short_form, long_form, where))
         elif decision.scope in ("section", "category", "everywhere"):

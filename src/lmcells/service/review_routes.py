@@ -51,6 +51,7 @@ def _check_encodable(text: str) -> str:
 
 Text = Annotated[str, AfterValidator(_check_encodable)]  # the file of reviews is in UTF-8
 Name = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"\S")]
+LongForm = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"[^\W_]")]
 Reviewer = Annotated[Text, Field(min_length=1, max_length=100, pattern=r"\S")]
 ReviewerQuery = Annotated[str, Query(max_length=100, examples=["Ana"], description="who is asking")]
 
@@ -74,7 +75,7 @@ class ChoiceMessage(Message):
     action: Action = "is"
     start: Offset = 0
     end: Offset = 0
-    long_form: Name | None = None
+    long_form: LongForm | None = None
     scope: Scope = "mention"
 
 
