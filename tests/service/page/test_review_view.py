@@ -250,6 +250,25 @@ def test_an_edit_of_a_reviewed_note_is_another_note(
     assert store.read(1).note.text == FIRST
 
 
+def test_files_are_kept_once_something_is_decided(page: Page, store: ReviewStore, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text(f"PLAN: PT for gait, {name}\r\n")
+    page.set_input_files("#file", [tmp_path / "a.txt", tmp_path / "b.txt"])
+    expect(page.locator("#notes .name")).to_have_text(["a.txt", "b.txt"])
+    expect(marks(page)).to_have_count(1)
+    marks(page).first.click()
+    page.keyboard.press("1")
+    expect(page.locator("#progress")).to_have_text("0 of 1 notes done")
+    expect(page.locator("#notes .name")).to_have_text(["b.txt", "a.txt"])
+    expect(page.locator("#notes [aria-current]")).to_contain_text("a.txt")
+    (kept,) = store.list_notes()
+    assert (kept.note.id, kept.note.text) == ("a.txt", "PLAN: PT for gait, a.txt\r\n")
+    page.locator("#notes button").first.click()
+    expect(page.locator("#note")).to_contain_text("b.txt")
+    page.click("#done")
+    expect(page.locator("#progress")).to_have_text("1 of 2 notes done")
+
+
 def test_someone_must_review(page: Page, store: ReviewStore, expander: Expander) -> None:
     open_queue(page, store, expander)
     page.fill("#reviewer", "")
