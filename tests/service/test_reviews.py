@@ -352,6 +352,17 @@ def test_corrected_annotations_are_rows_of_annotate(
     assert "source=review" in table[0]["term_modifiers"]
 
 
+def test_an_excluded_answer_is_none(store: ReviewStore, expander: Expander) -> None:
+    note = add(store)
+    decide(store, note, 6, THERAPY, "section", action="never")
+    rows = [json.loads(row) for row in EXPORTS["annotations.jsonl"](store.list_notes(), expander.inventory)]
+    assert [(row["long_form"], row["abstained"]) for row in rows] == [
+        (None, "excluded_by_review"),
+        (None, "excluded_by_review"),
+        (THERAPY, None),
+    ]
+
+
 def test_the_labelled_set_is_scored_by_evaluate(store: ReviewStore, tmp_path: Path, folder: Path) -> None:
     note, _ = add(store), add(store, "not done")
     decide(store, note, 6, CLOTTING)

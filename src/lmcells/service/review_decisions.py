@@ -16,6 +16,8 @@ UNKNOWN = "not_in_inventory"
 """Why there is no answer for what looks like a short form, but has no sense."""
 NOT_A_SHORT_FORM = "not_a_short_form"
 """Why there is no answer where a reviewer said so."""
+EXCLUDED = "excluded_by_review"
+"""Why there is no answer where a reviewer said that its sense is never meant."""
 SURE = 0.9  # an answer below this is a doubt
 
 _NARROW: dict[str, int] = {scope: -place for place, scope in enumerate(get_args(Scope))}
@@ -109,10 +111,18 @@ class ReviewedMention:
         """The senses that are never meant."""
         return frozenset(each.long_form for each in self.exclusions if each.long_form is not None)
 
+    def answer(self, decision: Decision | None) -> Expansion:
+        """Return the mention with a decision about it; without one, as the expander answered."""
+        if decision is not None:
+            return decided(self.expansion, decision)
+        if self.expansion.long_form in self.never:
+            return replace(self.expansion, long_form=None, probability=None, abstained=EXCLUDED)
+        return self.expansion
+
     @property
     def is_doubt(self) -> bool:
         """Whether the expander gave no answer, or an unsure one."""
-        return (self.expansion.probability or 0.0) < SURE
+        return (self.answer(None).probability or 0.0) < SURE
 
     @property
     def is_disputed(self) -> bool:

@@ -16,10 +16,16 @@ from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.omop import export_note_nlp
 from lmcells.integrations.rows import annotation_row
-from lmcells.service.review_decisions import UNKNOWN, Decision, ReviewedMention, ReviewedNote, decided
+from lmcells.service.review_decisions import (
+    NOT_A_SHORT_FORM,
+    UNKNOWN,
+    Decision,
+    ReviewedMention,
+    ReviewedNote,
+)
 
-EXCLUDED, DISPUTED = "excluded_by_review", "disputed"
-"""Why a corrected annotation has no long form: reviewers exclude it, or disagree."""
+DISPUTED = "disputed"
+"""Why a corrected annotation has no long form: reviewers disagree."""
 UNCLEAR = "unclear"
 
 SITE_COLUMNS = ("short_form", "long_form", "action", "section", "category")
@@ -32,16 +38,10 @@ Where = tuple[tuple[str, str], ...]
 
 def corrected(mention: ReviewedMention) -> Expansion | None:
     """Return a mention as reviewers see it, as it was where nobody decided; None for what is no short form."""
-    expansion, decision = mention.expansion, mention.settled
-    if decision is not None:
-        return decided(expansion, decision) if decision.long_form is not None else None
-    if mention.is_disputed:
-        return replace(expansion, long_form=None, probability=None, abstained=DISPUTED)
-    if expansion.abstained == UNKNOWN:
-        return None
-    if expansion.long_form in mention.never:
-        return replace(expansion, long_form=None, probability=None, abstained=EXCLUDED)
-    return expansion
+    if mention.settled is None and mention.is_disputed:
+        return replace(mention.expansion, long_form=None, probability=None, abstained=DISPUTED)
+    answer = mention.answer(mention.settled)
+    return None if answer.abstained in (NOT_A_SHORT_FORM, UNKNOWN) else answer
 
 
 def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:

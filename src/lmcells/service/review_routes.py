@@ -30,7 +30,6 @@ from lmcells.service.review_decisions import (
     ReviewedNote,
     Scope,
     agreement,
-    decided,
 )
 from lmcells.service.review_exports import EXPORTS, site_rules
 from lmcells.service.review_queue import Sections, mentions_of, version_of
@@ -258,7 +257,7 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
 
 def _note(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
     mentions = [_mention(each, reviewer) for each in reviewed.mentions]
-    seen = [_as_seen(each, reviewer) for each in reviewed.mentions]
+    seen = [each.answer(each.by_reviewer.get(reviewer)) for each in reviewed.mentions]
     expanded = expand_text(reviewed.note.text, seen)
     offsets = {
         name: getattr(expanded.offset_map, name) for name in ("starts", "ends", "new_starts", "new_ends")
@@ -274,16 +273,11 @@ def _note(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
     }
 
 
-def _as_seen(mention: ReviewedMention, reviewer: str) -> Any:
-    mine = mention.by_reviewer.get(reviewer)
-    return decided(mention.expansion, mine) if mine else mention.expansion
-
-
 def _mention(mention: ReviewedMention, reviewer: str) -> dict[str, Any]:
     expansion, mine = mention.expansion, mention.by_reviewer.get(reviewer)
     others = [each for name, each in sorted(mention.by_reviewer.items()) if name != reviewer]
     return {
-        **_as_seen(mention, reviewer).to_dict(),
+        **mention.answer(mine).to_dict(),
         "candidates": expansion.to_dict()["candidates"],
         "answer": expansion.long_form,
         "answer_probability": expansion.probability,

@@ -142,9 +142,11 @@ def test_a_queue_is_reviewed_by_keyboard_alone(page: Page, store: ReviewStore, e
 def test_a_sense_is_excluded_for_good(page: Page, store: ReviewStore, expander: Expander) -> None:
     open_queue(page, store, expander)
     marks(page).first.click()
-    sense = page.locator("#details .senses .name").nth(1).inner_text()
-    page.keyboard.press("Shift+Digit2")
+    sense = page.locator("#details .senses .name").first.inner_text()
+    page.keyboard.press("Shift+Digit1")
     expect(page.locator("#details .choose.gone .name")).to_have_text(sense)
+    expect(page.locator("#details .answer")).to_have_text("No answer")
+    expect(page.locator("#details .facts")).to_contain_text("its sense was excluded")
     assert f"PT,{sense},forbid,," in export(page, "site_inventory.csv")
 
 

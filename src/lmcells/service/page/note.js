@@ -173,6 +173,7 @@ const REASONS = {
   no_known_long_form: "the model knows no word of its long forms",
   not_in_inventory: "it is in no inventory",
   not_a_short_form: "it is no short form",
+  excluded_by_review: "its sense was excluded",
 };
 
 const GIVEN = {
