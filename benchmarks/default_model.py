@@ -51,7 +51,8 @@ class Workshop:
 
     def files(self) -> list[Path]:
         """The files of training text, each once."""
-        return [*map(self.file, self.config["text"]), PASSAGES]
+        passages = [PASSAGES] if self.config["passages"]["times"] else []
+        return [*map(self.file, self.config["text"]), *passages]
 
     def repeated_files(self) -> list[Path]:
         """Each as often as it is read: one half expanded, then the other half, then as they are."""
@@ -188,6 +189,7 @@ def write_card(shop: Workshop) -> None:
         read_at=shop.at("commit").read_text("utf-8"),
         compiled_at=git("rev-parse", "--short", "HEAD").decode().strip(),
         n_phrases=f"{n_phrases:,}",
+        n_passages=f"{len(PASSAGES.read_text('utf-8').splitlines()):,}",
         n_words=f"{config['corpus']['sizes']['n_words']:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
         minutes=f"{config['training']['seconds'] / 60:.0f}",
@@ -217,11 +219,17 @@ def main() -> None:
         "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
     )
     parser.add_argument("--seed", type=int, help="random seed of the training (the one that ships)")
+    parser.add_argument(
+        "--no-passages", action="store_true", help="leave the written passages out, to compare"
+    )
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
     options = parser.parse_args()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
+    if options.no_passages:
+        config["passages"]["times"] = 0
     seed = config["training"]["seed"] if options.seed is None else options.seed
-    shop = Workshop(text_folder(), options.output, config, seed)
+    data = Path() if options.only == ["train"] else text_folder()
+    shop = Workshop(data, options.output, config, seed)
     shop.folder.mkdir(parents=True, exist_ok=True)
     for name in options.only:
         step, result = STEPS[name]

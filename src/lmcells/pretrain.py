@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
+from lmcells.expansion.calibration import CALIBRATION, PRIORS
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import Wording, with_plurals, wordings
@@ -17,8 +18,9 @@ from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
-from lmcells.pretrained import save_pretrained
+from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained.folder import FORMAT as CELL_MODEL
+from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
@@ -54,6 +56,7 @@ def train(
     dtype: StoredDtype = "float32",
     prototypes: int | None = None,
     long_forms: Sequence[Path | str] = (),
+    from_model: Path | str | None = None,
     evaluate: Sequence[Path | str] = (),
     inventory: Path | str | None = None,
     on_progress: Callable[[str], None] | None = None,
@@ -68,6 +71,7 @@ def train(
     dtype: of the stored weights; int8 stores word vectors in eight bits and the rest in sixteen.
     prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
     long_forms: inventories whose long forms the store should know first, beside the shipped ones.
+    from_model: a model folder, or "default", to adapt: training goes on from its weights, and it keeps what it knows.
     evaluate, inventory: datasets that are scored while training, and their senses.
     on_progress: called with a line about the run.
 
@@ -93,23 +97,70 @@ def train(
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
+    given = {"preset": preset, "file": file, "overrides": overrides}
     if kind == ELMO:
-        from lmcells.language_model.train import train_language_model
+        if from_model is not None:
+            raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
+        return _train_elmo(corpus, output, running, scored=scored, inventory=inventory, **given)
+    return _train_cells(
+        corpus,
+        output,
+        running,
+        kind=kind,
+        from_model=from_model,
+        known=[load_inventory(Path(path)) for path in long_forms],  # refuses a bad one before training
+        scored=scored,
+        inventory=inventory,
+        max_prototypes=prototypes,
+        dtype=dtype,
+        say=say,
+        **given,
+    )
 
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError("a language model is trained by one process. Start it without torchrun.")
-        elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
-        if inventory is not None:
-            from lmcells.evaluation.evaluate import elmo_evaluation_hook
 
-            running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
-        result = train_language_model(
-            corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
-        )
-        _remove_if(CELL_MODEL, output)
-        save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
-        return TrainedModel(output, result.model, result.record)
+def _train_elmo(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    scored: Sequence[Path],
+    inventory: Path | str | None,
+    **given: Any,
+) -> TrainedModel:
+    from lmcells.language_model.train import train_language_model
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
+    elmo = load_language_model_configuration(**given)
+    if inventory is not None:
+        from lmcells.evaluation.evaluate import elmo_evaluation_hook
+
+        running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
+    result = train_language_model(
+        corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
+    )
+    _remove_if(CELL_MODEL, output)
+    save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+    return TrainedModel(output, result.model, result.record)
+
+
+def _train_cells(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    kind: str | None,
+    from_model: Path | str | None,
+    preset: str | None,
+    file: Path | None,
+    overrides: Overrides,
+    known: Sequence[SenseInventory],
+    scored: Sequence[Path],
+    inventory: Path | str | None,
+    max_prototypes: int | None,
+    dtype: StoredDtype,
+    say: Callable[[str], None],
+) -> TrainedModel:
     from lmcells.training import train as train_cells
 
     if kind is not None:
@@ -117,10 +168,21 @@ def train(
         overrides = (
             named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
         )
+    adaptation = None
+    if from_model is not None:
+        from lmcells.expansion.adaptation import Adaptation
+
+        adaptation = Adaptation(PretrainedModel.from_pretrained(model_folder(from_model)), corpus)
+        preset = preset or "adapt"
+        of_preset = load_configuration(preset=preset).model
     cells = load_configuration(preset=preset, file=file, overrides=overrides)
-    settings, model_config = cells.training, cells.model_config(corpus)
-    metadata = settings.metadata
-    known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
+    settings, metadata = cells.training, cells.training.metadata
+    if adaptation is None:
+        model_config = cells.model_config(corpus)
+    else:
+        changed = {name: value for name, value in cells.model.items() if of_preset.get(name) != value}
+        model_config = adaptation.model_config(changed)
+        running["initial"] = adaptation.initial_weights(seed=settings.seed)
     if inventory is not None:
         from lmcells.evaluation.evaluate import evaluation_hook
 
@@ -148,19 +210,30 @@ def train(
                 corpus,
                 settings=settings,
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
-                max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
+                max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
             )
+        model, record, vocabulary, phrases = trained.model, trained.record, None, store
+        if adaptation is not None and store is not None:
+            phrases = adaptation.merged_store(model, store, settings=settings)
+            model, vocabulary = adaptation.merged(model)
+            record = record | {"from": adaptation.base.config.corpus["fingerprint"]}
         _remove_if(LANGUAGE_MODEL, output)
         save_pretrained(
-            trained.model,
+            model,
             output,
             corpus=corpus,
             metadata_kind=metadata,
-            training=trained.record,
-            prototypes=store,
+            training=record,
+            prototypes=phrases,
+            vocabulary=vocabulary,
             dtype=dtype,
             overwrite=True,
         )
+        if adaptation is not None:
+            for name in (CALIBRATION, PRIORS):  # which hold about as well for the adapted model
+                if (kept := adaptation.base.folder / name).is_file():
+                    shutil.copyfile(kept, output / name)
+        return TrainedModel(output, model, record)
     return TrainedModel(output, trained.model, trained.record)
 
 

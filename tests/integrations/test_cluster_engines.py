@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ig
 def local_job(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of a job in this process, in several shards, with a broken row among the notes."""
     folder = tmp_path_factory.mktemp("local")
-    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}])
+    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "notes/none"}, {"id": "x", "text": AWKWARD}])
     run(settings, folder / "out.jsonl")
     return folder / "out.jsonl"
 

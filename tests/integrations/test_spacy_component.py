@@ -296,7 +296,102 @@ def test_no_import_is_needed_with_the_entry_point(tmp_path: Path) -> None:
     assert done.stdout == "['lmcells']\n"
 
 
-def test_the_extension_of_another_package_is_left_alone() -> None:
-    getter = Span.get_extension("long_form")
-    spacy_component._register(Span, "long_form", lambda _: "mine")
-    assert Span.get_extension("long_form") == getter
+@pytest.fixture
+def our_attributes() -> Iterator[None]:
+    """Puts back our attributes after another package has set its own."""
+    yield
+    for (holder, name), getter in spacy_component._GETTERS.items():
+        holder.set_extension(name, getter=getter, force=True)
+
+
+def add_detector(nlp: Language, **place: Any) -> None:
+    """Add scispaCy's abbreviation detector or, where it is not installed, what it does."""
+    try:
+        import scispacy.abbreviation  # noqa: F401
+    except ImportError:
+        if not Language.has_factory("abbreviation_detector"):
+
+            @Language.factory("abbreviation_detector")
+            class Detector:
+                def __init__(self, nlp: Language, name: str) -> None:  # noqa: ARG002
+                    Doc.set_extension("abbreviations", default=[], force=True)
+                    Span.set_extension("long_form", default=None, force=True)
+
+                def __call__(self, doc: Doc) -> Doc:
+                    first = doc.text.find("atrial fibrillation (AF)")
+                    if first >= 0:
+                        short = doc.char_span(first + 21, first + 23)
+                        short._.long_form = doc.char_span(first, first + 19)
+                        doc._.abbreviations = [short]
+                    return doc
+
+    nlp.add_pipe("abbreviation_detector", **place)
+
+
+NOTE = "Known atrial fibrillation (AF) and HTN. AF is rate controlled, seen in the ED."
+
+
+@pytest.mark.usefixtures("our_attributes")
+@pytest.mark.parametrize("first", [True, False])
+def test_our_values_stay_beside_the_detector_of_scispacy(first: bool) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells")
+    add_detector(nlp, **({"first": True} if first else {}))
+    doc = nlp(NOTE)
+    expected = ["atrial fibrillation", "hypertension", "atrial fibrillation", "emergency department"]
+    spans = doc.spans["acronyms"]
+    assert [span._.long_form_text for span in spans] == expected
+    assert [str(span._.long_form) for span in spans] == expected
+    assert [span._.acronym["long_form"] for span in spans] == expected
+
+
+@pytest.mark.usefixtures("our_attributes")
+@pytest.mark.parametrize("beside", [True, False])
+def test_code_written_for_scispacy_runs_unchanged(beside: bool) -> None:
+    nlp = spacy.blank("en")
+    if beside:
+        add_detector(nlp)
+    nlp.add_pipe("lmcells", config={"attribute": "abbreviations"})
+    doc = nlp(NOTE)
+    found = sorted((span.start, str(span), str(span._.long_form)) for span in doc._.abbreviations)
+    assert [each[1:] for each in found] == [
+        ("AF", "atrial fibrillation"),
+        ("HTN", "hypertension"),
+        ("AF", "atrial fibrillation"),
+        ("ED", "emergency department"),
+    ]
+    by_text = {span.text: span for span in doc._.abbreviations}
+    assert isinstance(by_text["AF"]._.long_form, Span)
+    assert by_text["AF"]._.long_form.start_char == NOTE.index("atrial")
+    assert by_text["ED"]._.long_form == by_text["ED"]._.long_form_text == "emergency department"
+    # What scispaCy's linker looks at: the entities, whatever their labels.
+    doc.ents = [Span(doc, span.start, span.end, label="DISEASE") for span in doc._.abbreviations]
+    assert [str(ent._.long_form) for ent in doc.ents] == [each[2] for each in found]
+
+
+def test_abbreviations_survive_other_processes_and_docbin() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells", config={"attribute": "abbreviations"})
+    stored = DocBin(store_user_data=True, docs=nlp.pipe([NOTE] * 3, n_process=2, batch_size=1))
+    for doc in DocBin().from_bytes(stored.to_bytes()).get_docs(nlp.vocab):
+        assert [span.text for span in doc._.abbreviations] == ["AF", "HTN", "AF", "ED"]
+        assert doc._.abbreviations[0]._.long_form.text == "atrial fibrillation"
+
+
+def test_components_with_other_keys_are_apart() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells")
+    nlp.add_pipe("lmcells", name="strict", config={"spans_key": "strict", "threshold": 1.0})
+    nlp.add_pipe("lmcells", name="silent", config={"spans_key": None, "sections": "none"})
+    doc = nlp("Pt goes to PT twice weekly for gait training.")
+    at = [span.text for span in doc.spans["strict"]].index("PT")
+    assert doc.spans["strict"][at]._.long_form is None
+    assert doc.spans["acronyms"][at]._.long_form is not None
+    assert "patient" in [span._.long_form for span in doc.spans["acronyms"]]
+    assert doc._.acronyms == tuple(span._.acronym for span in doc.spans["acronyms"])
+    assert doc[0:1]._.long_form == "patient"  # a span of nobody's: the first component's answer
+
+
+def test_an_unknown_attribute_is_refused(make_nlp: MakeNlp) -> None:
+    with pytest.raises(ConfigError, match="attribute: found 'abbrev', allowed: acronyms, abbreviations"):
+        make_nlp(attribute="abbrev")

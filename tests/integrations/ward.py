@@ -35,5 +35,5 @@ def ward_notes(n_notes: int, *, seed: int = 0) -> list[dict[str, Any]]:
         elif index % 5:
             words = [draw.choice(words) for words in WORDS_OF.values() for _ in range(6)]
             text = f"PLAN: {' '.join(words[:6])} PT daily\n\nLABS: PT {' '.join(words[6:])}, MS"
-        notes.append({"id": f"ward/{index}", "text": text})
+        notes.append({"id": f"notes/{index}", "text": text})
     return notes

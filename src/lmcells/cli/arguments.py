@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.corpus.settings import SECTION_STYLES
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.settings import ExpanderSettings
+from lmcells.integrations.omop import NoteNlpOptions, read_section_concepts
 from lmcells.notes.readers import FORMATS, Columns
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
@@ -95,16 +96,27 @@ def add_columns(reading: argparse._ActionsContainer) -> None:
     add("--category-column", metavar="NAME", help="column of the note type")
     further = "column of further metadata; may be repeated"
     add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
+    add("--encoding", default="utf-8", metavar="NAME", help="of the text, such as cp1252 or utf-16 (utf-8)")
+    between = "between the fields of a table; tab for a tab (by the format)"
+    add("--delimiter", metavar="CHARACTER", help=between)
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
-    """Return the columns that the options name."""
+    """Return how the options say that files are read."""
     return Columns(
         text=options.text_column,
         id=options.id_column,
         category=options.category_column,
         metadata=tuple(options.metadata_column),
+        encoding=options.encoding,
+        delimiter={"tab": "\t", "\\t": "\t"}.get(options.delimiter, options.delimiter),
     )
+
+
+def add_threshold(parser: argparse._ActionsContainer) -> None:
+    """--threshold, below which an expander abstains."""
+    meaning = "abstain below this probability (the model's own)"
+    parser.add_argument("--threshold", type=float, metavar="P", help=meaning)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:
@@ -149,6 +161,33 @@ def expander_settings(options: argparse.Namespace) -> ExpanderSettings:
     return ExpanderSettings(
         **{name: given[name] for name in names if given[name] is not None},
         letters=not given.get("no_letters", False),
+    )
+
+
+def add_note_nlp(parser: argparse._ActionsContainer) -> None:
+    """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
+    add = parser.add_argument
+    add("--nlp-date", metavar="DATE", help="omop: date, or date and time (now)")
+    add(
+        "--first-id",
+        type=at_least(0),
+        metavar="N",
+        help="omop: note_nlp_id of the first row, for appending (1)",
+    )
+    concepts = "omop: CSV of section and concept_id, for section_concept_id"
+    add("--section-concepts", type=Path, metavar="FILE", help=concepts)
+    add("--no-abstained", action="store_true", help="omop: leave out short forms that were not expanded")
+
+
+def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> NoteNlpOptions:
+    """Return the options of NOTE_NLP; refuses them for another format."""
+    for name in ("nlp_date", "first_id", "section_concepts", "no_abstained"):
+        if not is_omop and getattr(options, name) not in (None, False):
+            raise ConfigError(f"--{name.replace('_', '-')} is for {flag} omop. Leave it out.")
+    return NoteNlpOptions(
+        first_id=1 if options.first_id is None else options.first_id,
+        with_abstained=not options.no_abstained,
+        section_concepts=read_section_concepts(options.section_concepts) if options.section_concepts else (),
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, add_json, columns_of, part_of_split
+from lmcells.cli.arguments import Command, add_json, part_of_split
 from lmcells.cli.terminal import ProgressLine, Table, account_rows, notes_message, print_result
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
@@ -149,7 +149,7 @@ def _reverse(options: argparse.Namespace) -> None:
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    columns = columns_of(options)
+    columns = arguments.columns_of(options)
     started, n_notes, n_characters = time.monotonic(), 0, 0
     with ProgressLine() as line:
         for path in options.notes:

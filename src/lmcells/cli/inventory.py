@@ -16,10 +16,18 @@ from lmcells.cli.arguments import (
     at_least,
     columns_of,
     command_group,
+    refuse_existing,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
+from lmcells.expansion.concept_linking import (
+    link_concepts,
+    linked_inventory,
+    read_omop_concepts,
+    read_umls_names,
+    write_report,
+)
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import (
     ALL_SENSES,
@@ -39,6 +47,7 @@ from lmcells.expansion.inventory_check import (
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend
+from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
@@ -267,6 +276,58 @@ def _compile(options: argparse.Namespace) -> None:
     print_result(options, {"model": str(options.output), **result}, [(str(options.output), rows)])
 
 
+def _add_link_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inventory", metavar="INVENTORY", help="senses, CSV, TSV or JSON; shipped: those of the package"
+    )
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument("--concepts", type=Path, metavar="CONCEPT.csv", help="OMOP's table of concepts")
+    files.add_argument("--umls", type=Path, metavar="MRCONSO.RRF", help="UMLS's table of names")
+    only = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
+    parser.add_argument("--vocabulary", action="append", default=[], metavar="NAME", help=only)
+    add_output(
+        parser,
+        "FILE",
+        "senses to write: .csv, .tsv or .json; FILE.report.csv says how",
+        replaces="an inventory",
+    )
+    add_json(parser)
+
+
+def _link(options: argparse.Namespace) -> None:
+    """Fill concept ids by the names of concepts, and report what was ambiguous."""
+    if not (options.concepts or options.umls):
+        raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
+    if options.output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    report = options.output.with_name(f"{options.output.name}.report.csv")
+    refuse_existing(report, options)
+    inventory = (
+        shipped_inventory() if options.inventory == "shipped" else load_inventory(Path(options.inventory))
+    )
+    read = read_omop_concepts if options.concepts else read_umls_names
+    with ProgressLine() as line:
+        line.update("reading concepts")
+        links = link_concepts(
+            inventory, read(options.concepts or options.umls, vocabularies=options.vocabulary)
+        )
+    save_inventory(linked_inventory(links), options.output)
+    with atomic_write(report) as temporary:
+        write_report(links, temporary)
+    n_by: Counter[str] = Counter(link.outcome for link in links)
+    titles = {
+        "exact": "linked by a name",
+        "normalised": "linked by a name but for spelling",
+        "ambiguous": "ambiguous: several concepts have the name",
+        "missing": "no concept has the name",
+        "kept": "had a concept",
+    }
+    counts = {name: n_by.get(name, 0) for name in titles}
+    summary = {"inventory": str(options.output), "report": str(report), **counts}
+    rows = [("senses", len(links)), *((titles[name], n) for name, n in counts.items())]
+    print_result(options, summary, [(str(options.output), rows)])
+
+
 _ACTIONS = {
     "find": Command(
         summary="propose an inventory from the definitions in notes",
@@ -294,6 +355,20 @@ examples:
         add_arguments=_add_check_arguments,
         run=_check,
     ),
+    "link": Command(
+        summary="fill concept ids from OMOP's or UMLS's names",
+        description="""\
+Look the long forms of an inventory up among the names of OMOP's CONCEPT table or UMLS's MRCONSO.RRF (your own, licensed
+copies), and write it with their concept ids: exact names first, then names that differ in hyphens, number or
+punctuation. A sense whose name several concepts have stays as it is, and the report names them.""",
+        example="""\
+examples:
+  lmcells inventory link shipped --concepts CONCEPT.csv --vocabulary SNOMED --output linked.csv
+  lmcells inventory link senses.csv --umls MRCONSO.RRF --output linked.csv
+  lmcells annotate note.csv --inventory linked.csv --output note_nlp.csv --output-format omop""",
+        add_arguments=_add_link_arguments,
+        run=_link,
+    ),
     "compile": Command(
         summary="a copy of a model that knows an inventory's long forms",
         description="""\
@@ -309,11 +384,11 @@ example:
 COMMANDS = {
     "inventory": command_group(
         _ACTIONS,
-        summary="find, check or compile a sense inventory",
+        summary="find, check, link or compile a sense inventory",
         description="""\
 Find a sense inventory: the abbreviations that notes define. Check it: entries that say the same twice, and what a
-model knows of each sense. Or compile it: a copy of a model that also knows its long forms by their occurrences in a
-corpus.""",
+model knows of each sense. Link it with the concepts of a terminology. Or compile it: a copy of a model that also knows
+its long forms by their occurrences in a corpus.""",
         example="""\
 examples:
   lmcells inventory find notes/ --output senses.csv

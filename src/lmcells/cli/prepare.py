@@ -43,9 +43,10 @@ def run(options: argparse.Namespace) -> None:
     """Build the corpus and print what was read."""
     started = time.monotonic()
 
-    def show(step: str, n_notes: int, n_characters: int) -> None:
+    def show(step: str, n_notes: int, n_characters: int, share: float) -> None:
         seconds = time.monotonic() - started
-        line.update(notes_message(n_notes, n_characters, seconds=seconds) if step == READING else step)
+        message = notes_message(n_notes, n_characters, seconds=seconds, share=share)
+        line.update(message if step == READING else step)
 
     with ProgressLine() as line:
         corpus = build_corpus(
@@ -76,7 +77,6 @@ def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     optional = {
         "notes excluded": report["n_excluded"],
         "excluded ids not found": report["n_excluded_ids_not_found"],
-        "notes that repeat an id (kept)": report["n_repeated_ids"],
     }
     return [
         ("notes read", report["n_read"]),

@@ -24,6 +24,7 @@ from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
+from lmcells.pretrained.hub import push_folder
 
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 
@@ -75,6 +76,11 @@ class Lexicon:
                     of_senses[index] -= _OTHER_CASE
             self._known_priors[key] = of_senses, of_none
         return self._known_priors[key]
+
+    @cached_property
+    def error_prone(self) -> frozenset[tuple[str, str]]:
+        """The short forms and senses that patient-safety lists advise against."""
+        return frozenset((each.short_form, each.long_form) for each in self.inventory if each.error_prone)
 
     @cached_property
     def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
@@ -143,11 +149,8 @@ class Expander:
         self._style = sections
         self._header_rules = None if header_rules is None else Path(header_rules)
         self._codes = codes
-        self._letters: tuple[LetterSenses, Ranker] | None = None
-        if letters and model.phrase_store is not None:
-            senses = LetterSenses(model)
-            # It has senses of any short form, which is all that a ranker asks of an inventory.
-            self._letters = senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
+        self._letters = _letter_senses(model) if letters else None
+        self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
@@ -165,11 +168,14 @@ class Expander:
         letters: bool = True,
         codes: bool = False,
         verify: bool = False,
+        revision: str | None = None,
+        download: bool = False,
     ) -> Self:
         """Open a model folder and an inventory.
 
         Args:
-            folder: a model folder; None or "default" is the shipped model.
+            folder: a model folder; None or "default" is the shipped model, "org/name" one in the cache of the
+                Hugging Face hub.
             inventory: own senses and rules over the shipped inventory: a file or several, an inventory, or a list.
             only_inventory: the same, in place of the shipped inventory.
             calibration: None takes the model's own.
@@ -178,8 +184,10 @@ class Expander:
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
+            revision: of a model on the hub: a branch, tag or commit.
+            download: fetch a model from the hub if it is not in its cache (`pip install 'lmcells[hub]'`).
         """
-        path = model_folder(folder)
+        path = model_folder(folder, revision=revision, download=download)
         model = PretrainedModel.from_pretrained(path, verify=verify)
         below = shipped_inventory() if only_inventory is None else _alone(only_inventory)
         return cls(
@@ -316,6 +324,35 @@ class Expander:
                 read, contexts, n_mentions = [], [], 0
         yield from finish()
 
+    def expand_frame(
+        self,
+        frame: Any,
+        *,
+        text: str = "text",
+        id: str | None = None,  # noqa: A002 - the word of all readers
+        batch_size: int = 256,
+        inventory: LayerLike | None = None,
+    ) -> Any:
+        """Expand a frame of notes lazily: a `pyarrow.RecordBatchReader` with one row per expansion.
+
+        Args:
+            frame: a pandas, polars or Arrow frame, or any other with the Arrow interchange.
+            text: the column of the texts; a missing text gives no row.
+            id: the column of the ids, which come back as they were given; None numbers the rows from 0.
+            batch_size: notes that are ranked together.
+            inventory: other senses than the expander's.
+        """
+        from lmcells.expansion.frames import expand_frame
+
+        return expand_frame(self, frame, text=text, id=id, batch_size=batch_size, inventory=inventory)
+
+    def push_to_hub(self, repository: str, *, private: bool = True, message: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the address of the commit.
+
+        Its words and phrases are those of its training text: look through them before you share a model of notes.
+        """
+        return push_folder(self.model.folder, repository, private=private, message=message)
+
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
         scores = iter(_scores(notes, lexicon))
@@ -326,11 +363,11 @@ class Expander:
             expanded.append([])
             for each in note:
                 if each.defined is not None:
-                    expanded[-1].append(_expansion(each, (each.defined,), each.source))
+                    expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
                     expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
                 elif candidates := next(by_letters):
-                    expanded[-1].append(_expansion(each, candidates, "letters"))
+                    expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
         return expanded
 
     def _by_letters(
@@ -361,15 +398,15 @@ class Expander:
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
-            senses, prior = [senses[at] for at in allowed], [prior[at] for at in allowed]
-            own, shared = own[allowed], shared[allowed]
+            senses = [senses[at] for at in allowed]
+            own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
         probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
         order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
             Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
             for index in order
         )
-        return _expansion(occurrence, candidates, "model", abstained)
+        return _expansion(occurrence, candidates, "model", lexicon, abstained)
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
@@ -384,21 +421,35 @@ class Expander:
             codes=self._codes,
             header_rules=self._header_rules,
         )
-        priors = SensePriors.load(self.model.folder) if inventory.has_priors else SensePriors({})
+        priors = self._priors if inventory.has_priors else SensePriors({})
         return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        is_shipped = self.inventory is shipped_inventory()  # which has priors, so it must stay what it is
+        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
+        self._letters = _letter_senses(self.model) if state["_letters"] else None
         self._lexicons = _Lexicons(self._build)
+
+
+def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
+    """What finds and ranks short forms by their letters; None for a model without a phrase store."""
+    if model.phrase_store is None:
+        return None
+    senses = LetterSenses(model)
+    # It has senses of any short form, which is all that a ranker asks of an inventory.
+    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 
 def _expansion(
     occurrence: Occurrence,
     candidates: tuple[Candidate, ...],
     source: Source,
+    lexicon: Lexicon,
     abstained: str | None = None,
 ) -> Expansion:
     return Expansion(
@@ -411,6 +462,7 @@ def _expansion(
         source,
         candidates,
         abstained,
+        (occurrence.short_form, candidates[0].long_form) in lexicon.error_prone,
     )
 
 

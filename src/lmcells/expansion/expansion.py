@@ -44,6 +44,7 @@ class Expansion:
         source: "model", or "definition" where the note itself says what is meant.
         candidates: all long forms that were considered, best first, also where the expander abstained.
         abstained: None, or why: "low_confidence", "no_sense_fits" or "no_known_long_form".
+        error_prone: whether patient-safety lists advise against this short form for the first candidate.
     """
 
     start: int
@@ -55,6 +56,7 @@ class Expansion:
     source: Source
     candidates: tuple[Candidate, ...]
     abstained: str | None = None
+    error_prone: bool = False
 
     @property
     def concept_id(self) -> str | None:

@@ -115,7 +115,9 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            allowed = self._rules(each.short_form, section.name, metadata)
+            allowed = None
+            if each.short_form in self._ruled:
+                allowed = self._rules(each.short_form, section.name, metadata)
             defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
             senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
@@ -149,9 +151,9 @@ class NoteReader:
         senses = self._inventory.by_short_form.get(found.short_form, ())
         if allowed is not None:
             senses = tuple(senses[at] for at in allowed.senses)
-            if named is not None and named.long_form not in (sense.long_form for sense in senses):
-                named = None
-        if named is not None:
+        if named is not None and (
+            allowed is None or named.long_form in {sense.long_form for sense in senses}
+        ):
             return named, "header"
         if len(senses) == 1 and _is_plain_acronym(text[found.start : found.end], found.short_form):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"

@@ -177,6 +177,7 @@ class ExpansionMessage(Message):
     source: Source
     candidates: Several[CandidateMessage]
     abstained: str | None
+    error_prone: bool = False
 
     def to_expansion(self) -> Expansion:
         """Return the expansion that the message describes."""
