@@ -86,7 +86,10 @@ def write_tensors(
     """Write named arrays in the safetensors format, atomically, and wait for the disk."""
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with atomic_write(path, durable=True) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the user's other files; save_file lets only the owner read
         save_file(contiguous, temporary, dict(metadata) if metadata else None)
+        temporary.chmod(mode)
 
 
 def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:

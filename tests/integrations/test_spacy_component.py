@@ -186,6 +186,24 @@ def test_a_pipeline_is_saved_whole(make_nlp: MakeNlp, tmp_path: Path, settings: 
     assert spacy.load(moved)("PT after CVA")._.acronyms == expected._.acronyms
 
 
+def test_layers_headers_and_metadata_reach_the_component(make_nlp: MakeNlp, tmp_path: Path) -> None:
+    (tmp_path / "site.csv").write_text("short_form,long_form,action\nPT,gait,pin\n")
+    (tmp_path / "ward.json").write_text(
+        '[{"short_form": "MS", "long_form": "status", "action": "pin", "where": {"category": "Echo"}}]'
+    )
+    (tmp_path / "headers.json").write_text('{"PLAN": ["next steps"]}')
+    files = [str(tmp_path / "site.csv"), str(tmp_path / "ward.json")]
+    nlp = make_nlp(inventory=files, header_rules=str(tmp_path / "headers.json"))
+    nlp.to_disk(tmp_path / "pipeline")
+    for each in (nlp, spacy.load(tmp_path / "pipeline")):
+        docs = [each.make_doc("next steps\nPT, MS"), each.make_doc("MS")]
+        docs[0].user_data[spacy_component.METADATA] = {"category": "echo"}
+        first, second = each.pipe(docs)
+        assert [span._.long_form for span in first.spans["acronyms"]] == ["gait", "status"]
+        assert first._.acronyms[0]["section"] == "PLAN"
+        assert second._.acronyms[0]["source"] == "model"
+
+
 def test_a_pipeline_travels_as_bytes(make_nlp: MakeNlp) -> None:
     nlp = make_nlp(threshold=0.5)
     saved = nlp.to_bytes()

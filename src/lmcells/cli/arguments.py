@@ -4,13 +4,15 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import ConfigError, InputError
-from lmcells.expansion.settings import ExpanderSettings
-from lmcells.integrations.omop import NoteNlpOptions, read_section_concepts
 from lmcells.notes.readers import FORMATS, Columns
+
+if TYPE_CHECKING:  # not needed to parse, and slow to import
+    from lmcells.expansion.settings import ExpanderSettings
+    from lmcells.integrations.omop import NoteNlpOptions
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
@@ -154,8 +156,10 @@ def add_expander(parser: argparse._ActionsContainer) -> None:
     add("--header-rules", metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON')
 
 
-def expander_settings(options: argparse.Namespace) -> ExpanderSettings:
+def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
     """Return which expander the options name; those that a command does not have keep their defaults."""
+    from lmcells.expansion.settings import ExpanderSettings
+
     given = vars(options)
     names = {each.name for each in fields(ExpanderSettings)} & given.keys()
     return ExpanderSettings(
@@ -179,8 +183,10 @@ def add_note_nlp(parser: argparse._ActionsContainer) -> None:
     add("--no-abstained", action="store_true", help="omop: leave out short forms that were not expanded")
 
 
-def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> NoteNlpOptions:
+def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions":
     """Return the options of NOTE_NLP; refuses them for another format."""
+    from lmcells.integrations.omop import NoteNlpOptions, read_section_concepts
+
     for name in ("nlp_date", "first_id", "section_concepts", "no_abstained"):
         if not is_omop and getattr(options, name) not in (None, False):
             raise ConfigError(f"--{name.replace('_', '-')} is for {flag} omop. Leave it out.")

@@ -21,6 +21,7 @@ from lmcells.errors import LmcellsError
 COMMANDS = {
     "expand": "expand",
     "annotate": "annotate",
+    "audit": "audit",
     "export": "export",
     "serve": "serve",
     "inventory": "inventory",

@@ -227,6 +227,11 @@ class _Job:
         self._reading = ReadReport()
         self._n_shards = 0
 
+    @property
+    def reading(self) -> ReadReport:
+        """What was read and skipped."""
+        return self._reading
+
     def shards(self, *, n_notes: int) -> Iterator[Shard]:
         """Read all notes, write down the rows that are skipped, and yield the shards that are not done yet."""
         with self._rejected.open("w", encoding="utf-8") as file:
@@ -245,6 +250,16 @@ class _Job:
             path.write_bytes(result)
         self._progress.advance(counts["n_notes"], counts["n_characters"], self._reading)
 
+    def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield the counts and the rows of each part, in the order of the notes."""
+        for number in range(self._n_shards):
+            path = self._part(number)
+            try:
+                yield parse_result(path.read_bytes())
+            except (OSError, ValueError, KeyError, TypeError):
+                again = "Delete it and continue with --resume."
+                raise InputError(f"{path} is missing or damaged. {again}") from None
+
     def finish(self, output: Path, layout: RowLayout) -> dict[str, Any]:
         """Join the parts in the order of the notes, and return the counts."""
         totals = _Totals()
@@ -253,13 +268,7 @@ class _Job:
             open_rows(temporary, output.suffix.lower(), layout) as write,
             self._rejected.open("a", encoding="utf-8") as rejected,
         ):
-            for number in range(self._n_shards):
-                path = self._part(number)
-                try:
-                    counts, rows = parse_result(path.read_bytes())
-                except (OSError, ValueError, KeyError, TypeError):
-                    again = "Delete it and continue with --resume."
-                    raise InputError(f"{path} is missing or damaged. {again}") from None
+            for counts, rows in self.results():
                 write(rows)
                 totals.add(counts)
                 for note_id, reason in counts["failed"]:
