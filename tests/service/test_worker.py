@@ -173,6 +173,7 @@ def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: 
         ({"text": "PT", "explain": True}, "interactive"),
         ({"text": "x" * 3_000}, "interactive"),
         ({"text": "x" * 3_000, "explain": True}, "bulk"),
+        ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}]}}, "bulk"),
         ({"notes": [{"text": "x" * 1_000}] * 300}, "bulk"),
         ({"text": "PT " * 20_000}, "heavy"),
         ({"text": "x" * 10_000, "explain": True}, "heavy"),
