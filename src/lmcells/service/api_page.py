@@ -49,7 +49,8 @@ def render(schema: Schema, *, style: str) -> str:
     info = schema["info"]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{info["title"]} API</title>'
-        f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg"><link rel="stylesheet" href="{style}"></head><body><main>'
+        f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg">'
+        f'<link rel="stylesheet" href="{style}"></head><body><main>'
         f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
         f'The same as <a href="openapi.json">OpenAPI schema</a>. <a href="./">To the page.</a></p><ul>{links}</ul>'
         + "".join(_operation(*operation, models) for operation in operations)
