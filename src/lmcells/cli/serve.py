@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
     if options.tls_key and not options.tls_certificate:
         raise ConfigError("--tls-key: found without --tls-certificate. Give both.")
-    tokens = (os.environ[TOKEN],) if TOKEN in os.environ else ()
+    tokens: tuple[str, ...] = (os.environ[TOKEN],) if TOKEN in os.environ else ()
     if options.token_file:
         tokens += read_tokens(options.token_file)
     limits = {name: getattr(options, name) for name in _LIMITS}
