@@ -40,6 +40,7 @@ class ModelConfig:
     masked_span_reach: Size = 2  # words that it reads on each side of the mask
     phrase_dim: int = 0  # hidden units of the phrase network; 0: none, as in the paper
     dropout: Rate = 0.2
+    hidden_dropout: bool = True  # dropout after the model network's ReLU too; lmc only
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
 
     margin: float = 1.0  # of the hinge

@@ -35,7 +35,7 @@ _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # of each parameter
 
 # Settings added after runs had been started, with the value that was in effect before.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"masked_span_reach": 2},
+    "model": {"masked_span_reach": 2, "hidden_dropout": False},
     "training": {"contrastive_reads_all": False},
 }
 
