@@ -24,6 +24,7 @@ from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
 
 if TYPE_CHECKING:
+    from lmcells.evaluation.training_scores import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
 
@@ -55,7 +56,8 @@ def train(
     prototypes: int | None = None,
     long_forms: Sequence[Path | str] = (),
     evaluate: Sequence[Path | str] = (),
-    inventory: Path | str | None = None,
+    inventory: Path | str | Sequence[Path | str] | None = None,
+    keep_best: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> TrainedModel:
     """Train a model on a corpus and save it as a folder; metrics.jsonl and checkpoints go to OUTPUT.training.
@@ -68,7 +70,8 @@ def train(
     dtype: of the stored weights; int8 stores word vectors in eight bits and the rest in sixteen.
     prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
     long_forms: inventories whose long forms the store should know first, beside the shipped ones.
-    evaluate, inventory: datasets that are scored while training, and their senses.
+    evaluate, inventory: datasets that are scored while training, and their senses: for all, or for each.
+    keep_best: for each of several datasets, also save the model that was best on the others, in OUTPUT.training/best.
     on_progress: called with a line about the run.
 
     Under torchrun only the main process saves the model.
@@ -80,12 +83,12 @@ def train(
     output, say = Path(output), on_progress or (lambda _: None)
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}.{nearest(kind, KINDS)}")
-    if bool(evaluate) != (inventory is not None):
+    senses = [inventory] if isinstance(inventory, Path | str) else list(inventory or ())
+    if bool(evaluate) != bool(senses):
         raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
     _require_free(output, resume=resume, overwrite=overwrite)
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     file = None if config is None else Path(config)
-    scored = [Path(dataset) for dataset in evaluate]
     running: dict[str, Any] = {
         "output": output.with_name(f"{output.name}.training"),
         "device": device,
@@ -93,16 +96,26 @@ def train(
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
+
+    def scorer(metadata_kind: str) -> "TrainingScorer":
+        from lmcells.evaluation.training_scores import BEST, TrainingScorer
+
+        return TrainingScorer(
+            list(map(Path, evaluate)),
+            inventories=list(map(Path, senses)),
+            corpus=corpus,
+            metadata_kind=metadata_kind,
+            keep_in=running["output"] / BEST if keep_best else None,
+        )
+
     if kind == ELMO:
         from lmcells.language_model.train import train_language_model
 
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError("a language model is trained by one process. Start it without torchrun.")
         elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
-        if inventory is not None:
-            from lmcells.evaluation.evaluate import elmo_evaluation_hook
-
-            running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
+        if evaluate:
+            running["evaluate"] = scorer("section").elmo
         result = train_language_model(
             corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
         )
@@ -121,12 +134,8 @@ def train(
     settings, model_config = cells.training, cells.model_config(corpus)
     metadata = settings.metadata
     known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
-    if inventory is not None:
-        from lmcells.evaluation.evaluate import evaluation_hook
-
-        running["evaluate"] = evaluation_hook(
-            scored, inventory=Path(inventory), corpus=corpus, metadata_kind=metadata
-        )
+    if evaluate:
+        running["evaluate"] = scorer(metadata).cells
     is_main = int(os.environ.get("RANK", "0")) == 0
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)

@@ -111,7 +111,7 @@ def run_task(
 
 def _remove_run(output: Path) -> None:
     """Remove what a run writes, and nothing else that lies in its folder."""
-    for name in (FOLDER, TENSORBOARD):
+    for name in (FOLDER, TENSORBOARD, "best"):
         shutil.rmtree(output / name, ignore_errors=True)
     (output / METRICS).unlink(missing_ok=True)
 
@@ -140,7 +140,7 @@ def _loop(
             )
             always = task.is_over or (checked and task.saves_at_checks)
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
-            evaluating |= always or (checked and settings.evaluate_minutes == 0)
+            evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
             if saving or evaluating or checked or task.step % settings.report_steps == 0:
                 last = task.report()
