@@ -80,6 +80,8 @@ def train(
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
+    from lmcells.training.loop import told_in_one_line
+
     output, say = Path(output), on_progress or (lambda _: None)
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}.{nearest(kind, KINDS)}")
@@ -89,25 +91,14 @@ def train(
     _require_free(output, resume=resume, overwrite=overwrite)
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     file = None if config is None else Path(config)
+    work = output.with_name(f"{output.name}.training")
     running: dict[str, Any] = {
-        "output": output.with_name(f"{output.name}.training"),
+        "output": work,
         "device": device,
         "resume": resume,
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
-
-    def scorer(metadata_kind: str) -> "TrainingScorer":
-        from lmcells.evaluation.training_scores import BEST, TrainingScorer
-
-        return TrainingScorer(
-            list(map(Path, evaluate)),
-            inventories=list(map(Path, senses)),
-            corpus=corpus,
-            metadata_kind=metadata_kind,
-            keep_in=running["output"] / BEST if keep_best else None,
-        )
-
     if kind == ELMO:
         from lmcells.language_model.train import train_language_model
 
@@ -115,12 +106,13 @@ def train(
             raise ConfigError("a language model is trained by one process. Start it without torchrun.")
         elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
         if evaluate:
-            running["evaluate"] = scorer("section").elmo
+            running["evaluate"] = _scorer(evaluate, senses, corpus, work if keep_best else None).elmo
         result = train_language_model(
             corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
         )
         _remove_if(CELL_MODEL, output)
-        save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+        with told_in_one_line(work):
+            save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
         return TrainedModel(output, result.model, result.record)
 
     from lmcells.training import train as train_cells
@@ -131,46 +123,71 @@ def train(
             named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
         )
     cells = load_configuration(preset=preset, file=file, overrides=overrides)
-    settings, model_config = cells.training, cells.model_config(corpus)
-    metadata = settings.metadata
+    settings, metadata, model_config = cells.training, cells.training.metadata, cells.model_config(corpus)
     known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
     if evaluate:
-        running["evaluate"] = scorer(metadata).cells
+        running["evaluate"] = _scorer(
+            evaluate, senses, corpus, work if keep_best else None, metadata_kind=metadata
+        ).cells
     is_main = int(os.environ.get("RANK", "0")) == 0
-    if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
-        kinds = ", ".join(corpus.metadata_kinds)
-        warnings.warn(
-            f"{corpus.folder} has one value of {metadata!r} only, which tells nothing. Take a kind that varies "
-            f"({kinds}): training.metadata, or train --kind bsg.",
-            TrainingWarning,
-            stacklevel=2,
-        )
+    if is_main and model_config.kind != "bsg":
+        _warn_of_one_value(corpus, metadata)
     trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
     if is_main:
-        store = None
-        if trained.model.phrases is not None and settings.n_contrastive_spans:
-            from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
+        with told_in_one_line(work):
+            store = None
+            if trained.model.phrases is not None and settings.n_contrastive_spans:
+                from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
 
-            say("reading occurrences of frequent words and phrases")
-            store = build_prototypes(
+                say("reading occurrences of frequent words and phrases")
+                store = build_prototypes(
+                    trained.model,
+                    corpus,
+                    settings=settings,
+                    long_forms=_known_wordings([shipped_inventory(), *known], corpus),
+                    max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
+                )
+            _remove_if(LANGUAGE_MODEL, output)
+            save_pretrained(
                 trained.model,
-                corpus,
-                settings=settings,
-                long_forms=_known_wordings([shipped_inventory(), *known], corpus),
-                max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
+                output,
+                corpus=corpus,
+                metadata_kind=metadata,
+                training=trained.record,
+                prototypes=store,
+                dtype=dtype,
+                overwrite=True,
             )
-        _remove_if(LANGUAGE_MODEL, output)
-        save_pretrained(
-            trained.model,
-            output,
-            corpus=corpus,
-            metadata_kind=metadata,
-            training=trained.record,
-            prototypes=store,
-            dtype=dtype,
-            overwrite=True,
-        )
     return TrainedModel(output, trained.model, trained.record)
+
+
+def _scorer(
+    datasets: Sequence[Path | str],
+    inventories: Sequence[Path | str],
+    corpus: Corpus,
+    best: Path | None,
+    *,
+    metadata_kind: str = "section",
+) -> "TrainingScorer":
+    from lmcells.evaluation.training_scores import BEST, TrainingScorer
+
+    return TrainingScorer(
+        list(map(Path, datasets)),
+        inventories=list(map(Path, inventories)),
+        corpus=corpus,
+        metadata_kind=metadata_kind,
+        keep_in=best and best / BEST,
+    )
+
+
+def _warn_of_one_value(corpus: Corpus, metadata: str) -> None:
+    if corpus.n_metadata(metadata) == 1:
+        warnings.warn(
+            f"{corpus.folder} has one value of {metadata!r} only, which tells nothing. Take a kind that varies "
+            f"({', '.join(corpus.metadata_kinds)}): training.metadata, or train --kind bsg.",
+            TrainingWarning,
+            stacklevel=3,
+        )
 
 
 def _known_wordings(inventories: Sequence[SenseInventory], corpus: Corpus) -> list[Wording]:

@@ -79,9 +79,9 @@ def load_newest(output: Path) -> State | None:
     return None
 
 
-def has_checkpoints(output: Path) -> bool:
-    """Whether a run has left any state here, complete or not."""
-    return bool(_newest_first(output))
+def newest_step(output: Path) -> int | None:
+    """The step of the newest state that a run has left here; None where there is none."""
+    return next((int(path.stem) for path in _newest_first(output)), None)
 
 
 def save_task(task: "Task[Any, Any]", output: Path) -> None:
