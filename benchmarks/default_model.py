@@ -1,67 +1,72 @@
 """Make the model that ships with lmcells, step by step; a step whose result exists is not repeated.
 
-python benchmarks/default_model.py                        # all of it: a GPU for the trainings, a CPU for the rest
-python benchmarks/default_model.py --round first --only corpus long-forms   # here, then on a machine with a GPU:
-python benchmarks/default_model.py --round first --only train               # needs torch and numpy alone
-python benchmarks/default_model.py --round first --only compile calibrate
+python benchmarks/default_model.py                               # all of it: a GPU for the training, a CPU for the rest
+python benchmarks/default_model.py --only self-training corpus long-forms   # here, then on a machine with a GPU:
+python benchmarks/default_model.py --only train --seed 1                    # needs torch and numpy alone
+python benchmarks/default_model.py --only compile calibrate priors card
 
-There are two rounds. The model of the first expands the training notes; the second is trained on notes in which half of
-the confident expansions replace their short forms (self-training).
+The model learns from notes in which half of the confident expansions of the model before it (the teacher) replace
+their short forms, and from passages that were written for senses of which the text says little.
 """
 
 import argparse
+import io
 import json
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from dev_sets import benchmark_sets
-from locations import ROOT, text_folder
+from locations import ROOT, SETS, text_folder
 
 CONFIG = ROOT / "configs" / "default-model.toml"
 CARD = ROOT / "configs" / "default-model-card.md"
+PASSAGES = SETS / "passages.jsonl"
+SHIPPED_MODEL = "src/lmcells/pretrained/default"
 SHIPPED_INVENTORY = ROOT / "src" / "lmcells" / "expansion" / "clinical_inventory.csv"
-ROUNDS = ("first", "second")
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """Where things of one round come from and go to."""
+    """Where things come from and go to."""
 
-    name: str  # of the round
     data: Path
     folder: Path
     config: dict[str, Any]
-    first: Self | None = None  # the round before
+    seed: int
 
     def at(self, name: str) -> Path:
-        """Where a result lies."""
-        return self.folder / name
-
-    def files(self) -> list[Path]:
-        """The files of training text, each once."""
-        return [self.file(name) for name in self.config["text"]]
-
-    def repeated_files(self) -> list[Path]:
-        """Each as often as it is read: one half expanded, then the other half, then as they are."""
-        return [
-            file
-            for name, times in self.config["text"].items()
-            for file in [*self._expanded(name), *[self.file(name)] * times][:times]
-        ]
+        """Where a result lies; what depends on the random seed is in a folder of its own."""
+        seeded = name.split("/", maxsplit=1)[0] in ("trained", "half_compiled", "model")
+        return self.folder / f"seed-{self.seed}" / name if seeded else self.folder / name
 
     def file(self, name: str) -> Path:
         """A file of training text."""
-        return self.data / "train" / f"{name}.parquet"
+        return self.data / f"{name}.parquet"
 
-    def _expanded(self, name: str) -> list[Path]:
-        if self.first is None or name not in self.config["self_training"]["text"]:
-            return []
-        return [side / f"{name}.parquet" for side in sorted(self.at("expanded_notes").iterdir())]
+    def files(self) -> list[Path]:
+        """The files of training text, each once."""
+        passages = [PASSAGES] if self.config["passages"]["times"] else []
+        return [*map(self.file, self.config["text"]), *passages]
+
+    def repeated_files(self) -> list[Path]:
+        """Each as often as it is read: one half expanded, then the other half, then as they are."""
+        expanded = self.at("expanded_notes")
+        sides = {
+            name: [side / f"{Path(name).name}.parquet" for side in sorted(expanded.iterdir())]
+            for name in self.config["self_training"]["text"]
+        }
+        files = [
+            file
+            for name, times in self.config["text"].items()
+            for file in [*sides.get(name, []), *[self.file(name)] * times][:times]
+        ]
+        return [*files, *[PASSAGES] * self.config["passages"]["times"]]
 
     @property
     def reading(self) -> tuple[object, ...]:
@@ -79,18 +84,18 @@ def lmcells(*arguments: object) -> str:
     return done.stdout
 
 
-def head() -> str:
-    """The commit that is checked out."""
-    command = ["git", "rev-parse", "--short", "HEAD"]
-    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+def git(*arguments: str) -> bytes:
+    """Run git in this repository, and return what it prints."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
 
 
 def self_training(shop: Workshop) -> None:
-    """Training notes with confident expansions of the first round's model in place of half of their short forms."""
-    assert shop.first is not None
+    """Write training notes with confident expansions of the teacher in place of half of their short forms."""
     settings = shop.config["self_training"]
+    with tarfile.open(fileobj=io.BytesIO(git("archive", settings["teacher"], SHIPPED_MODEL))) as archive:
+        archive.extractall(shop.at("teacher"), filter="data")
     files = [shop.file(name) for name in settings["text"]]
-    given = ("--model", shop.first.at("model"), "--probability", settings["probability"])
+    given = ("--model", shop.at("teacher") / SHIPPED_MODEL, "--probability", settings["probability"])
     command = [sys.executable, ROOT / "benchmarks" / "self_training.py", *files, *given]
     unfinished = shop.at("expanded_notes.unfinished")
     subprocess.run([*map(str, command), "--output", str(unfinished)], check=True)
@@ -98,25 +103,17 @@ def self_training(shop: Workshop) -> None:
 
 
 def make_corpus(shop: Workshop) -> None:
-    """The training text as ids, packed for the way to another machine."""
+    """Prepare the training text, and pack it for the way to another machine."""
     settings = shop.config["corpus"]
     counts = ("--min-count", settings["min_count"], "--min-header-count", settings["min_header_count"])
     lmcells("prepare", *shop.repeated_files(), *counts, *shop.reading, "--output", shop.at("corpus"))
-    shop.at("commit").write_text(head(), encoding="utf-8")
+    shop.at("commit").write_bytes(git("rev-parse", "--short", "HEAD").strip())
     lmcells("pack", shop.at("corpus"), "--output", shop.at("corpus.packed"))
 
 
 def find_long_forms(shop: Workshop) -> None:
     """Find the long forms that the text itself abbreviates: the store should know them first."""
-    lmcells(
-        "inventory",
-        "find",
-        *shop.files(),
-        "--min-count",
-        1,
-        "--output",
-        shop.at("long_forms.csv"),
-    )
+    lmcells("inventory", "find", *shop.files(), "--min-count", 1, "--output", shop.at("long_forms.csv"))
 
 
 def train(shop: Workshop) -> None:
@@ -124,6 +121,7 @@ def train(shop: Workshop) -> None:
     if not shop.at("corpus").exists():
         lmcells("unpack", shop.at("corpus.packed"), "--output", shop.at("corpus"))
     settings = shop.config["training"]
+    epochs = ("--epochs", settings["epochs"], "--seed", shop.seed)
     store = (
         "--dtype",
         "int8",
@@ -132,63 +130,44 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    seed = settings["seeds"][shop.name]
-    lmcells("train", shop.at("corpus"), "--seed", seed, *store, "--output", shop.at("trained"))
+    lmcells("train", shop.at("corpus"), *epochs, *store, "--output", shop.at("trained"))
 
 
 def compile_long_forms(shop: Workshop) -> None:
     """Add the long forms whose words are too rare for the vocabulary."""
-    min_count = shop.config["compilation"]["min_count"]
-    if not shop.at("all_words").exists():
-        lmcells(
-            "prepare",
-            *shop.files(),
-            "--min-count",
-            min_count,
-            *shop.reading,
-            "--output",
-            shop.at("all_words"),
-        )
+    all_words = shop.at("all_words")
+    if not all_words.exists():
+        counts = ("--min-count", shop.config["compilation"]["min_count"])
+        lmcells("prepare", *shop.files(), *counts, *shop.reading, "--output", all_words)
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
     source = shop.at("trained")
-    for inventory, output in (
-        (shop.at("long_forms.csv"), shop.at("half_compiled")),
-        (SHIPPED_INVENTORY, shop.at("model")),
-    ):
-        lmcells(
-            "inventory",
-            "compile",
-            inventory,
-            "--corpus",
-            shop.at("all_words"),
-            "--model",
-            source,
-            "--output",
-            output,
-        )
-        source = output
+    for inventory, output in (("long_forms.csv", "half_compiled"), (SHIPPED_INVENTORY, "model")):
+        given = ("--corpus", all_words, "--model", source, "--output", shop.at(output))
+        lmcells("inventory", "compile", shop.at(inventory) if output != "model" else inventory, *given)
+        source = shop.at(output)
 
 
 def calibrate(shop: Workshop) -> None:
     """Fit probabilities and thresholds on examples in training text."""
     settings = shop.config["calibration"]
-    files = [shop.file(name) for name in settings["text"]]
-    drawn = (
-        "--inventory",
-        SHIPPED_INVENTORY,
-        "--max-per-sense",
-        settings["max_per_sense"],
-        "--spelled-forms",
-    )
-    lmcells("dataset", "reverse", *files, *drawn, "--output", shop.at("examples.jsonl"))
-    lmcells(
-        "calibrate",
-        shop.at("model"),
-        "--dataset",
-        shop.at("examples.jsonl"),
-        "--inventory",
-        SHIPPED_INVENTORY,
-    )
+    if not shop.at("examples.jsonl").exists():
+        drawn = (
+            "--inventory",
+            SHIPPED_INVENTORY,
+            "--max-per-sense",
+            settings["max_per_sense"],
+            "--spelled-forms",
+        )
+        files = [shop.file(name) for name in settings["text"]]
+        lmcells("dataset", "reverse", *files, *drawn, "--output", shop.at("examples.jsonl"))
+    given = ("--dataset", shop.at("examples.jsonl"), "--inventory", SHIPPED_INVENTORY)
+    lmcells("calibrate", shop.at("model"), *given, "--least-probability", settings["least_probability"])
+
+
+def count_senses(shop: Workshop) -> None:
+    """Count how often each sense is meant in training notes."""
+    command = [sys.executable, ROOT / "benchmarks" / "sense_priors.py", "--model", shop.at("model")]
+    subprocess.run(list(map(str, command)), check=True)
 
 
 def write_card(shop: Workshop) -> None:
@@ -208,8 +187,9 @@ def write_card(shop: Workshop) -> None:
     card = CARD.read_text("utf-8").format(
         scores="\n".join(rows),
         read_at=shop.at("commit").read_text("utf-8"),
-        compiled_at=head(),
+        compiled_at=git("rev-parse", "--short", "HEAD").decode().strip(),
         n_phrases=f"{n_phrases:,}",
+        n_passages=f"{len(PASSAGES.read_text('utf-8').splitlines()):,}",
         n_words=f"{config['corpus']['sizes']['n_words']:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
         minutes=f"{config['training']['seconds'] / 60:.0f}",
@@ -226,21 +206,9 @@ STEPS = {
     "train": (train, "trained"),
     "compile": (compile_long_forms, "model"),
     "calibrate": (calibrate, "model/calibration.json"),
+    "priors": (count_senses, "model/sense_priors.json"),
     "card": (write_card, None),
 }
-
-
-def take_steps(shop: Workshop, names: list[str]) -> None:
-    """Take the steps that are not done; the first round has no self-training and no card."""
-    shop.folder.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        step, result = STEPS[name]
-        if shop.first is None and name in ("self-training", "card"):
-            continue
-        if result is not None and shop.at(result).exists():
-            print(f"{name}: done before", flush=True)
-            continue
-        step(shop)
 
 
 def main() -> None:
@@ -250,17 +218,25 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=ROOT / "build" / "default-model", help="folder to work in"
     )
-    parser.add_argument("--round", choices=ROUNDS, help="one of the two (both)")
+    parser.add_argument("--seed", type=int, help="random seed of the training (the one that ships)")
+    parser.add_argument(
+        "--no-passages", action="store_true", help="leave the written passages out, to compare"
+    )
     parser.add_argument("--only", nargs="+", choices=STEPS, default=list(STEPS), help="steps (all)")
     options = parser.parse_args()
-    data = text_folder()
     config = tomllib.loads(CONFIG.read_text("utf-8"))
-    first = Workshop("first", data, options.output / "first", config)
-    second = Workshop("second", data, options.output / "second", config, first)
-    for shop in (first, second):
-        if options.round in (None, shop.name):
-            print(f"{shop.name} round", flush=True)
-            take_steps(shop, options.only)
+    if options.no_passages:
+        config["passages"]["times"] = 0
+    seed = config["training"]["seed"] if options.seed is None else options.seed
+    data = Path() if options.only == ["train"] else text_folder()
+    shop = Workshop(data, options.output, config, seed)
+    shop.folder.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        step, result = STEPS[name]
+        if result is not None and shop.at(result).exists():
+            print(f"{name}: done before", flush=True)
+        else:
+            step(shop)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """The sets that experiments are scored on: the two benchmarks, and two of our own for acronyms that are in neither.
 
-python benchmarks/dev_sets.py      # draws own_notes and own_papers into build/dev-sets
+python benchmarks/dev_sets.py      # writes own_notes and own_papers into build/dev-sets
 
-Our own are long forms of the shipped inventory in dev documents, without the short forms of the benchmarks: at most
-eight examples a sense, 2,500 in all.
+Our own are long forms of the inventory of commit b491dba in dev documents, without the short forms of the benchmarks:
+at most eight examples a sense, 2,500 in all. Their examples are fixed: benchmarks/data/own_sets.tsv names them,
+and their text is read again from the dev documents.
 """
 
 import argparse
-import random
+import csv
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
-from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.notes.readers import ReadReport
 from locations import ROOT, SETS, text_folder
 
@@ -32,8 +32,7 @@ TEXTS = {
         "elife_medicine",
     ),
 }
-MAX_PER_SENSE = 8
-N_EXAMPLES = 2_500
+MOST = 1_000_000  # examples of a sense: all of them
 
 
 @dataclass(frozen=True)
@@ -69,38 +68,46 @@ def benchmark_sets() -> list[DevSet]:
 
 
 def own_sets(folder: Path = DRAWN) -> list[DevSet]:
-    """Our own, where they have been drawn."""
-    found = [DevSet(folder / f"{name}.jsonl", folder / f"{name}_inventory.json") for name in TEXTS]
+    """Our own, where their text has been read."""
+    found = [DevSet(folder / f"{name}.jsonl", SETS / f"{name}_inventory.csv") for name in TEXTS]
     return [each for each in found if each.dataset.exists()]
 
 
-def draw(name: str, inventory: SenseInventory, *, output: Path) -> None:
-    """Draw one of our own sets from dev documents."""
+def read_own(name: str, ids: set[str], *, output: Path) -> None:
+    """Read the examples of one of our own sets from dev documents."""
     files = [text_folder() / "dev" / f"{text}.parquet" for text in TEXTS[name]]
-    own = DevSet(output / f"{name}.jsonl", output / f"{name}_inventory.json")
+    own = DevSet(output / f"{name}.jsonl", SETS / f"{name}_inventory.csv")
     with tempfile.TemporaryDirectory() as folder:
-        senses, every = Path(folder, "senses.csv"), Path(folder, "every.jsonl")
-        save_inventory(inventory, senses)
-        command = [sys.executable, "-m", "lmcells", "dataset", "reverse", *files, "--inventory", senses]
-        options = ["--max-per-sense", MAX_PER_SENSE, "--output", every, "--inventory-output", own.inventory]
+        every = Path(folder, "every.jsonl")
+        command = [
+            sys.executable,
+            "-m",
+            "lmcells",
+            "dataset",
+            "reverse",
+            *files,
+            "--inventory",
+            own.inventory,
+        ]
+        options = ["--max-per-sense", MOST, "--output", every]
         subprocess.run(list(map(str, command + options)), check=True)
-        found = DevSet(every, senses).examples
-    drawn = random.Random(0).sample(found, min(N_EXAMPLES, len(found)))
-    write_dataset(own.dataset, sorted(drawn, key=lambda example: example.id))
+        found = [example for example in DevSet(every, own.inventory).examples if example.id in ids]
+    if len(found) < len(ids):
+        sys.exit(f"{name}: {len(ids) - len(found):,} of {len(ids):,} examples are not in the dev documents.")
+    write_dataset(own.dataset, sorted(found, key=lambda example: example.id))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=DRAWN, help="folder to draw into")
+    parser.add_argument("--output", type=Path, default=DRAWN, help="folder to write into")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    in_benchmarks = {short_form for each in benchmark_sets() for short_form in each.senses.short_forms}
-    others = (sense for sense in shipped_inventory() if sense.short_form not in in_benchmarks)
-    inventory = SenseInventory.from_senses(others)
+    with (SETS / "own_sets.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
     for name in TEXTS:
-        draw(name, inventory, output=options.output)
+        read_own(name, {row["id"] for row in rows if row["set"] == name}, output=options.output)
 
 
 if __name__ == "__main__":

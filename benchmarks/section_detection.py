@@ -1,6 +1,7 @@
 """How well, and how fast, sections are found: `paper` and `rules` against headers marked up by people.
 
     python benchmarks/section_detection.py                          # the table
+    python benchmarks/section_detection.py --flattened              # each note put on one line
     python benchmarks/section_detection.py --disagreements 50       # what to audit
 
 The data (the folder LMCELLS_DATA, see docs/data.md) are notes as plain text and the list of their true headers. A
@@ -13,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -73,6 +74,11 @@ def read_marked_notes(path: Path) -> list[MarkedNote]:
     return [MarkedNote(row["id"], row["text"], tuple(row["headers"])) for row in rows]
 
 
+def flattened(note: MarkedNote) -> MarkedNote:
+    """Return a note as a system leaves it that puts all white space to one blank."""
+    return replace(note, text=" ".join(note.text.split()))
+
+
 def stripped(header: str) -> str:
     return " ".join(header.casefold().strip().rstrip(":").split())
 
@@ -124,6 +130,7 @@ def main() -> int:
     parser.add_argument(
         "--disagreements", type=int, default=0, metavar="N", help="print N of `rules`, at random"
     )
+    parser.add_argument("--flattened", action="store_true", help="put each note on one line first")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     arguments.notes = arguments.notes or text_folder() / "dev/mtsamples_raw.parquet"
@@ -132,6 +139,8 @@ def main() -> int:
         return 2
 
     notes = read_marked_notes(arguments.notes)
+    if arguments.flattened:
+        notes = list(map(flattened, notes))
     print(f"{arguments.notes}: {len(notes):,} notes, {sum(len(note.headers) for note in notes):,} headers")
     print(f"{'sections':10}{'precision':>10}{'recall':>10}{'F1':>10}{'MB/s':>10}")
     for name, finder in FINDERS.items():

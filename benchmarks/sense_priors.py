@@ -1,6 +1,6 @@
-"""Count how often each sense of the shipped inventory is meant in training notes, as the shipped model reads them.
+"""Count how often each sense of the shipped inventory is meant in training notes, as a model reads them.
 
-python benchmarks/sense_priors.py      # writes sense_priors.json into the shipped model's folder
+python benchmarks/sense_priors.py      # writes sense_priors.json into the model folder, by default the shipped one
 
 No labels: the model's own probabilities are added up over notes, "no sense fits" among them, and the result becomes the
 prior of the next pass (expectation-maximisation). Kinds of notes count alike, so that no kind dominates.
@@ -77,11 +77,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--output", type=Path, default=ROOT / "src/lmcells/pretrained/default", help="model folder"
+        "--model", type=Path, default=ROOT / "src/lmcells/pretrained/default", help="model folder"
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed of the notes that are read (0)")
     options = parser.parse_args()
-    expander = Expander.from_pretrained(letters=False)
+    expander = Expander.from_pretrained(options.model, letters=False)
     found: dict[str, list[Floats]] = defaultdict(list)
     for group in GROUPS:
         for short_form, scores in score_mentions(expander.lexicon(), read_notes(group, options.seed)).items():
@@ -92,7 +92,7 @@ def main() -> None:
         names = [*(sense.long_form for sense in expander.inventory.senses(short_form)), ""]
         mean = np.mean(found[short_form], axis=0).round(4).tolist()
         shares[short_form] = dict(zip(names, mean, strict=True))
-    SensePriors(shares).save(options.output)
+    SensePriors(shares).save(options.model)
     print(f"priors of {len(shares):,} short forms")
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/service_speed.py         # the shipped model, on notes of LMCELLS_DATA or of examples/
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
+    python benchmarks/service_speed.py --hostile --before REVISION   # what one client can do to the others
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, connections kept
 open), and the library in a process of its own (`Expander.pipe`). Both expand the same notes, in batches of one size.
@@ -35,6 +36,7 @@ from typing import Any
 
 import psutil
 
+import hostile
 from lmcells import Expander
 from lmcells.service.jobs import BATCH_NOTES
 from locations import notes_or_examples
@@ -268,7 +270,16 @@ def main() -> int:
     parser.add_argument("--model", help="model folder (the shipped one)")
     parser.add_argument("--seconds", type=float, default=2.0, help="of one turn (2)")
     parser.add_argument("--rounds", type=int, default=20, help="(20)")
+    parser.add_argument("--hostile", action="store_true", help="attack the service instead; see hostile.py")
+    parser.add_argument(
+        "--before", metavar="REVISION", help="with --hostile: attack that revision's service too"
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="with --hostile: attacks that contain this"
+    )
     options = parser.parse_args()
+    if options.hostile:
+        return 0 if hostile.run(read_texts(), seconds=8.0, before=options.before, only=options.only) else 1
     measured = measure(options, read_texts())
     print(
         f"{N_CLIENTS} clients, {NOTES_A_REQUEST} notes a request, {options.rounds} rounds of {options.seconds:g} s; "

@@ -26,7 +26,7 @@ def corpus_of(
     rows = [{"id": f"t/{i}", "text": note} if isinstance(note, str) else note for i, note in enumerate(notes)]
     folder.mkdir(parents=True, exist_ok=True)
     corpus = build_corpus(
-        write_jsonl(folder / "notes.jsonl", rows),
+        write_jsonl(folder / "t.jsonl", rows),
         output=folder / "corpus",
         settings=CorpusSettings(**{"min_count": 0, "min_header_count": 1, **settings}),
         columns=Columns(metadata=metadata_columns),

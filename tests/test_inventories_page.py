@@ -1,4 +1,4 @@
-"""docs/inventories.md promises only what works: its blocks are run in order, and what they print is compared."""
+"""The guides to inventories promise only what works: their blocks are run in order, and what they print is compared."""
 
 import os
 import re
@@ -11,17 +11,18 @@ import pytest
 from lmcells.errors import ModelError
 from lmcells.pretrained.folder import shipped_model
 
-PAGE = (Path(__file__).parent.parent / "docs" / "inventories.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
 
-def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("page", "n_blocks"), [("inventories.md", 5), ("own-senses.md", 5)])
+def test_the_page_does_what_it_says(page: str, n_blocks: int, tmp_path: Path) -> None:
     try:
         shipped_model()
     except ModelError:
         pytest.skip("this build ships no model")
-    blocks = BLOCK.findall(PAGE)
-    assert len(blocks) == 5
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert len(blocks) == n_blocks
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     for language, code, expected in blocks:
         python = [sys.executable, "-c", code]

@@ -77,3 +77,9 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
         write_tensors(tmp_path / "t", {"weight": np.array([object()])})
     assert read_tensors(tmp_path / "t").keys() == SMALL.keys()
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_tensor_file_may_be_read_by_whom_other_files_may(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "a.safetensors", {"x": np.zeros(3)})
+    (tmp_path / "b").touch()
+    assert (tmp_path / "a.safetensors").stat().st_mode == (tmp_path / "b").stat().st_mode

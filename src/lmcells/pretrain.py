@@ -5,11 +5,13 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
+from lmcells.expansion.calibration import CALIBRATION, PRIORS
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
 from lmcells.expansion.long_forms import Wording, with_plurals, wordings
@@ -17,8 +19,9 @@ from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
 from lmcells.language_model.folder import save_language_model
-from lmcells.pretrained import save_pretrained
+from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained.folder import FORMAT as CELL_MODEL
+from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.save import StoredDtype
 from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
@@ -55,6 +58,7 @@ def train(
     dtype: StoredDtype = "float32",
     prototypes: int | None = None,
     long_forms: Sequence[Path | str] = (),
+    from_model: Path | str | None = None,
     evaluate: Sequence[Path | str] = (),
     inventory: Path | str | Sequence[Path | str] | None = None,
     keep_best: bool = False,
@@ -70,6 +74,7 @@ def train(
     dtype: of the stored weights; int8 stores word vectors in eight bits and the rest in sixteen.
     prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
     long_forms: inventories whose long forms the store should know first, beside the shipped ones.
+    from_model: a model folder, or "default", to adapt: training goes on from its weights, and it keeps what it knows.
     evaluate, inventory: datasets that are scored while training, and their senses: for all, or for each.
     keep_best: for each of several datasets, also save the model that was best on the others, in OUTPUT.training/best.
     on_progress: called with a line about the run.
@@ -91,30 +96,83 @@ def train(
     _require_free(output, resume=resume, overwrite=overwrite)
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     file = None if config is None else Path(config)
-    work = output.with_name(f"{output.name}.training")
     running: dict[str, Any] = {
-        "output": work,
+        "output": output.with_name(f"{output.name}.training"),
         "device": device,
         "resume": resume,
         "overwrite": overwrite,
         "on_progress": lambda progress: say(str(progress)),
     }
-    if kind == ELMO:
-        from lmcells.language_model.train import train_language_model
+    scorer = None
+    if evaluate:
+        from lmcells.evaluation.training_scores import BEST, TrainingScorer
 
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ConfigError("a language model is trained by one process. Start it without torchrun.")
-        elmo = load_language_model_configuration(preset=preset, file=file, overrides=overrides)
-        if evaluate:
-            running["evaluate"] = _scorer(evaluate, senses, corpus, work if keep_best else None).elmo
-        result = train_language_model(
-            corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
+        scorer = TrainingScorer(
+            list(map(Path, evaluate)),
+            inventories=list(map(Path, senses)),
+            corpus=corpus,
+            keep_in=running["output"] / BEST if keep_best else None,
         )
-        _remove_if(CELL_MODEL, output)
-        with told_in_one_line(work):
-            save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
-        return TrainedModel(output, result.model, result.record)
+    given = {"preset": preset, "file": file, "overrides": overrides}
+    with told_in_one_line(running["output"]):
+        if kind == ELMO:
+            if from_model is not None:
+                raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
+            return _train_elmo(corpus, output, running, scorer=scorer, **given)
+        return _train_cells(
+            corpus,
+            output,
+            running,
+            kind=kind,
+            from_model=from_model,
+            known=[load_inventory(Path(path)) for path in long_forms],  # refuses a bad one before training
+            scorer=scorer,
+            max_prototypes=prototypes,
+            dtype=dtype,
+            say=say,
+            **given,
+        )
 
+
+def _train_elmo(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    scorer: "TrainingScorer | None",
+    **given: Any,
+) -> TrainedModel:
+    from lmcells.language_model.train import train_language_model
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
+    elmo = load_language_model_configuration(**given)
+    if scorer is not None:
+        running["evaluate"] = scorer.elmo
+    result = train_language_model(
+        corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
+    )
+    _remove_if(CELL_MODEL, output)
+    save_language_model(result.model, output, corpus=corpus, training=result.record, overwrite=True)
+    return TrainedModel(output, result.model, result.record)
+
+
+def _train_cells(
+    corpus: Corpus,
+    output: Path,
+    running: dict[str, Any],
+    *,
+    kind: str | None,
+    from_model: Path | str | None,
+    preset: str | None,
+    file: Path | None,
+    overrides: Overrides,
+    known: Sequence[SenseInventory],
+    scorer: "TrainingScorer | None",
+    max_prototypes: int | None,
+    dtype: StoredDtype,
+    say: Callable[[str], None],
+) -> TrainedModel:
     from lmcells.training import train as train_cells
 
     if kind is not None:
@@ -122,72 +180,69 @@ def train(
         overrides = (
             named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
         )
+    adaptation = None
+    if from_model is not None:
+        from lmcells.expansion.adaptation import Adaptation
+
+        adaptation = Adaptation(PretrainedModel.from_pretrained(model_folder(from_model)), corpus)
+        preset = preset or "adapt"
+        of_preset = load_configuration(preset=preset).model
     cells = load_configuration(preset=preset, file=file, overrides=overrides)
-    settings, metadata, model_config = cells.training, cells.training.metadata, cells.model_config(corpus)
-    known = [load_inventory(Path(path)) for path in long_forms]  # refuses a bad one before training
-    if evaluate:
-        running["evaluate"] = _scorer(
-            evaluate, senses, corpus, work if keep_best else None, metadata_kind=metadata
-        ).cells
+    settings, metadata = cells.training, cells.training.metadata
+    if adaptation is None:
+        model_config = cells.model_config(corpus)
+    else:
+        changed = {name: value for name, value in cells.model.items() if of_preset.get(name) != value}
+        model_config = adaptation.model_config(changed)
+        running["initial"] = adaptation.initial_weights(seed=settings.seed)
+    if scorer is not None:
+        running["evaluate"] = partial(scorer.cells, metadata_kind=metadata)
     is_main = int(os.environ.get("RANK", "0")) == 0
-    if is_main and model_config.kind != "bsg":
-        _warn_of_one_value(corpus, metadata)
-    trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
-    if is_main:
-        with told_in_one_line(work):
-            store = None
-            if trained.model.phrases is not None and settings.n_contrastive_spans:
-                from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
-
-                say("reading occurrences of frequent words and phrases")
-                store = build_prototypes(
-                    trained.model,
-                    corpus,
-                    settings=settings,
-                    long_forms=_known_wordings([shipped_inventory(), *known], corpus),
-                    max_prototypes=MAX_PROTOTYPES if prototypes is None else prototypes,
-                )
-            _remove_if(LANGUAGE_MODEL, output)
-            save_pretrained(
-                trained.model,
-                output,
-                corpus=corpus,
-                metadata_kind=metadata,
-                training=trained.record,
-                prototypes=store,
-                dtype=dtype,
-                overwrite=True,
-            )
-    return TrainedModel(output, trained.model, trained.record)
-
-
-def _scorer(
-    datasets: Sequence[Path | str],
-    inventories: Sequence[Path | str],
-    corpus: Corpus,
-    best: Path | None,
-    *,
-    metadata_kind: str = "section",
-) -> "TrainingScorer":
-    from lmcells.evaluation.training_scores import BEST, TrainingScorer
-
-    return TrainingScorer(
-        list(map(Path, datasets)),
-        inventories=list(map(Path, inventories)),
-        corpus=corpus,
-        metadata_kind=metadata_kind,
-        keep_in=best and best / BEST,
-    )
-
-
-def _warn_of_one_value(corpus: Corpus, metadata: str) -> None:
-    if corpus.n_metadata(metadata) == 1:
+    if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
+        kinds = ", ".join(corpus.metadata_kinds)
         warnings.warn(
             f"{corpus.folder} has one value of {metadata!r} only, which tells nothing. Take a kind that varies "
-            f"({', '.join(corpus.metadata_kinds)}): training.metadata, or train --kind bsg.",
+            f"({kinds}): training.metadata, or train --kind bsg.",
             TrainingWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
+    trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
+    if is_main:
+        store = None
+        if trained.model.phrases is not None and settings.n_contrastive_spans:
+            from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
+
+            say("reading occurrences of frequent words and phrases")
+            store = build_prototypes(
+                trained.model,
+                corpus,
+                settings=settings,
+                long_forms=_known_wordings([shipped_inventory(), *known], corpus),
+                max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
+            )
+        model, record, vocabulary, phrases = trained.model, trained.record, None, store
+        if adaptation is not None and store is not None:
+            phrases = adaptation.merged_store(model, store, settings=settings)
+            model, vocabulary = adaptation.merged(model)
+            record = record | {"from": adaptation.base.config.corpus["fingerprint"]}
+        _remove_if(LANGUAGE_MODEL, output)
+        save_pretrained(
+            model,
+            output,
+            corpus=corpus,
+            metadata_kind=metadata,
+            training=record,
+            prototypes=phrases,
+            vocabulary=vocabulary,
+            dtype=dtype,
+            overwrite=True,
+        )
+        if adaptation is not None:
+            for name in (CALIBRATION, PRIORS):  # which hold about as well for the adapted model
+                if (kept := adaptation.base.folder / name).is_file():
+                    shutil.copyfile(kept, output / name)
+        return TrainedModel(output, model, record)
+    return TrainedModel(output, trained.model, trained.record)
 
 
 def _known_wordings(inventories: Sequence[SenseInventory], corpus: Corpus) -> list[Wording]:

@@ -55,7 +55,7 @@ def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     senses = SenseInventory.from_senses(
         shipped_inventory()
     )  # an inventory of one's own is ranked without priors
-    (expansion, *_) = Expander.from_pretrained(inventory=senses)(note)
+    (expansion, *_) = Expander.from_pretrained(only_inventory=senses)(note)
     calibration, text = calibration_of(shipped_ranker.model), note.removeprefix("MEDICATIONS:")
     path = interpolate(shipped_ranker, "MS", section="MEDICATIONS", text=text, calibration=calibration)
     total = sum(each.probability for each in expansion.candidates)

@@ -27,7 +27,7 @@ def elsewhere(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def annotate(folder: Path, *arguments: str) -> int:
-    model = ["--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv")]
+    model = ["--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv")]
     return main(["annotate", str(folder / "notes.jsonl"), *model, *arguments])
 
 

@@ -16,7 +16,7 @@ from lmcells.errors import InputError
 from lmcells.expansion import Candidate, Expansion, save_inventory
 
 NOTE = "PLAN: Pt in PT for gait.\r\n\r\nPMH: multiple sclerosis (MS)."
-FIELDS = "start end short_form section long_form probability source candidates abstained".split()
+FIELDS = "start end short_form section long_form probability source candidates abstained error_prone".split()
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -32,7 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def expand(folder: Path, *arguments: str) -> int:
     return main(
-        ["expand", "--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"), *arguments]
+        [
+            "expand",
+            "--model",
+            str(folder / "model"),
+            "--only-inventory",
+            str(folder / "inventory.csv"),
+            *arguments,
+        ]
     )
 
 
@@ -174,3 +181,19 @@ def test_what_was_abstained_from_is_shown_with_the_reason() -> None:
 def test_a_note_cannot_send_commands_to_the_terminal() -> None:
     view = render("\x1b]0;owned\x07 PT \x9b2J\tx", [expansion(11, 13, 0.9)], color=False)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", view)
+
+
+def test_own_senses_and_headers_may_be_given(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site.csv").write_text("short_form,long_form,action,section\nPT,gait,pin,PLAN\n")
+    (tmp_path / "mine.tsv").write_text("short_form\tlong_form\nCVA\tstroke\n")
+    (tmp_path / "headers.json").write_text('{"PLAN": ["next steps"]}')
+    layers = ["--inventory", str(tmp_path / "site.csv"), "--inventory", str(tmp_path / "mine.tsv")]
+    note = "next steps\nPT after CVA"
+    assert expand(folder, note, *layers, "--header-rules", str(tmp_path / "headers.json")) == 0
+    first, second = json.loads(capsys.readouterr().out)
+    assert (first["long_form"], first["source"], first["section"]) == ("gait", "pinned", "PLAN")
+    assert second["short_form"] == "CVA"
+    assert expand(folder, note, *layers) == 0
+    assert json.loads(capsys.readouterr().out)[0]["source"] == "model"

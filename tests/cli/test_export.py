@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = build_ward(folder)
     notes = [{"note_id": number, "note_text": note["text"]} for number, note in enumerate(ward_notes(12))]
     write_csv(folder / "note.csv", notes, columns=("note_id", "note_text"))
-    model = ["--model", str(settings.model), "--inventory", str(settings.inventory)]
+    model = ["--model", str(settings.model), "--only-inventory", str(settings.only_inventory)]
     for suffix in ("jsonl", "csv", "parquet"):
         output = str(folder / f"out.{suffix}")
         assert main(["annotate", str(folder / "note.csv"), "--output", output, *model]) == 0
@@ -65,7 +65,7 @@ def test_omop_is_what_annotate_writes_itself(folder: Path, tmp_path: Path) -> No
     date = ["--nlp-date", "2026-01-31T10:00"]
     exported, annotated = tmp_path / "a.parquet", tmp_path / "b.parquet"
     assert export(folder, "out.csv", "--to", "omop", "--output", str(exported), *date) == 0
-    model = ["--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv")]
+    model = ["--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv")]
     direct = ["annotate", str(folder / "note.csv"), "--output", str(annotated), "--output-format", "omop"]
     assert main([*direct, *model, *date]) == 0
     assert exported.read_bytes() == annotated.read_bytes()

@@ -10,7 +10,7 @@ import torch
 from expansion.clinic import INVENTORY, clinic_corpus, random_model
 from lmcells.cli.main import BAD_INPUT, main
 from lmcells.evaluation.dataset import Example, write_dataset
-from lmcells.expansion import save_inventory
+from lmcells.expansion import SenseInventory, save_inventory
 from note_files import write_jsonl
 from refusals import assert_refused
 
@@ -33,7 +33,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for kind in ("lmc", "bsg"):
         random_model(folder / kind, corpus, kind)
     save_inventory(INVENTORY, folder / "inventory.csv")
-    save_inventory(INVENTORY.remove("MS"), folder / "pt.csv")
+    save_inventory(SenseInventory.from_senses(INVENTORY.senses("PT")), folder / "pt.csv")
     texts = [("PLAN", f"{word} gait PT on stairs") for word in ("walking", "balance", "strength")]
     texts += [("LABS", "PT"), ("LABS", "clotting PT"), (None, "an MS of nobody")]
     examples = []

@@ -134,7 +134,7 @@ def test_what_find_writes_has_nothing_to_look_at(
     ("arguments", "message"),
     [
         (("--min-count", "5"), "no definition was found in at least 5 of 4 notes (5 in fewer)"),
-        (("--output", "found.txt"), "must end in .csv or .json"),
+        (("--output", "found.txt"), "must end in .csv, .tsv, .tab, .json"),
         (("--output", "/dev/null/found.csv"), "cannot be written"),
         (("--inventory", "nowhere.csv"), "nowhere.csv cannot be read"),
         (("--text-column", "body"), "body"),
@@ -316,3 +316,19 @@ def test_a_killed_compile_leaves_no_half_model(folder: Path, tmp_path: Path) -> 
         assert process.returncode == -signal.SIGKILL
     assert main(compile_command(folder, tmp_path / "again")) == 0
     PretrainedModel.from_pretrained(tmp_path / "again", verify=True)
+
+
+def test_check_lists_all_bad_rows_and_rules_that_do_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "site.csv"
+    path.write_text(
+        "short_form,long_form,action,ward\nMS,mitral stenosis,pin,B2\n,x,,\nPT,y,ban,\nPT,never so,forbid,\n"
+    )
+    assert main(["inventory", "check", str(path)]) == 2
+    printed = capsys.readouterr()
+    assert "line 3: has no 'short_form'" in printed.out
+    assert "line 4: action: found 'ban'" in printed.out
+    assert "line 5: 'PT' never meant 'never so'" in printed.out
+    assert "conditions on             ward" in printed.out
+    assert "2 rows cannot be used" in printed.err

@@ -41,7 +41,7 @@ def required_arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
 def test_commands_that_write_are_found() -> None:
     assert len(OUTPUTS) >= 17
     assert {name.split()[0] for name, _ in OUTPUTS} == set(
-        "annotate export inventory prepare train dataset evaluate inspect pack unpack".split()
+        "annotate audit export inventory prepare train dataset evaluate inspect pack unpack".split()
     )
 
 

@@ -14,7 +14,8 @@ def test_defaults_are_those_of_the_library() -> None:
     options = build_parser().parse_args(["serve"])
     assert (options.host, options.port, options.workers) == ("127.0.0.1", 8000, 1)
     settings = ServiceSettings()
-    for name in ("max_body", "max_note_length", "max_concurrency"):
+    limits = "max_body max_note_length max_notes max_concurrency max_connections deadline"
+    for name in limits.split():
         assert getattr(options, name) == getattr(settings, name)
 
 
@@ -26,6 +27,11 @@ def test_defaults_are_those_of_the_library() -> None:
         (["--max-body", "0"], "--max-body: found 0.0, allowed: a number above 0."),
         (["--max-note-length", "-1"], "--max-note-length: found -1, allowed: a whole number of 1 or more."),
         (["--max-concurrency", "0"], "--max-concurrency: found 0, allowed: a whole number of 1 or more."),
+        (["--deadline", "0"], "--deadline: found 0.0, allowed: a number above 0."),
+        (["--root-path", "acronyms"], "--root-path: found 'acronyms', allowed: a path such as /acronyms."),
+        (["--tls-key", "x"], "--tls-key: found without --tls-certificate. Give both."),
+        (["--tls-certificate", "x"], "--tls-certificate: cannot use x with --tls-key None: No such file"),
+        (["--token-file", "x"], "--token-file: cannot read x: No such file or directory."),
         (["--model", "nowhere"], "nowhere"),
     ],
 )
@@ -47,11 +53,13 @@ def test_wrong_options_get_one_line_and_exit_code_2(
 def test_a_token_that_cannot_be_sent_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LMCELLS_TOKEN", "naïve")
-    assert main(["serve"]) == 2
-    error = capsys.readouterr().err
-    assert "LMCELLS_TOKEN" in error
-    assert "naïve" not in error
+    for token, why in (("naïve", "not ASCII"), ("", "is empty")):
+        monkeypatch.setenv("LMCELLS_TOKEN", token)
+        assert main(["serve"]) == 2
+        error = capsys.readouterr().err
+        assert why in error
+        assert "LMCELLS_TOKEN" in error
+        assert "naïve" not in error
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from corpora import corpus_of, segments
-from lmcells.corpus import build
+from lmcells.corpus import CorpusSettings, build
 from lmcells.corpus.assemble import stable_order
+from lmcells.corpus.build import build_corpus
 from lmcells.corpus.shard import batch_notes, distinct
 from lmcells.errors import ConfigError, InputError
 from lmcells.notes import spelled_out
@@ -117,7 +118,7 @@ def test_metadata_of_several_kinds_stand_side_by_side(tmp_path: Path) -> None:
     assert [name for name, _ in segments(corpus, "section")] == ["HPI", "<no section>", "<no section>"]
     assert [name for name, _ in segments(corpus, "category")] == ["Nursing", "Radiology", "<none>"]
     assert [name for name, _ in segments(corpus, "ward")] == ["B2", "C1", "C1"]
-    assert [name for name, _ in segments(corpus, "document")] == ["notes/a", "notes/b", "notes/c"]
+    assert [name for name, _ in segments(corpus, "document")] == ["t/a", "t/b", "t/c"]
 
 
 def test_excluded_notes_stay_out(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_an_exclude_list_that_cannot_work_is_refused(tmp_path: Path, content: st
 def test_notes_that_repeat_an_id_are_kept_and_counted(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, [{"id": "same", "text": "pain"}, {"id": "same", "text": "fever"}])
     assert corpus.manifest.sizes["n_documents"] == 2
-    assert corpus.manifest.report["n_repeated_ids"] == 1
+    assert corpus.manifest.report["warnings"] == {"id of an earlier note": 1}
 
 
 def test_a_corpus_without_a_frequent_word_is_refused(tmp_path: Path) -> None:
@@ -259,3 +260,17 @@ def test_distinct_agrees_with_unique_where_a_sample_is_taken_first() -> None:
 def test_stable_order_agrees_with_argsort(values: list[int]) -> None:
     ids = np.array(values, np.int32)
     assert stable_order(ids).tolist() == np.argsort(ids, kind="stable").tolist()
+
+
+def test_a_finished_build_resumes_to_itself(tmp_path: Path) -> None:
+    built = corpus_of(tmp_path, ["pain and fever", "pain"])
+    notes = next(tmp_path.glob("*.jsonl"))
+    before = {path.name: path.stat().st_mtime_ns for path in built.folder.iterdir()}
+    settings = CorpusSettings(min_count=0, min_header_count=1)
+    again = build_corpus([notes], output=built.folder, settings=settings, resume=True)
+    assert again.manifest == built.manifest
+    assert {path.name: path.stat().st_mtime_ns for path in built.folder.iterdir()} == before
+    with pytest.raises(InputError, match=r"--resume: .* other notes or settings"):
+        build_corpus([notes], output=built.folder, settings=CorpusSettings(min_count=7), resume=True)
+    with pytest.raises(InputError, match="exists already"):
+        build_corpus([notes], output=built.folder, settings=settings)

@@ -1,5 +1,6 @@
 """Calibration: what is fitted is what was planted, and measures are what they say."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from lmcells.evaluation.calibrate import (
     fit_calibration,
     reliability_points,
     report_calibration,
+    take_out,
 )
 from lmcells.expansion.calibration import Calibration
 
@@ -29,10 +31,11 @@ def planted(n: int, *, temperature: float, seed: int = 0) -> list[ScoredMention]
     """Mentions whose truths are drawn from softmax(scores / temperature)."""
     draw = np.random.default_rng(seed)
     mentions = []
-    for _ in range(n):
+    for number in range(n):
         scores = draw.normal(size=draw.integers(2, 6)) * 4
         probabilities = Calibration(temperature=temperature).probabilities(scores)
-        mentions.append((scores, int(draw.choice(scores.size, p=probabilities))))
+        truth = int(draw.choice(scores.size, p=probabilities))
+        mentions.append(ScoredMention(f"SF{scores.size}-{number % 40}", scores, truth))
     return mentions
 
 
@@ -44,14 +47,15 @@ def test_the_temperature_that_was_planted_is_found(temperature: float) -> None:
 
 def test_a_calibrated_model_errs_as_often_as_it_says() -> None:
     mentions = planted(2000, temperature=2.0)
-    fitted = report_calibration(mentions, fit_calibration(mentions))
+    # Here a sense always fits, so "no sense fits" is left out.
+    fitted = report_calibration(mentions, replace(fit_calibration(mentions), none_score=None))
     as_it_was = report_calibration(mentions, Calibration())
     assert fitted["calibration_error"] < 0.03 < as_it_was["calibration_error"]
 
 
 def test_answers_are_given_only_where_enough_of_them_are_right() -> None:
     mentions = planted(2000, temperature=2.0)
-    calibration = fit_calibration(mentions, precision=0.9, rejected=0.0)
+    calibration = fit_calibration(mentions, precision=0.9)
     report = report_calibration(mentions, calibration)
     assert report["accuracy"] < 0.85
     assert report["precision"] >= 0.9
@@ -66,7 +70,7 @@ def test_mentions_without_their_true_sense_score_less() -> None:
 
 
 def test_long_forms_that_cannot_be_known_do_not_spoil_the_fit() -> None:
-    unknown = [(np.array([1.0, -np.inf]), 1)] * 50
+    unknown = [ScoredMention("XX", np.array([1.0, -np.inf]), 1)] * 50
     found = fit_calibration(planted(2000, temperature=1.0) + unknown)
     assert found.temperature == pytest.approx(1.0, rel=0.15)
 
@@ -80,6 +84,34 @@ def test_a_fitted_calibration_survives_the_way_through_a_folder(tmp_path: Path) 
     fitted = fit_calibration(planted(500, temperature=1.5))
     fitted.save(tmp_path)
     assert Calibration.load(tmp_path) == fitted
+
+
+def test_taking_senses_out_leaves_mentions_that_no_sense_fits() -> None:
+    mentions = planted(2000, temperature=0.5)
+    left = take_out(mentions, seed=0)
+    assert 0.1 < np.mean([each.truth < 0 for each in left]) < 0.3
+    assert [each.truth for each in left] == [each.truth for each in take_out(mentions, seed=0)]
+    whole = {(each.short_form, *each.scores) for each in mentions}
+    for each in left:
+        assert each.truth < each.scores.size
+        assert each.scores.size > 0
+        assert any(each.short_form == name and {*each.scores} <= {*scores} for name, *scores in whole)
+
+
+def test_no_sense_fits_makes_probabilities_honest_where_senses_are_missing() -> None:
+    draw = np.random.default_rng(1)
+    mentions = []
+    for number in range(1500):  # the true sense fits well, the others do not
+        scores = draw.normal(2.0, 1.5, size=3)
+        truth = int(draw.integers(3))
+        scores[truth] += 8.0
+        mentions.append(ScoredMention(f"SF{number % 60}", scores, truth))
+    fitted = fit_calibration(mentions)
+    assert fitted.none_score is not None
+    assert 3.0 < fitted.none_score < 9.0
+    honest = report_calibration(mentions, fitted)["calibration_error_without_a_fifth"]
+    without = report_calibration(mentions, replace(fitted, none_score=None))
+    assert honest < 0.05 < without["calibration_error_without_a_fifth"]
 
 
 answers = st.lists(

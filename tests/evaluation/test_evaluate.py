@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_probabilities_are_those_of_the_expander(folder: Path, model: str) -> None:
     name = str(folder) if model == "lmc" else model
     (result,) = lmcells.evaluate(name, dataset=examples(), inventory=INVENTORY)
-    expander = Expander.from_pretrained(name, inventory=INVENTORY)
+    expander = Expander.from_pretrained(name, only_inventory=INVENTORY)
     for row, example in enumerate(examples()):
         sections = [(0, len(example.text), example.section)]
         (expansion,) = expander(example.text, sections=sections)

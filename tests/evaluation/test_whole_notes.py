@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.evaluation.whole_notes import Mark, MarkedNote, Meanings, judge, read_marked_notes, summarize
+from lmcells.evaluation.whole_notes import (
+    Mark,
+    MarkedNote,
+    Meanings,
+    calibration_error_without_senses,
+    judge,
+    read_marked_notes,
+    summarize,
+)
 from lmcells.expansion import Sense, SenseInventory
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.notes.readers import ReadReport
 
@@ -133,3 +142,9 @@ def test_three_formats_are_read_and_bad_rows_are_named_and_skipped(tmp_path: Pat
     export = tmp_path / "tasks.json"
     export.write_text(json.dumps([task]))
     assert [note.marks for note in read_marked_notes(export, report=ReadReport())] == [expected]
+
+
+def test_probabilities_stay_honest_where_senses_are_missing() -> None:
+    sentences = Path(__file__).parents[2] / "benchmarks" / "data" / "everyday_sentences_dev.jsonl"
+    marked = list(read_marked_notes(sentences, report=ReadReport()))[:120]
+    assert 0 < calibration_error_without_senses("default", marked, shipped_inventory()) < 0.15

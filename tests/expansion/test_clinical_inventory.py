@@ -156,6 +156,13 @@ def test_frequent_short_forms_of_every_field_have_their_senses(
     assert {sense.long_form for sense in inventory.senses(short_form)} >= EXPECTED[short_form]
 
 
+def test_senses_that_patient_safety_lists_name_are_marked(inventory: SenseInventory) -> None:
+    marked = {(sense.short_form, sense.long_form) for sense in inventory if sense.error_prone}
+    named = {("qd", "once daily"), ("MS", "morphine sulfate"), ("U", "unit"), ("IU", "international unit")}
+    assert named < marked
+    assert ("MS", "multiple sclerosis") not in marked
+
+
 def test_it_survives_a_file(inventory: SenseInventory, tmp_path: Path) -> None:
     save_inventory(inventory, tmp_path / "copy.csv")
     assert load_inventory(tmp_path / "copy.csv") == inventory

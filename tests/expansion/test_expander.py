@@ -118,7 +118,7 @@ def test_an_unlikely_answer_is_withheld(model: PretrainedModel) -> None:
 
 
 def test_a_long_form_that_no_model_can_know_is_said_to_be_so(expander: Expander) -> None:
-    (found,) = expander("seen by PT today", inventory=[UNHEARD])
+    (found,) = expander("seen by PT today", only_inventory=[UNHEARD])
     assert (found.long_form, found.abstained) == (None, "no_known_long_form")
 
 
@@ -248,11 +248,13 @@ def test_an_inventory_may_be_given_by_call(expander: Expander, tmp_path: Path) -
     path = tmp_path / "mine.csv"
     save_inventory(SenseInventory.from_senses([Sense("CVA", "stroke")]), path)
     for given, long_form in ((OTHER, "cerebrovascular accident"), (path, "stroke"), (str(path), "stroke")):
-        (found,) = expander("PT after CVA", inventory=given)
+        (found,) = expander("PT after CVA", only_inventory=given)
+        assert [each.short_form for each in expander("PT after CVA", inventory=given)] == ["PT", "CVA"]
         assert found.candidates[0].long_form == long_form
     assert expander("PT after CVA")[0].short_form == "PT"
     assert expander("CVA", inventory=OTHER)[0].candidates[0].concept_id == "C7"
-    assert [len(each) for each in expander.pipe(["CVA", "PT"], inventory=OTHER)] == [1, 0]
+    assert [len(each) for each in expander.pipe(["CVA", "PT"], only_inventory=OTHER)] == [1, 0]
+    assert [len(each) for each in expander.pipe(["CVA", "PT"], inventory=OTHER)] == [1, 1]
 
 
 def test_a_file_that_changed_is_read_again(expander: Expander, tmp_path: Path) -> None:
@@ -270,7 +272,7 @@ def test_changing_between_inventories_builds_each_once(model: PretrainedModel) -
         return CellRanker(model, inventory)
 
     expander = Expander(model, INVENTORY, make_ranker=make_ranker)
-    second = INVENTORY.with_senses(remove=["MS"])
+    second = SenseInventory.from_senses(INVENTORY.senses("PT"))
     for _ in range(5):
         expander("PT")
         expander("PT", inventory=second)
@@ -285,14 +287,18 @@ def test_changing_between_inventories_builds_each_once(model: PretrainedModel) -
     ("inventory", "message"),
     [
         ([], "the inventory is empty"),
-        ([{"short_form": "PT", "long_form": "x"}, {"short_form": "PT", "long_form": "X"}], "already"),
         ("absent.csv", "cannot be read"),
         (7, "cannot be a int"),
+        ({"short_form": "PT", "long_form": "x"}, "cannot be a dict"),
+        (
+            [{"short_form": "PT", "long_form": "x", "action": "ban"}],
+            "entry 1: action: found 'ban', allowed: add",
+        ),
     ],
 )
 def test_an_impossible_inventory_is_refused(expander: Expander, inventory: object, message: str) -> None:
     with pytest.raises((InventoryError, InputError), match=message):
-        expander("PT", inventory=inventory)  # type: ignore[arg-type]
+        expander("PT", only_inventory=inventory)  # type: ignore[arg-type]
     assert issubclass(UnknownShortForm, InventoryError)
 
 
@@ -336,13 +342,17 @@ def test_a_folder_brings_its_calibration(model: PretrainedModel, tmp_path: Path)
     folder.mkdir()
     for path in model.folder.iterdir():
         (folder / path.name).write_bytes(path.read_bytes())
-    assert Expander.from_pretrained(folder, inventory=INVENTORY).calibration == Calibration()
+    assert Expander.from_pretrained(folder, only_inventory=INVENTORY).calibration == Calibration()
     Calibration(temperature=7).save(folder)
-    assert Expander.from_pretrained(folder, inventory=INVENTORY).calibration == Calibration(temperature=7)
-    own = Expander.from_pretrained(str(folder), inventory=INVENTORY, calibration=Calibration(temperature=2))
+    assert Expander.from_pretrained(folder, only_inventory=INVENTORY).calibration == Calibration(
+        temperature=7
+    )
+    own = Expander.from_pretrained(
+        str(folder), only_inventory=INVENTORY, calibration=Calibration(temperature=2)
+    )
     assert own.calibration.temperature == 2
     with pytest.raises(ModelError, match="does not exist"):
-        Expander.from_pretrained(tmp_path / "absent", inventory=INVENTORY)
+        Expander.from_pretrained(tmp_path / "absent", only_inventory=INVENTORY)
 
 
 def test_without_a_shipped_model_a_folder_is_asked_for(
@@ -353,7 +363,7 @@ def test_without_a_shipped_model_a_folder_is_asked_for(
         with pytest.raises(
             ModelError, match=r"^this build comes without a model\. Give a model folder[^\n]*$"
         ):
-            Expander.from_pretrained(folder, inventory=INVENTORY)
+            Expander.from_pretrained(folder, only_inventory=INVENTORY)
     (tmp_path / "default").mkdir()
     assert shipped_model() == tmp_path / "default"
 

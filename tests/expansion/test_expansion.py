@@ -33,6 +33,7 @@ def test_it_survives_pickle_and_json(expansion: Expansion) -> None:
 def test_its_fields_go_into_json_under_their_names() -> None:
     assert list(EXPANSION.to_dict()) == [
         "start", "end", "short_form", "section", "long_form", "probability", "source", "candidates", "abstained",
+        "error_prone",
     ]  # fmt: skip
     assert EXPANSION.to_dict()["candidates"][1] == {
         "long_form": "prothrombin time",

@@ -3,7 +3,6 @@
 import json
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -60,25 +59,14 @@ def test_changes_leave_the_inventory_as_it_was() -> None:
         "posterior tibial",
     ]
     assert INVENTORY.senses("PT") == PT
-    assert added.remove("PT", "Posterior  Tibial") == INVENTORY
-    assert INVENTORY.remove("PT").short_forms == ("MS",)
-    assert INVENTORY.override("PT", [Sense("PT", "patient")]).senses("PT") == (Sense("PT", "patient"),)
 
 
 def test_impossible_changes_are_refused() -> None:
     with pytest.raises(InventoryError, match="already"):
         INVENTORY.add(Sense("PT", "Physical therapy"))
-    with pytest.raises(
-        InventoryError, match=r"'prothrombin tim' is not a sense of 'PT'.*Nearest: 'prothrombin time'"
-    ):
-        INVENTORY.remove("PT", "prothrombin tim")
-    with pytest.raises(UnknownShortForm):
-        INVENTORY.remove("PTT")
-    with pytest.raises(InventoryError, match="cannot be a sense"):
-        INVENTORY.override("PT", MS)
 
 
-@pytest.mark.parametrize("name", ["inventory.json", "inventory.csv"])
+@pytest.mark.parametrize("name", ["inventory.json", "inventory.csv", "inventory.tsv"])
 def test_an_inventory_survives_a_file(tmp_path: Path, name: str) -> None:
     save_inventory(INVENTORY, tmp_path / "new" / name)
     assert load_inventory(tmp_path / "new" / name) == INVENTORY
@@ -123,18 +111,17 @@ GOOD = {"short_form": "PT", "long_form": "physical therapy", "forms": ["physical
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([GOOD, GOOD], r"entry 2: 'physical therapy' is a sense of 'PT' already \(entry 1\)"),
-        ([GOOD, GOOD | {"long_form": "x", "forms": []}], "entry 2: 'forms' is empty"),
-        ([GOOD | {"forms": [" "]}], "entry 1: 'forms' is empty"),
-        ([GOOD | {"forms": ["x", ""]}], "entry 1: a form of 'PT' is empty"),
-        ([GOOD | {"forms": "physical therapy"}], "entry 1: 'forms' must be a list"),
-        ([GOOD | {"forms": [1]}], "entry 1: 'forms' must be a list of strings"),
-        ([GOOD, {"short_form": "PT", "forms": ["x"]}], "entry 2 has no 'long_form'"),
-        ([GOOD | {"long_form": None}], "entry 1 has no 'long_form'"),
-        ([GOOD | {"long_form": 3}], "entry 1: .* must be strings"),
-        ([GOOD | {"short_form": " "}], "entry 1: short_form is empty"),
-        ([GOOD | {"concept_id": []}], "entry 1: 'concept_id'"),
-        (["PT"], "entry 1 is a JSON str"),
+        ([GOOD, GOOD], r"entry 2 \(line 1\): 'physical therapy' is a sense of 'PT' already \(entry 1"),
+        ([GOOD | {"forms": [" "]}], r"entry 1 \(line 1\): a form of 'PT' is empty"),
+        ([GOOD | {"forms": ["x", ""]}], r"entry 1 \(line 1\): a form of 'PT' is empty"),
+        ([GOOD | {"forms": "physical therapy"}], r"entry 1 \(line 1\): 'forms' must be a list"),
+        ([GOOD | {"forms": [1]}], r"entry 1 \(line 1\): 'forms' must be a list of strings"),
+        ([GOOD, {"short_form": "PT", "forms": ["x"]}], r"entry 2 \(line 1\): has no 'long_form'"),
+        ([GOOD | {"long_form": None}], r"entry 1 \(line 1\): has no 'long_form'"),
+        ([GOOD | {"long_form": 3}], r"entry 1 \(line 1\): .* must be a string"),
+        ([GOOD | {"short_form": " "}], r"entry 1 \(line 1\): short_form is empty"),
+        ([GOOD | {"concept_id": []}], r"entry 1 \(line 1\): 'concept_id'"),
+        (["PT"], r"entry 1 \(line 1\): is a str"),
         ({"PT": []}, "the inventory is a JSON dict"),
         ([], "the inventory is empty"),
     ],
@@ -156,8 +143,7 @@ def test_files_that_are_no_inventory_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InventoryError, match="no column 'long_form'"):
         load_inventory(tmp_path / "columns.csv")
     (tmp_path / "short.csv").write_text("short_form,long_form,forms\nPT,x\n")
-    with pytest.raises(InventoryError, match="entry 1: 'forms' is empty"):
-        load_inventory(tmp_path / "short.csv")
+    assert load_inventory(tmp_path / "short.csv").senses("PT")[0].forms == ("x",)
     (tmp_path / "latin.json").write_bytes(b"\xe9")
     with pytest.raises(InventoryError, match="UTF-8"):
         load_inventory(tmp_path / "latin.json")
@@ -168,40 +154,6 @@ def test_a_csv_inventory_may_lack_concepts(tmp_path: Path) -> None:
     assert load_inventory(tmp_path / "inventory.csv").senses("PT") == (
         Sense("PT", "patient", ("patient", "the patient")),
     )
-
-
-def test_several_changes_at_once() -> None:
-    changed = INVENTORY.with_senses(
-        add=[{"short_form": "PT", "long_form": "posterior tibial"}, Sense("CVA", "stroke")],
-        remove=["MS", ("PT", "prothrombin time")],
-    )
-    assert [sense.long_form for sense in changed] == ["physical therapy", "posterior tibial", "stroke"]
-    overridden = INVENTORY.with_senses(
-        override=[{"short_form": "PT", "long_form": "patient", "concept_id": 7}]
-    )
-    assert overridden.senses("PT") == (Sense("PT", "patient", (), "7"),)
-    assert INVENTORY.senses("PT") == PT
-    assert INVENTORY.with_senses() == INVENTORY
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"add": [{"short_form": "PT", "long_form": "Physical Therapy"}]}, "is a sense of 'PT' already"),
-        ({"add": [{"short_form": "PT", "long_form": "x", "forms": []}]}, "entry 1: 'forms' is empty"),
-        ({"add": [{"short_form": " ", "long_form": "x"}]}, "short_form is empty"),
-        ({"add": [{"long_form": "x"}]}, "entry 1 has no 'short_form'"),
-        ({"add": ["PT"]}, "entry 1 is a str, not a sense"),
-        ({"add": {"short_form": "PT", "long_form": "x"}}, "cannot be a dict"),
-        ({"remove": ["PTX"]}, r"'PTX' is not in the inventory \(2 short forms\)\. Nearest: 'PT'"),
-        ({"remove": [("PT", "prothrombin")]}, "Nearest: 'prothrombin time'"),
-        ({"override": [{"short_form": "MSS", "long_form": "x"}]}, "Nearest: 'MS'"),
-    ],
-)
-def test_changes_that_contradict_the_inventory_are_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(InventoryError, match=message) as refused:
-        INVENTORY.with_senses(**changes)
-    assert "\n" not in str(refused.value)
 
 
 def test_an_inventory_is_given_in_any_of_three_ways(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from integrations.ward import build_ward
 from lmcells.errors import InputError
-from lmcells.integrations.shards import ExpanderSettings
+from lmcells.expansion.settings import ExpanderSettings
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,17 @@ from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError, InputError, MissingExtra, ModelError
 from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.engines import find_engine, run_locally
 from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
 from lmcells.integrations.shards import (
     SHARD_CHARACTERS,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
+    _blas_threads,
     expand_notes,
+    one_thread,
     parse_result,
     shards_of,
     shared_expander,
@@ -79,7 +82,7 @@ def test_rows_are_the_expansions_with_the_id_of_their_note(
     assert rows_of(tmp_path / "out.jsonl") == expected
     assert [*expected[0]] == [*COLUMNS]
     assert report["n_expansions"] == len(expected) > 20
-    written = {AWKWARD[row["start"] : row["end"]] for row in expected if row["note_id"] == "ward/0"}
+    written = {AWKWARD[row["start"] : row["end"]] for row in expected if row["note_id"] == "notes/0"}
     assert written == {"PT", "MS"}
 
 
@@ -132,7 +135,7 @@ def test_counts_are_exact_and_broken_rows_are_kept_without_their_text(
 
 def test_abstaining_is_counted_by_reason(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = write_jsonl(tmp_path / "notes.jsonl", ward_notes(20))
-    sure = ExpanderSettings(settings.model, settings.inventory, threshold=1.0)
+    sure = replace(settings, threshold=1.0)
     report = run(sure, [notes], tmp_path / "out.csv")
     found = [expansion for _, expansion in read_annotations(tmp_path / "out.csv")]
     n_abstained = sum(each.abstained == "low_confidence" for each in found)
@@ -181,14 +184,19 @@ def test_a_note_that_fails_costs_only_itself(
     monkeypatch.setattr(Expander, "pipe", fail_together)
     notes = write_jsonl(
         tmp_path / "notes.jsonl",
-        [{"id": "a/1", "text": "PT"}, {"id": "a/2", "text": "boom PT"}, {"id": "a/3", "text": "MS"}],
+        [{"id": "1", "text": "PT"}, {"id": "2", "text": "boom PT"}, {"id": "3", "text": "MS"}],
     )
     report = run(settings, [notes], tmp_path / "out.jsonl")
     assert (report["n_read"], report["n_annotated"]) == (3, 2)
     assert report["failed"] == {"expansion failed (ValueError)": 1}
-    assert [row["note_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["a/1", "a/3"]
+    assert [row["note_id"] for row in rows_of(tmp_path / "out.jsonl")] == ["notes/1", "notes/3"]
     (row,) = rows_of(tmp_path / "out.jsonl.rejected.jsonl")
-    assert row == {"file": None, "line": None, "note_id": "a/2", "reason": "expansion failed (ValueError)"}
+    assert row == {
+        "file": None,
+        "line": None,
+        "note_id": "notes/2",
+        "reason": "expansion failed (ValueError)",
+    }
 
 
 def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings, tmp_path: Path) -> None:
@@ -196,7 +204,9 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
     output = tmp_path / "out.jsonl"
     seen: list[int] = []
 
-    def stop(n_notes: int, _: int) -> None:
+    def stop(n_notes: int, _: int, share: float | None) -> None:
+        assert share is not None
+        assert 0 < share <= 1
         seen.append(n_notes)
         if len(seen) == 3:
             raise KeyboardInterrupt
@@ -212,7 +222,7 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
         run(settings, [notes], output, shard_notes=9, resume=True)
     seen.clear()
     report = run(
-        settings, [notes], output, shard_notes=8, resume=True, on_progress=lambda n, _: seen.append(n)
+        settings, [notes], output, shard_notes=8, resume=True, on_progress=lambda n, *_: seen.append(n)
     )
     assert seen[-1] == report["n_read"] == 70
     assert "KEPT" in {row["section"] for row in rows_of(output)}
@@ -241,7 +251,7 @@ def start(
     """Run the command until some parts are written; -> the command and its process."""
     command = [
         *(sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(output)),
-        *("--model", str(settings.model), "--inventory", str(settings.inventory), *options),
+        *("--model", str(settings.model), "--only-inventory", str(settings.only_inventory), *options),
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -423,3 +433,25 @@ def test_shards_in_any_order_give_the_same_bytes() -> None:
         results.append({shard.number: task.run(shard) for shard in order})
     assert results[0] == results[1]
     assert sum(map(len, results[0].values())) > 1000
+
+
+def test_the_number_of_threads_changes_no_byte(tmp_path: Path) -> None:
+    notes = Path(__file__).parents[2] / "benchmarks" / "data" / "whole_notes_dev.jsonl"
+    written = []
+    for n_threads in ("1", "2"):
+        out = tmp_path / f"{n_threads}.jsonl"
+        variables = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), n_threads)
+        command = [sys.executable, "-m", "lmcells", "annotate", str(notes), "--output", str(out)]
+        subprocess.run(command, env=variables, check=True, capture_output=True)
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+
+
+def test_one_thread_is_used_only_inside() -> None:
+    (get, set_), *_ = _blas_threads()
+    before = get()
+    set_(2)
+    with one_thread():
+        assert get() == 1
+    assert get() == 2
+    set_(before)

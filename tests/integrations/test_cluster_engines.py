@@ -10,10 +10,11 @@ import pytest
 
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import InputError
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.engines import find_engine, waves_of
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, annotate_table
+from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.filterwarnings("ig
 def local_job(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of a job in this process, in several shards, with a broken row among the notes."""
     folder = tmp_path_factory.mktemp("local")
-    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "ward/none"}, {"id": "x", "text": AWKWARD}])
+    write_jsonl(folder / "notes.jsonl", [*ward_notes(20), {"id": "notes/none"}, {"id": "x", "text": AWKWARD}])
     run(settings, folder / "out.jsonl")
     return folder / "out.jsonl"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ModelError
-from lmcells.integrations.shards import ExpanderSettings
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]

@@ -4,6 +4,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import FormatError, InputError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
 from lmcells.integrations.exports import (
     LABELING_CONFIGURATION,
@@ -25,7 +27,6 @@ from lmcells.integrations.exports import (
     standoff,
 )
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 
@@ -35,7 +36,7 @@ def annotated(settings: ExpanderSettings, tmp_path_factory: pytest.TempPathFacto
     """Twenty notes and what `annotate` wrote about them, one answer in some withheld."""
     folder = tmp_path_factory.mktemp("exports")
     notes = NoteFiles([write_jsonl(folder / "notes.jsonl", ward_notes(20))])
-    unsure = ExpanderSettings(settings.model, settings.inventory, threshold=0.52)
+    unsure = replace(settings, threshold=0.52)
     annotate(notes, folder / "out.csv", expander=unsure)
     read = list(read_annotated(folder / "out.csv", notes))
     found = [expansion for each in read for expansion in each.expansions]
@@ -81,16 +82,16 @@ def annotations(path: Path, *rows: tuple[str, int, int]) -> Path:
 
 
 def test_notes_that_do_not_belong_to_the_annotations_are_refused(tmp_path: Path) -> None:
-    notes = write_jsonl(tmp_path / "n.jsonl", [{"id": "a/1", "text": "in PT"}])
-    rows = annotations(tmp_path / "out.jsonl", ("a/1", 3, 5), ("a/2", 3, 5))
-    with pytest.raises(InputError, match="expansions of 1 notes that are missing, 'a/2' first"):
+    notes = write_jsonl(tmp_path / "n.jsonl", [{"id": "n/1", "text": "in PT"}])
+    rows = annotations(tmp_path / "out.jsonl", ("n/1", 3, 5), ("n/2", 3, 5))
+    with pytest.raises(InputError, match="expansions of 1 notes that are missing, 'n/2' first"):
         list(read_annotated(rows, NoteFiles([notes])))
-    for places in ([("a/1", 3, 6)], [("a/1", 0, 4), ("a/1", 3, 5)]):
+    for places in ([("n/1", 3, 6)], [("n/1", 0, 4), ("n/1", 3, 5)]):
         with pytest.raises(InputError, match="overlaps another or lies outside the note"):
             list(read_annotated(annotations(tmp_path / "out.jsonl", *places), NoteFiles([notes])))
-    twice = write_jsonl(tmp_path / "n.jsonl", [{"id": "a/1", "text": "in PT"}] * 2)
-    with pytest.raises(FormatError, match="two notes have the id 'a/1'"):
-        list(read_annotated(annotations(tmp_path / "out.jsonl", ("a/1", 3, 5)), NoteFiles([twice])))
+    twice = write_jsonl(tmp_path / "n.jsonl", [{"id": "n/1", "text": "in PT"}] * 2)
+    with pytest.raises(FormatError, match="two notes have the id 'n/1'"):
+        list(read_annotated(annotations(tmp_path / "out.jsonl", ("n/1", 3, 5)), NoteFiles([twice])))
 
 
 @pytest.mark.parametrize("content", ["secret", '{"note_id": "a"}', "[1]", '{"note_id": 1, "candidates": 3}'])

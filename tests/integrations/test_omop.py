@@ -3,6 +3,7 @@
 import csv
 import json
 import sqlite3
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from integrations.ward import ward_notes
-from lmcells.errors import ConfigError
+from lmcells.errors import ConfigError, FormatError
 from lmcells.expansion import Candidate, Expansion
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.omop import COLUMNS, note_nlp_row, parse_nlp_time
+from lmcells.integrations.omop import (
+    COLUMNS,
+    NoteNlpOptions,
+    note_nlp_row,
+    parse_nlp_time,
+    read_section_concepts,
+)
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.notes.note import Note
 from note_files import write_csv, write_jsonl
 
@@ -169,3 +176,31 @@ def test_a_date_that_is_none_is_refused() -> None:
     assert parse_nlp_time("2026-01-31T08:30:00") == TIME
     with pytest.raises(ConfigError, match=r"found '31\.1\.2026', allowed: 2026-01-31"):
         parse_nlp_time("31.1.2026")
+
+
+def test_rows_may_be_appended_with_concepts_of_sections_and_without_the_abstained(
+    settings: ExpanderSettings, tmp_path: Path
+) -> None:
+    notes = note_table(tmp_path / "note.csv")
+    (tmp_path / "map.csv").write_text("section,concept_id\nA/P,11\nplan,12\nLabs,13\n")
+    concepts = read_section_concepts(tmp_path / "map.csv")
+    assert dict(concepts) == {"ASSESSMENT AND PLAN": 11, "PLAN": 12, "LABORATORY DATA": 13}
+    unsure = replace(settings, threshold=0.52)
+    options = NoteNlpOptions(first_id=501, with_abstained=False, section_concepts=concepts)
+    for name, note_nlp in (("all.jsonl", NoteNlpOptions()), ("some.jsonl", options)):
+        run(unsure, notes, tmp_path / name, nlp_time=TIME, note_nlp=note_nlp, shard_notes=6)
+    every, some = (
+        [json.loads(line) for line in (tmp_path / name).read_text().split("\n")[:-1]]
+        for name in ("all.jsonl", "some.jsonl")
+    )
+    answered = [row for row in every if "abstained=" not in row["term_modifiers"]]
+    assert 0 < len(some) == len(answered) < len(every)
+    assert [row["note_nlp_id"] for row in some] == list(range(501, 501 + len(some)))
+    for row, plain in zip(some, answered, strict=True):
+        section = next((each for each in row["term_modifiers"].split(";") if each.startswith("section=")), "")
+        assert row["section_concept_id"] == dict(concepts).get(section.removeprefix("section="), 0)
+        assert row["offset"] == plain["offset"]
+    assert {row["section_concept_id"] for row in some} >= {12}
+    (tmp_path / "map.csv").write_text("section,concept_id\nA/P,eleven\n")
+    with pytest.raises(FormatError, match="line 2: needs a section and a whole concept_id"):
+        read_section_concepts(tmp_path / "map.csv")

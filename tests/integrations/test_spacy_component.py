@@ -14,7 +14,7 @@ from expansion.clinic import INVENTORY
 from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import ConfigError
 from lmcells.expansion import Sense, save_inventory
-from lmcells.integrations.shards import ExpanderSettings
+from lmcells.expansion.settings import ExpanderSettings
 
 spacy = pytest.importorskip("spacy", reason="spaCy is not installed: pip install 'lmcells[spacy]'")
 
@@ -50,7 +50,9 @@ def make_nlp(settings: ExpanderSettings) -> MakeNlp:
         nlp = spacy.blank("en")
         if tokenizer is not None:
             nlp.tokenizer = tokenizer(nlp.vocab)
-        nlp.add_pipe("lmcells", config={"model": settings.model, "inventory": settings.inventory, **config})
+        nlp.add_pipe(
+            "lmcells", config={"model": settings.model, "only_inventory": settings.only_inventory, **config}
+        )
         return nlp
 
     return make
@@ -184,6 +186,24 @@ def test_a_pipeline_is_saved_whole(make_nlp: MakeNlp, tmp_path: Path, settings: 
     assert spacy.load(moved)("PT after CVA")._.acronyms == expected._.acronyms
 
 
+def test_layers_headers_and_metadata_reach_the_component(make_nlp: MakeNlp, tmp_path: Path) -> None:
+    (tmp_path / "site.csv").write_text("short_form,long_form,action\nPT,gait,pin\n")
+    (tmp_path / "ward.json").write_text(
+        '[{"short_form": "MS", "long_form": "status", "action": "pin", "where": {"category": "Echo"}}]'
+    )
+    (tmp_path / "headers.json").write_text('{"PLAN": ["next steps"]}')
+    files = [str(tmp_path / "site.csv"), str(tmp_path / "ward.json")]
+    nlp = make_nlp(inventory=files, header_rules=str(tmp_path / "headers.json"))
+    nlp.to_disk(tmp_path / "pipeline")
+    for each in (nlp, spacy.load(tmp_path / "pipeline")):
+        docs = [each.make_doc("next steps\nPT, MS"), each.make_doc("MS")]
+        docs[0].user_data[spacy_component.METADATA] = {"category": "echo"}
+        first, second = each.pipe(docs)
+        assert [span._.long_form for span in first.spans["acronyms"]] == ["gait", "status"]
+        assert first._.acronyms[0]["section"] == "PLAN"
+        assert second._.acronyms[0]["source"] == "model"
+
+
 def test_a_pipeline_travels_as_bytes(make_nlp: MakeNlp) -> None:
     nlp = make_nlp(threshold=0.5)
     saved = nlp.to_bytes()
@@ -294,7 +314,102 @@ def test_no_import_is_needed_with_the_entry_point(tmp_path: Path) -> None:
     assert done.stdout == "['lmcells']\n"
 
 
-def test_the_extension_of_another_package_is_left_alone() -> None:
-    getter = Span.get_extension("long_form")
-    spacy_component._register(Span, "long_form", lambda _: "mine")
-    assert Span.get_extension("long_form") == getter
+@pytest.fixture
+def our_attributes() -> Iterator[None]:
+    """Puts back our attributes after another package has set its own."""
+    yield
+    for (holder, name), getter in spacy_component._GETTERS.items():
+        holder.set_extension(name, getter=getter, force=True)
+
+
+def add_detector(nlp: Language, **place: Any) -> None:
+    """Add scispaCy's abbreviation detector or, where it is not installed, what it does."""
+    try:
+        import scispacy.abbreviation  # noqa: F401
+    except ImportError:
+        if not Language.has_factory("abbreviation_detector"):
+
+            @Language.factory("abbreviation_detector")
+            class Detector:
+                def __init__(self, nlp: Language, name: str) -> None:  # noqa: ARG002
+                    Doc.set_extension("abbreviations", default=[], force=True)
+                    Span.set_extension("long_form", default=None, force=True)
+
+                def __call__(self, doc: Doc) -> Doc:
+                    first = doc.text.find("atrial fibrillation (AF)")
+                    if first >= 0:
+                        short = doc.char_span(first + 21, first + 23)
+                        short._.long_form = doc.char_span(first, first + 19)
+                        doc._.abbreviations = [short]
+                    return doc
+
+    nlp.add_pipe("abbreviation_detector", **place)
+
+
+NOTE = "Known atrial fibrillation (AF) and HTN. AF is rate controlled, seen in the ED."
+
+
+@pytest.mark.usefixtures("our_attributes")
+@pytest.mark.parametrize("first", [True, False])
+def test_our_values_stay_beside_the_detector_of_scispacy(first: bool) -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells")
+    add_detector(nlp, **({"first": True} if first else {}))
+    doc = nlp(NOTE)
+    expected = ["atrial fibrillation", "hypertension", "atrial fibrillation", "emergency department"]
+    spans = doc.spans["acronyms"]
+    assert [span._.long_form_text for span in spans] == expected
+    assert [str(span._.long_form) for span in spans] == expected
+    assert [span._.acronym["long_form"] for span in spans] == expected
+
+
+@pytest.mark.usefixtures("our_attributes")
+@pytest.mark.parametrize("beside", [True, False])
+def test_code_written_for_scispacy_runs_unchanged(beside: bool) -> None:
+    nlp = spacy.blank("en")
+    if beside:
+        add_detector(nlp)
+    nlp.add_pipe("lmcells", config={"attribute": "abbreviations"})
+    doc = nlp(NOTE)
+    found = sorted((span.start, str(span), str(span._.long_form)) for span in doc._.abbreviations)
+    assert [each[1:] for each in found] == [
+        ("AF", "atrial fibrillation"),
+        ("HTN", "hypertension"),
+        ("AF", "atrial fibrillation"),
+        ("ED", "emergency department"),
+    ]
+    by_text = {span.text: span for span in doc._.abbreviations}
+    assert isinstance(by_text["AF"]._.long_form, Span)
+    assert by_text["AF"]._.long_form.start_char == NOTE.index("atrial")
+    assert by_text["ED"]._.long_form == by_text["ED"]._.long_form_text == "emergency department"
+    # What scispaCy's linker looks at: the entities, whatever their labels.
+    doc.ents = [Span(doc, span.start, span.end, label="DISEASE") for span in doc._.abbreviations]
+    assert [str(ent._.long_form) for ent in doc.ents] == [each[2] for each in found]
+
+
+def test_abbreviations_survive_other_processes_and_docbin() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells", config={"attribute": "abbreviations"})
+    stored = DocBin(store_user_data=True, docs=nlp.pipe([NOTE] * 3, n_process=2, batch_size=1))
+    for doc in DocBin().from_bytes(stored.to_bytes()).get_docs(nlp.vocab):
+        assert [span.text for span in doc._.abbreviations] == ["AF", "HTN", "AF", "ED"]
+        assert doc._.abbreviations[0]._.long_form.text == "atrial fibrillation"
+
+
+def test_components_with_other_keys_are_apart() -> None:
+    nlp = spacy.blank("en")
+    nlp.add_pipe("lmcells")
+    nlp.add_pipe("lmcells", name="strict", config={"spans_key": "strict", "threshold": 1.0})
+    nlp.add_pipe("lmcells", name="silent", config={"spans_key": None, "sections": "none"})
+    doc = nlp("Pt goes to PT twice weekly for gait training.")
+    at = [span.text for span in doc.spans["strict"]].index("PT")
+    assert doc.spans["strict"][at]._.long_form is None
+    assert doc.spans["acronyms"][at]._.long_form is not None
+    assert "patient" in [span._.long_form for span in doc.spans["acronyms"]]
+    assert doc._.acronyms == tuple(span._.acronym for span in doc.spans["acronyms"])
+    assert doc[0:1]._.long_form == "patient"  # a span of nobody's: the first component's answer
+
+
+def test_an_unknown_attribute_is_refused(make_nlp: MakeNlp) -> None:
+    with pytest.raises(ConfigError, match="attribute: found 'abbrev', allowed: acronyms, abbreviations"):
+        make_nlp(attribute="abbrev")

@@ -8,7 +8,7 @@ import torch
 
 from expansion.clinic import INVENTORY, WORDS_OF, clinic_corpus, random_model
 from lmcells.expansion import save_inventory
-from lmcells.integrations.shards import ExpanderSettings
+from lmcells.expansion.settings import ExpanderSettings
 
 AWKWARD = (
     "PLAN: Frau Müller 🩺 in PT.\r\n\r\nPMH: multiple sclerosis (MS), MS 3×.\r\nLABS: PT 12 s\u2028PT\r\n"
@@ -21,7 +21,7 @@ def build_ward(folder: Path) -> ExpanderSettings:
     torch.set_num_threads(1)
     random_model(folder / "model", clinic_corpus(folder / "corpus"), "lmc")
     save_inventory(INVENTORY, folder / "inventory.csv")
-    return ExpanderSettings(str(folder / "model"), str(folder / "inventory.csv"))
+    return ExpanderSettings(str(folder / "model"), only_inventory=str(folder / "inventory.csv"))
 
 
 def ward_notes(n_notes: int, *, seed: int = 0) -> list[dict[str, Any]]:
@@ -35,5 +35,5 @@ def ward_notes(n_notes: int, *, seed: int = 0) -> list[dict[str, Any]]:
         elif index % 5:
             words = [draw.choice(words) for words in WORDS_OF.values() for _ in range(6)]
             text = f"PLAN: {' '.join(words[:6])} PT daily\n\nLABS: PT {' '.join(words[6:])}, MS"
-        notes.append({"id": f"ward/{index}", "text": text})
+        notes.append({"id": f"notes/{index}", "text": text})
     return notes

@@ -81,7 +81,7 @@ def test_columns_of_a_table_can_be_named(tmp_path: Path) -> None:
     notes, _ = read(path, columns=Columns(text="body", id="key", category="kind", metadata=("site",)))
     assert notes == [
         Note("export/a", "r/o MI", {"category": "ED", "site": "north"}),
-        Note("b/1", "s/p PE", {}),
+        Note("export/b/1", "s/p PE", {}),
     ]
 
 
@@ -94,19 +94,19 @@ def test_tab_separated_tables_are_read(tmp_path: Path) -> None:
 def test_rows_without_id_are_numbered_by_their_place(tmp_path: Path) -> None:
     rows = [{"text": "one"}, {"text": " "}, {"text": "three"}]
     notes, _ = read(write_csv(tmp_path / "notes.v2.csv.gz", rows, columns=("text", "x"), gzip=True))
-    assert [note.id for note in notes] == ["notes.v2/1", "notes.v2/3"]
+    assert [note.id for note in notes] == [f"{tmp_path.name}:notes.v2:1", f"{tmp_path.name}:notes.v2:3"]
 
 
 def test_an_empty_id_never_takes_the_id_of_another_row(tmp_path: Path) -> None:
     rows = [{"id": "2", "text": "one"}, {"id": "", "text": "two"}]
     notes, report = read(write_csv(tmp_path / "notes.csv", rows))
-    assert [note.id for note in notes] == ["notes/2", "notes/row-2"]
-    assert report.warnings == {"no id: row number used": 1}
+    assert [note.id for note in notes] == ["notes/2", f"{tmp_path.name}:notes:2"]
+    assert report.warnings == {"no id: file and row used": 1}
 
 
 def test_json_lines_hold_texts_and_sections(tmp_path: Path) -> None:
     notes, report = read(write_jsonl(tmp_path / "notes.jsonl"))
-    assert [note.id for note in notes] == ["notes/n1", "other/n2", "notes/3"]
+    assert [note.id for note in notes] == ["notes/n1", "notes/other/n2", "notes/3"]
     assert notes[0] == Note("notes/n1", "HPI: Pt with MS, in PT twice weekly.", {"category": "Clinic"})
     assert notes[1].text == "He is s/p MI.\r\nMeds p.o. b.i.d.\r\n"
     assert notes[2].text == (
@@ -152,7 +152,10 @@ def test_parquet_texts_are_read(tmp_path: Path) -> None:
         "year": [1, 2, 3],
     }
     notes, report = read(write_parquet(tmp_path / "n.parquet", columns), columns=Columns(metadata=("year",)))
-    assert notes == [Note("n/1", "a", {"category": "x", "year": "1"}), Note("n/row-3", "c", {"year": "3"})]
+    assert notes == [
+        Note("n/1", "a", {"category": "x", "year": "1"}),
+        Note(f"{tmp_path.name}:n:3", "c", {"year": "3"}),
+    ]
     assert report.skipped == {"empty note": 1}
     assert report.first_seen["empty note"] == "n.parquet:2"
 
@@ -165,13 +168,13 @@ def test_parquet_sections_are_those_of_json_lines(tmp_path: Path) -> None:
         [],
         [{"header": "", "text": "no header"}, {"header": "Plan :", "text": "PT"}],
     ]
-    ids = ["s/0", "s/1", "s/2", "s/3"]
+    ids = ["n/s/0", "s/1", "s/2", "n/s/3"]
     parquet = write_parquet(tmp_path / "n.parquet", {"id": ids, "sections": documents})
     rows = [{"id": note_id, "sections": sections} for note_id, sections in zip(ids, documents, strict=True)]
     jsonl = write_jsonl(tmp_path / "n.jsonl", rows)
     from_parquet, report = read(parquet)
     assert from_parquet == read(jsonl)[0]
-    assert [note.id for note in from_parquet] == ["s/0", "s/3"]
+    assert [note.id for note in from_parquet] == ["n/s/0", "n/s/3"]
     assert report.skipped == {"empty note": 2}
 
 
@@ -348,3 +351,60 @@ def test_a_report_counts_rows_and_keeps_the_first_place_of_each_reason() -> None
         "warnings": {"invalid UTF-8 replaced": 1},
         "first_seen": {"empty note": "notes.csv:7", "invalid UTF-8 replaced": ""},
     }
+
+
+def test_ids_of_one_file_are_never_those_of_another(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        rows = [
+            {"id": "", "text": "one"},
+            {"id": f"{folder}:notes:1", "text": "two"},
+            {"id": "b/notes", "text": "x"},
+        ]
+        write_csv(tmp_path / folder / "notes.csv", rows)
+        write_csv(tmp_path / folder / f"plain_{folder}.csv", [{"text": "three"}], columns=("text", "x"))
+    write_csv(tmp_path / "b.csv", [{"id": "notes", "text": "four"}, {"id": "notes/b/notes", "text": "five"}])
+    both = [read(tmp_path / name)[0] for name in ("a", "b/notes.csv", "b.csv")]
+    ids = [note.id for notes in both for note in notes if note.text != "x"]
+    assert len(set(ids)) == len(ids) == 7
+
+
+def test_ids_that_repeat_are_counted_in_any_number_of_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lmcells.notes.readers.report._SeenIds._BLOCK", 3)
+    rows = [{"id": str(number), "text": "x"} for number in (1, 2, 3, 4, 2, 5, 5, 6, 1, 1)]
+    _, report = read(write_csv(tmp_path / "notes.csv", rows))
+    saved = report.to_dict()
+    assert saved["warnings"] == {"id of an earlier note": 4}
+    assert saved["first_seen"]["id of an earlier note"] in ("notes/2", "notes/5")
+
+
+def test_text_of_another_encoding_is_read(tmp_path: Path) -> None:
+    rows = "id;text\n1;Müller, 5 µg – “ok”\n"
+    for encoding in ("cp1252", "utf-16", "utf-16-le", "latin-1"):
+        text = rows if encoding != "latin-1" else rows.replace("– “ok”", "")
+        (tmp_path / "notes.csv").write_bytes(text.encode(encoding))
+        notes, report = read(tmp_path / "notes.csv", columns=Columns(encoding=encoding, delimiter=";"))
+        assert [note.text for note in notes] == [text.split(";")[-1].strip("\n")]
+        assert not report.warnings
+    (tmp_path / "note.txt").write_bytes(b"5 \xb5g \x81")  # cp1252 has no 0x81
+    notes, report = read(tmp_path / "note.txt", columns=Columns(encoding="cp1252"))
+    assert notes[0].text == "5 µg \ufffd"
+    assert report.warnings == {"invalid UTF-8 replaced": 1}
+
+
+@pytest.mark.parametrize("name", ["notes.csv", "notes.txt", "notes"])
+def test_a_delimiter_makes_a_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("note_id|note_text\n7|a, b\n")
+    notes, _ = read(tmp_path / name, columns=Columns(delimiter="|"))
+    assert [(note.id, note.text) for note in notes] == [("notes/7", "a, b")]
+
+
+def test_bytes_read_end_at_the_size_of_the_files(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_csv(tmp_path / "a.csv", [{"id": "1", "text": "x" * 5000}], gzip=False)
+    write_csv(tmp_path / "b.csv.gz", [{"id": "1", "text": "x" * 5000}], gzip=True)
+    write_parquet(tmp_path / "c.parquet", {"id": ["1"], "text": ["x"]})
+    _, report = read(tmp_path)
+    assert report.n_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())

@@ -10,7 +10,7 @@ import pytest
 
 from lmcells.errors import FormatError, InputError, MissingExtra
 from lmcells.notes.note import Note
-from lmcells.notes.readers import FORMATS, Columns, ReadReport, detect_format, read_notes, records
+from lmcells.notes.readers import FORMATS, Columns, ReadReport, detect_format, opening, read_notes
 from note_files import write_bytes, write_csv, write_jsonl, write_noteevents, write_parquet, write_text_folder
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
@@ -191,7 +191,7 @@ def test_a_line_of_two_megabytes_is_a_note(tmp_path: Path) -> None:
 def test_what_is_longer_than_any_note_does_not_fill_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "MAX_NOTE_CHARS", 1000)
+    monkeypatch.setattr(opening, "MAX_NOTE_CHARS", 1000)
     long = "word\n" * 1000
     unclosed = write_bytes(tmp_path / "n.csv", b'id,text\n1,fine\n2,"' + long.encode())
     limit = csv.field_size_limit()
@@ -219,7 +219,7 @@ def test_windows_line_ends_are_kept_inside_notes_and_not_at_row_ends(tmp_path: P
         ("one", "south"),
     ]
     jsonl = write_bytes(tmp_path / "n.jsonl", b'{"text": "one"}\r\n\r\n{"text": "two"}\r\n')
-    assert [(note.id, note.text) for note in read(jsonl)[0]] == [("n/1", "one"), ("n/2", "two")]
+    assert [note.text for note in read(jsonl)[0]] == ["one", "two"]
 
 
 @pytest.mark.parametrize("name", ["n.csv", "n.jsonl", "n.txt", "n"])

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def expander(folder: Path) -> Expander:
-    return Expander.from_pretrained(folder / "model", inventory=folder / "inventory.csv")
+    return Expander.from_pretrained(folder / "model", only_inventory=folder / "inventory.csv")
 
 
 @pytest.fixture(scope="session")

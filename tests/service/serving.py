@@ -20,6 +20,7 @@ from lmcells import Expander
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
+from lmcells.service.connections import limited_connections
 from lmcells.service.server import listen
 from lmcells.service.server import url as url_of
 
@@ -32,10 +33,15 @@ PLANTED = SenseInventory.from_senses(
 )
 
 
+def as_settings(*, token: str | None = None, **given: Any) -> ServiceSettings:
+    """Settings with one token or none."""
+    return ServiceSettings(**({"tokens": (token,)} if token else {}), **given)
+
+
 @contextmanager
 def client(expander: Expander, **settings: Any) -> Iterator[TestClient]:
     """The application, running, without a server."""
-    app = create_app(expander, ServiceSettings(**settings))
+    app = create_app(expander, as_settings(**settings))
     with TestClient(app, raise_server_exceptions=False) as running:
         yield running
 
@@ -43,8 +49,10 @@ def client(expander: Expander, **settings: Any) -> Iterator[TestClient]:
 @contextmanager
 def in_thread(expander: Expander, **settings: Any) -> Iterator[str]:
     """The application behind a socket, in a thread of this process; -> its address."""
-    app = create_app(expander, ServiceSettings(**settings))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
+    given = as_settings(**settings)
+    app = create_app(expander, given)
+    http = limited_connections(given)
+    server = uvicorn.Server(uvicorn.Config(app, http=http, log_config=None, access_log=False, ws="none"))
     listening = listen("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -84,11 +92,12 @@ def served(
 ) -> Iterator[Served]:
     """`lmcells serve` on a free port, with the folder's model and inventory, or the shipped ones."""
     log_file = folder / f"log-{time.monotonic_ns()}.txt"
-    own = ("--model", str(folder / "model"), "--inventory", str(folder / "inventory.csv"))
+    own = ("--model", str(folder / "model"), "--only-inventory", str(folder / "inventory.csv"))
     command = [sys.executable, *"-m lmcells serve --port 0".split(), *(() if is_shipped else own), *arguments]
-    settings = {"OMP_NUM_THREADS": "1", "LMCELLS_TOKEN": "", **(environment or {})}
+    inherited = {name: value for name, value in os.environ.items() if name != "LMCELLS_TOKEN"}
+    settings = inherited | {"OMP_NUM_THREADS": "1", **(environment or {})}
     with log_file.open("wb") as errors:
-        process = subprocess.Popen(command, stderr=errors, env=os.environ | settings)
+        process = subprocess.Popen(command, stderr=errors, env=settings)
     server = Served(process, "", log_file)
     try:
         server.url = _address(server)
@@ -102,7 +111,7 @@ def served(
 
 
 def _address(server: Served) -> str:
-    pattern = r"listening on (http://\S+)"
+    pattern = r"listening on (https?://[^\s\"]+)"
     wait_until(lambda: server.process.poll() is not None or re.search(pattern, server.log))
     found = re.search(pattern, server.log)
     assert found, f"the service did not start: {server.log}"

@@ -21,7 +21,6 @@ from lmcells.analysis.interpolation import interpolate, section_ranker
 from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import map_sections, nearest_sections
 from lmcells.analysis.senses import word_senses
-from lmcells.expansion import SenseInventory
 from lmcells.service.explore import ExploringThread
 from lmcells.service.search import NameSearch
 from service.serving import client
@@ -191,13 +190,6 @@ def test_a_model_that_reads_no_sections_says_so(tmp_path: Path, kind: str) -> No
             assert answer.status_code == 422
             assert answer.json()["detail"].startswith(f"the service's model is of kind {kind!r}")
             assert str(tmp_path) not in answer.text
-
-
-def test_an_inventory_without_senses_says_so(planted: Expander) -> None:
-    with client(Expander(planted.model, SenseInventory({}))) as http:
-        answer = http.get("/explore/start")
-    assert answer.status_code == 422
-    assert "no senses" in answer.json()["detail"]
 
 
 def test_too_many_questions_are_answered_with_429(planted: Expander, monkeypatch: pytest.MonkeyPatch) -> None:

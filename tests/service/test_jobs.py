@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.service.jobs import BATCH_CHARACTERS, BATCH_NOTES, TURN_NOTES, Job, NoteQueue
-from lmcells.service.messages import ManyNotes, NoteMessage
+from lmcells.errors import InputError
+from lmcells.service.jobs import BATCH_COST, BATCH_NOTES, TURN_NOTES, Job, Lane
+from lmcells.service.messages import ManyNotes, NoteMessage, OneNote
 
 
 def job(n_notes: int, *, length: int = 1) -> Job:
@@ -15,8 +16,8 @@ def job(n_notes: int, *, length: int = 1) -> Job:
     return Job(ManyNotes(notes=tuple(NoteMessage(text="x" * length) for _ in range(n_notes))))
 
 
-def filled(*jobs: Job) -> NoteQueue:
-    queue = NoteQueue()
+def filled(*jobs: Job) -> Lane:
+    queue = Lane()
     for each in jobs:
         queue.put(each)
     return queue
@@ -38,8 +39,28 @@ def test_a_large_request_lets_others_pass() -> None:
 
 def test_a_batch_is_bounded_in_notes_and_characters() -> None:
     assert len(filled(job(10 * BATCH_NOTES)).take() or ()) == BATCH_NOTES
-    long = filled(job(4, length=BATCH_CHARACTERS))
+    long = filled(job(4, length=BATCH_COST))
     assert [len(long.take() or ()) for _ in range(4)] == [1, 1, 1, 1]
+
+
+def test_explanations_make_a_note_dearer() -> None:
+    text = "x" * 1_000
+    plain, one, every = (Job(OneNote(text=text, explain=explain)).cost(0) for explain in (False, (3,), True))
+    assert plain < one < every
+
+
+def test_answers_can_be_handed_out_one_by_one_in_order() -> None:
+    given: list[bytes] = []
+    several = Job(
+        ManyNotes(notes=tuple(NoteMessage(text="", id=name) for name in "abc")), deliver=given.append
+    )
+    several.answer(2, b"third")
+    assert given == []
+    several.answer(0, b"first")
+    assert given == [b"first"]
+    several.fail(InputError("sections: wrong."), 1)
+    assert given == [b"first", b'{"id":"b","detail":"sections: wrong."}', b"third"]
+    assert several.answered.result(0) == b""
 
 
 def test_a_request_that_was_given_up_is_not_worked_on() -> None:
@@ -60,7 +81,7 @@ def test_a_closed_queue_hands_out_what_it_has_and_takes_no_more() -> None:
 
 
 def test_taking_waits_for_a_request() -> None:
-    queue = NoteQueue()
+    queue = Lane()
     with ThreadPoolExecutor(1) as pool:
         taken = pool.submit(queue.take)
         queue.put(job(1))

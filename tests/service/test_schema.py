@@ -33,25 +33,25 @@ CHECKS = [
 
 
 EXPLORED = {
-    "/explore/start": {},
-    "/explore/names": {},
-    "/explore/neighbors": {"word": "gait"},
-    "/explore/senses": {"word": "gait", "section": ["PLAN"], "against": ["warfarin"]},
-    "/explore/interpolation": {"short_form": "PT", "section": "LABS"},
-    "/explore/sections": {},
-    "/explore/nearest-sections": {"section": "PLAN"},
-    "/explore/mixture": {"word": "gait"},
+    "/v1/explore/start": {},
+    "/v1/explore/names": {},
+    "/v1/explore/neighbors": {"word": "gait"},
+    "/v1/explore/senses": {"word": "gait", "section": ["PLAN"], "against": ["warfarin"]},
+    "/v1/explore/interpolation": {"short_form": "PT", "section": "LABS"},
+    "/v1/explore/sections": {},
+    "/v1/explore/nearest-sections": {"section": "PLAN"},
+    "/v1/explore/mixture": {"word": "gait"},
 }
 """What looks into the model, with names that it knows: from random ones nothing but refusals would be seen."""
 ASKED = [
-    ("POST", "/expand", GenerationMode.POSITIVE),
-    ("POST", "/expand", GenerationMode.NEGATIVE),
-    ("GET", "/inventory", GenerationMode.POSITIVE),
-    ("GET", "/inventory", GenerationMode.NEGATIVE),
-    ("GET", "/health", GenerationMode.POSITIVE),
+    ("POST", "/v1/expand", GenerationMode.POSITIVE),
+    ("POST", "/v1/expand", GenerationMode.NEGATIVE),
+    ("GET", "/v1/inventory", GenerationMode.POSITIVE),
+    ("GET", "/v1/inventory", GenerationMode.NEGATIVE),
+    *(("GET", path, GenerationMode.POSITIVE) for path in ("/health", "/livez", "/readyz")),
     ("GET", "/metrics", GenerationMode.POSITIVE),
     *(("GET", path, GenerationMode.POSITIVE) for path in EXPLORED),
-    *(("GET", path, GenerationMode.NEGATIVE) for path in EXPLORED if path != "/explore/start"),
+    *(("GET", path, GenerationMode.NEGATIVE) for path in EXPLORED if path != "/v1/explore/start"),
 ]
 
 

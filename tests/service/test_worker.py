@@ -1,6 +1,8 @@
 """Notes of many requests, expanded together: as if each had come alone, and each wrong one wrong alone."""
 
 import json
+from functools import partial
+from threading import Event
 from typing import Any
 
 import pytest
@@ -9,10 +11,19 @@ from expansion.clinic import INVENTORY
 from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, expand_text
-from lmcells.service.jobs import Job, NoteQueue
-from lmcells.service.messages import InventoryEdits, ManyNotes, OneNote, SenseMessage, SenseName
+from lmcells.expansion.layers import extend
+from lmcells.expansion.ranking import PosteriorRanker
+from lmcells.service.jobs import Job
+from lmcells.service.messages import (
+    InventoryEdits,
+    ManyNotes,
+    NoteAnswer,
+    OneNote,
+    SenseMessage,
+    SenseName,
+)
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.worker import Worker, edit_inventory
+from lmcells.service.worker import Worker, Workers, edit_inventory, lane_of
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
@@ -20,7 +31,15 @@ ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_
 
 @pytest.fixture(scope="module")
 def worker(expander: Expander) -> Worker:
-    return Worker(NoteQueue(), expander, ServiceMetrics())
+    return worker_of(expander, ServiceMetrics())
+
+
+def worker_of(expander: Expander, metrics: ServiceMetrics) -> Worker:
+    return Worker(expander, partial(edit_inventory, expander.inventory), metrics)
+
+
+def answer(job: Job, index: int = 0) -> NoteAnswer:
+    return NoteAnswer.model_validate_json(job.answers[index])
 
 
 def asked(**values: Any) -> Job:
@@ -41,25 +60,44 @@ def test_answers_are_those_of_the_library(worker: Worker, expander: Expander) ->
     own_senses = asked(text=NOTE, inventory=ADDED)
     many = asked(notes=[{"id": "a", "text": NOTE}, {"id": "b", "text": ""}], expanded_text="replace")
     run(worker, plain, own_sections, own_senses, many)
-    assert names(plain.answers[0].expansions) == names(expander(NOTE))
-    assert names(own_sections.answers[0].expansions) == names(expander(NOTE, sections=[(0, 10, "LABS")]))
-    changed = INVENTORY.with_senses(add=[Sense("PT", "gait")], remove=["MS"])
-    assert names(own_senses.answers[0].expansions) == names(expander(NOTE, inventory=changed))
-    first, second = many.answers[0], many.answers[1]
-    assert (first.id, second.id, second.expansions) == ("a", "b", [])
-    assert first.expanded == expand_text(NOTE, expander(NOTE))
+    assert names(answer(plain).expansions) == names(expander(NOTE))
+    assert names(answer(own_sections).expansions) == names(expander(NOTE, sections=[(0, 10, "LABS")]))
+    changed = [{"short_form": "MS", "action": "forbid"}, Sense("PT", "gait")]
+    assert names(answer(own_senses).expansions) == names(expander(NOTE, inventory=changed))
+    first, second = answer(many), answer(many, 1)
+    assert (first.id, second.id, second.expansions) == ("a", "b", ())
+    assert first.expanded is not None
+    assert first.expanded.text == expand_text(NOTE, expander(NOTE)).text
     assert [note["id"] for note in json.loads(many.answered.result(0))["notes"]] == ["a", "b"]
 
 
 def test_an_explanation_stands_beside_each_ranked_expansion(worker: Worker) -> None:
     job = asked(text=NOTE, explain=True)
     run(worker, job)
-    answer = job.answers[0]
-    assert answer.explanations is not None
-    for expansion, explanation in zip(answer.expansions, answer.explanations, strict=True):
+    said = answer(job)
+    assert said.explanations is not None
+    for expansion, explanation in zip(said.expansions, said.explanations, strict=True):
         assert (explanation is None) == (expansion.source == "definition")
         for word in explanation.words if explanation else ():
             assert NOTE[word.start : word.end].lower() == word.word or word.word == "<digit>"
+
+
+def test_single_mentions_are_explained_as_all_are(worker: Worker) -> None:
+    every = asked(text=NOTE, explain=True)
+    run(worker, every)
+    explained = answer(every).explanations or ()
+    starts = [expansion.start for expansion in answer(every).expansions]
+    for index, start in enumerate(starts):
+        one = asked(text=NOTE, explain=[start])
+        run(worker, one)
+        given = answer(one).explanations or ()
+        assert [each for number, each in enumerate(given) if number != index] == [None] * (len(starts) - 1)
+        found, expected = given[index], explained[index]
+        assert (found is None) == (expected is None)
+        if found is not None and expected is not None:
+            assert found.section_effect == pytest.approx(expected.section_effect, abs=1e-4)
+            effects = [[each.effect or 0.0 for each in one.words] for one in (found, expected)]
+            assert effects[0] == pytest.approx(effects[1], abs=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +105,7 @@ def test_an_explanation_stands_beside_each_ranked_expansion(worker: Worker) -> N
     [
         {"text": "PT", "sections": [{"start": 0, "end": 99, "header": "X"}]},
         {"text": "PT", "inventory": {"remove": [{"short_form": "XYZ"}]}},
-        {"text": "PT", "inventory": {"add": [{"short_form": "PT", "long_form": "physical therapy"}]}},
+        {"text": "PT", "inventory": {"rules": [{"short_form": "PT", "action": "pin"}]}},
     ],
 )
 def test_a_wrong_request_fails_alone(worker: Worker, wrong: dict[str, Any]) -> None:
@@ -90,7 +128,7 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     monkeypatch.setattr(Expander, "expand_read", breaks_on_two_notes_of_length_three)
     broken, fine = asked(text="PT, PT, PT"), asked(text="PT, PT")
     metrics = ServiceMetrics()
-    run(Worker(NoteQueue(), expander, metrics), broken, fine)
+    run(worker_of(expander, metrics), broken, fine)
     assert isinstance(broken.answered.exception(0), ZeroDivisionError)
     assert fine.answered.exception(0) is None
     counted = metrics.render().decode()
@@ -107,6 +145,72 @@ def test_nothing_is_done_for_who_has_left(worker: Worker) -> None:
     assert job.answered.cancelled()
 
 
+def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second slice of a note is not ranked when its request has run out of time during the first."""
+    monkeypatch.setattr("lmcells.service.worker._SLICE", 2)
+    job = asked(text="PT, " * 20)
+    n_slices = 0
+    posterior = PosteriorRanker.posterior
+
+    def given_up(*given: Any) -> Any:
+        nonlocal n_slices
+        n_slices += 1
+        job.answered.cancel()
+        return posterior(*given)
+
+    monkeypatch.setattr(PosteriorRanker, "posterior", given_up)
+    run(worker_of(expander, ServiceMetrics()), job)
+    assert (n_slices, job.answers) == (1, {})
+
+
+# Lanes
+
+
+@pytest.mark.parametrize(
+    ("request_", "lane"),
+    [
+        ({"text": "PT"}, "interactive"),
+        ({"text": "PT", "explain": True}, "interactive"),
+        ({"text": "x" * 3_000}, "interactive"),
+        ({"text": "x" * 3_000, "explain": True}, "bulk"),
+        ({"notes": [{"text": "x" * 1_000}] * 300}, "bulk"),
+        ({"text": "PT " * 20_000}, "heavy"),
+        ({"text": "x" * 10_000, "explain": True}, "heavy"),
+        ({"notes": [{"text": "PT"}, {"text": "x" * 100_000}]}, "heavy"),
+    ],
+)
+def test_requests_go_by_their_size(request_: dict[str, Any], lane: str) -> None:
+    assert lane_of(asked(**request_)) == lane
+
+
+def test_one_note_stops_nobody(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a heavy note and a bulk of notes are worked on, and others of their size wait, a small one is answered."""
+    go_on = Event()
+    whole = Expander.expand_read
+
+    def slow(self: Expander, notes: Any, lexicon: Any) -> Any:
+        if sum(map(len, notes)) > 100:
+            assert go_on.wait(30)
+        return whole(self, notes, lexicon)
+
+    monkeypatch.setattr(Expander, "expand_read", slow)
+    workers = Workers(expander, ServiceMetrics())
+    large = [asked(text="PT " * 20_000), asked(notes=[{"text": "PT " * 200}] * 100)]
+    more = [asked(text="PT " * 20_000), asked(notes=[{"text": "PT " * 200}] * 100)]
+    for job in (*large, *more):
+        workers.put(job)
+    small = asked(text=NOTE)
+    workers.put(small)
+    try:
+        assert small.answered.result(10)
+        assert not any(job.answered.done() for job in large)
+    finally:
+        go_on.set()
+        for job in (*large, *more):
+            assert job.answered.result(60)
+        workers.stop()
+
+
 # Inventories of requests
 
 ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms=("stroke",), concept_id="C7")
@@ -114,14 +218,29 @@ ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms
 
 def test_edits_are_those_of_the_library() -> None:
     edits = InventoryEdits(add=(ADD,), remove=(SenseName(short_form="PT", long_form="Prothrombin Time"),))
-    expected = INVENTORY.with_senses(
-        add=[Sense("CVA", "cerebrovascular accident", ("stroke",), "C7")], remove=[("PT", "prothrombin time")]
+    expected = extend(
+        INVENTORY,
+        [
+            Sense("CVA", "cerebrovascular accident", ("stroke",), "C7"),
+            {"short_form": "PT", "long_form": "prothrombin time", "action": "forbid"},
+        ],
     )
     assert dict(edit_inventory(INVENTORY, edits).by_short_form) == dict(expected.by_short_form)
 
 
-def test_removing_all_senses_removes_the_short_form() -> None:
-    assert "MS" not in edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),)))
+def test_removing_all_senses_leaves_none() -> None:
+    assert edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),))).senses("MS") == ()
+
+
+def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> None:
+    pin = {"short_form": "MS", "long_form": "mitral stenosis", "action": "pin", "where": {"category": "Echo"}}
+    notes = [{"text": "MS", "metadata": {"category": "echo"}}, {"text": "MS"}]
+    job = asked(notes=notes, inventory={"rules": [pin]})
+    alone = asked(text="MS and PT", inventory={"rules": [pin | {"where": {}}], "only": True})
+    run(worker, job, alone)
+    sources = [answer(job, index).expansions[0].source for index in (0, 1)]
+    assert sources == ["pinned", "model"]
+    assert [each.short_form for each in answer(alone).expansions] == ["MS"]
 
 
 def test_a_sense_may_be_replaced() -> None:
@@ -135,13 +254,29 @@ def test_a_sense_may_be_replaced() -> None:
 def test_contradictions_are_named() -> None:
     with pytest.raises(UnknownShortForm, match=r"'XYZ' is not in the inventory \(2 short forms\)"):
         edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="XYZ"),)))
-    with pytest.raises(InventoryError, match="already"):
-        edit_inventory(INVENTORY, InventoryEdits(add=(ADD, ADD)))
+    wrong = InventoryEdits(remove=(SenseName(short_form="PT", long_form="prothrombin tim"),))
+    with pytest.raises(InventoryError, match=r"is not a sense of 'PT'\. Nearest: 'prothrombin time'"):
+        edit_inventory(INVENTORY, wrong)
 
 
-def test_equal_edits_share_an_inventory_and_few_are_kept(
-    expander: Expander, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_form_without_words_breaks_nothing(worker: Worker) -> None:
+    job = asked(text="CT-guided PT", inventory={"add": [{"short_form": "CT-guided", "long_form": "--"}]})
+    run(worker, job)
+    assert len(answer(job).expansions) == 2
+
+
+def test_a_removed_short_form_is_not_found_as_another(expander: Expander) -> None:
+    """Without its senses PT was taken for "Pt", a patient."""
+    both = Expander(expander.model, [*INVENTORY, Sense("Pt", "patient")])
+    text = "Pt seen by PT"
+    every_sense = [{"short_form": "PT", "long_form": sense.long_form} for sense in INVENTORY.senses("PT")]
+    for remove in ([{"short_form": "PT"}], every_sense):
+        job = asked(text=text, inventory={"remove": remove})
+        run(worker_of(both, ServiceMetrics()), job)
+        assert [each.start for each in answer(job).expansions] == [0]
+
+
+def test_equal_edits_share_an_inventory_and_few_are_kept(expander: Expander) -> None:
     assert edit_inventory(INVENTORY, InventoryEdits()) is INVENTORY
     edited: list[InventoryEdits] = []
 
@@ -149,8 +284,7 @@ def test_equal_edits_share_an_inventory_and_few_are_kept(
         edited.append(edits)
         return edit_inventory(inventory, edits)
 
-    monkeypatch.setattr("lmcells.service.worker.edit_inventory", edit)
-    worker = Worker(NoteQueue(), expander, ServiceMetrics())
+    worker = Worker(expander, partial(edit, expander.inventory), ServiceMetrics())
     senses = [{"short_form": "X", "long_form": f"sense {number}"} for number in range(20)]
     for each in [*senses[:2], *senses[:2], *senses, senses[0]]:
         job = asked(text="PT", inventory={"add": [each]})

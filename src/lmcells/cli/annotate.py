@@ -1,7 +1,10 @@
 """`lmcells annotate`: files of notes -> one row per expansion."""
 
 import argparse
+import sys
 import time
+from contextlib import redirect_stdout
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +13,39 @@ from lmcells.cli.arguments import (
     add_columns,
     add_expander,
     add_finding,
+    add_note_nlp,
     add_output,
     add_running,
+    add_threshold,
     columns_of,
+    expander_settings,
+    note_nlp_options,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
-from lmcells.integrations.annotate import annotate
+from lmcells.integrations.annotate import annotate, annotate_stream
 from lmcells.integrations.engines import ENGINES
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import SHARD_NOTES, ExpanderSettings
+from lmcells.integrations.shards import SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = parser.add_argument
-    add("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
-    add_output(parser, "OUT", "file to write: .jsonl, .csv or .parquet", replaces="a file")
+    add("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes, - for standard input")
+    written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
+    add_output(parser, "OUT", written, replaces="a file")
     kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
     add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
-    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (the job's start)")
+    add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
     add_expander(expanding)
     add_finding(expanding)
     sections = "how to find sections that the file does not give (rules)"
     expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
-    threshold = "abstain below this probability (the model's own)"
-    expanding.add_argument("--threshold", type=float, metavar="P", help=threshold)
+    add_threshold(expanding)
     add_columns(parser.add_argument_group("reading notes"))
     running = add_running(parser, resumes="a job")
     add = running.add_argument
@@ -50,36 +57,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Expand the notes and print the counts."""
     omop = options.output_format == "omop"
-    if options.nlp_date and not omop:
-        raise ConfigError("--nlp-date is for --output-format omop. Leave it out.")
+    note_nlp = note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
         started = time.monotonic()
 
-        def on_progress(n_notes: int, n_characters: int) -> None:
-            line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+        def on_progress(n_notes: int, n_characters: int, share: float | None) -> None:
+            seconds = time.monotonic() - started
+            line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
 
-        report = annotate(
-            NoteFiles(options.inputs, options.format, columns_of(options)),
-            options.output,
-            expander=ExpanderSettings(
-                options.model,
-                options.inventory,
-                options.sections,
-                options.threshold,
-                letters=not options.no_letters,
-                codes=options.codes,
-            ),
-            omop=omop,
-            nlp_time=parse_nlp_time(options.nlp_date) if options.nlp_date else None,
-            engine=options.engine,
-            workers=options.workers,
-            shard_notes=options.shard_notes,
-            resume=options.resume,
-            overwrite=options.overwrite,
-            on_progress=on_progress,
-        )
+        notes = NoteFiles(options.inputs, options.format, columns_of(options))
+        nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
+        running: dict[str, Any] = {
+            "expander": expander_settings(options),
+            "note_nlp": note_nlp,
+            "engine": options.engine,
+            "workers": options.workers,
+            "shard_notes": options.shard_notes,
+            "on_progress": on_progress,
+        }
+        if to_stdout := options.output == Path("-"):
+            if options.resume:
+                raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
+            nlp_time = (nlp_time or datetime.now()) if omop else None
+            report = annotate_stream(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
+        else:
+            report = annotate(
+                notes,
+                options.output,
+                omop=omop,
+                nlp_time=nlp_time,
+                resume=options.resume,
+                overwrite=options.overwrite,
+                **running,
+            )
     data = {"output": str(options.output), **report}
-    print_result(options, data, [(str(options.output), _summary(report))])
+    if to_stdout:
+        with redirect_stdout(sys.stderr):  # standard output is for the rows
+            print_result(options, data, [("standard output", _summary(report))])
+    else:
+        print_result(options, data, [(str(options.output), _summary(report))])
 
 
 def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -107,6 +123,7 @@ output by a byte.""",
 examples:
   lmcells annotate notes.jsonl more/ --output expansions.parquet --workers 8
   lmcells annotate NOTEEVENTS.csv.gz --output expansions.jsonl --resume
+  zcat notes.jsonl.gz | lmcells annotate - --output - | jq -r .long_form
   lmcells annotate note.csv --output note_nlp.csv --output-format omop""",
         add_arguments=add_arguments,
         run=run,

@@ -2,13 +2,17 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus.settings import SECTION_STYLES
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
 from lmcells.notes.readers import FORMATS, Columns
+
+if TYPE_CHECKING:  # not needed to parse, and slow to import
+    from lmcells.expansion.settings import ExpanderSettings
+    from lmcells.integrations.omop import NoteNlpOptions
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
@@ -86,16 +90,35 @@ def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
 
 
 def add_columns(reading: argparse._ActionsContainer) -> None:
-    """--format, --text-column and --id-column: how notes are read; see `columns_of`."""
+    """--format and the columns of a note: how notes are read; see `columns_of`."""
     add = reading.add_argument
     add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
     add("--text-column", metavar="NAME", help="column of the text")
     add("--id-column", metavar="NAME", help="column of the id")
+    add("--category-column", metavar="NAME", help="column of the note type")
+    further = "column of further metadata; may be repeated"
+    add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
+    add("--encoding", default="utf-8", metavar="NAME", help="of the text, such as cp1252 or utf-16 (utf-8)")
+    between = "between the fields of a table; tab for a tab (by the format)"
+    add("--delimiter", metavar="CHARACTER", help=between)
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
-    """Return the columns that the options name."""
-    return Columns(text=options.text_column, id=options.id_column)
+    """Return how the options say that files are read."""
+    return Columns(
+        text=options.text_column,
+        id=options.id_column,
+        category=options.category_column,
+        metadata=tuple(options.metadata_column),
+        encoding=options.encoding,
+        delimiter={"tab": "\t", "\\t": "\t"}.get(options.delimiter, options.delimiter),
+    )
+
+
+def add_threshold(parser: argparse._ActionsContainer) -> None:
+    """--threshold, below which an expander abstains."""
+    meaning = "abstain below this probability (the model's own)"
+    parser.add_argument("--threshold", type=float, metavar="P", help=meaning)
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:
@@ -124,9 +147,54 @@ def add_finding(parser: argparse._ActionsContainer) -> None:
 
 
 def add_expander(parser: argparse._ActionsContainer) -> None:
-    """--model and --inventory, the shipped ones by default."""
-    parser.add_argument("--model", metavar="DIR", help="model folder (the shipped one)")
-    parser.add_argument("--inventory", metavar="FILE", help="senses, JSON or CSV (the shipped ones)")
+    """The model, own senses and own headers; see `expander_settings`."""
+    add = parser.add_argument
+    add("--model", metavar="DIR", help="model folder (the shipped one)")
+    layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
+    add("--inventory", action="append", default=[], metavar="FILE", help=layers)
+    add("--only-inventory", metavar="FILE", help="senses in place of the shipped ones")
+    add("--header-rules", metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON')
+
+
+def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
+    """Return which expander the options name; those that a command does not have keep their defaults."""
+    from lmcells.expansion.settings import ExpanderSettings
+
+    given = vars(options)
+    names = {each.name for each in fields(ExpanderSettings)} & given.keys()
+    return ExpanderSettings(
+        **{name: given[name] for name in names if given[name] is not None},
+        letters=not given.get("no_letters", False),
+    )
+
+
+def add_note_nlp(parser: argparse._ActionsContainer) -> None:
+    """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
+    add = parser.add_argument
+    add("--nlp-date", metavar="DATE", help="omop: date, or date and time (now)")
+    add(
+        "--first-id",
+        type=at_least(0),
+        metavar="N",
+        help="omop: note_nlp_id of the first row, for appending (1)",
+    )
+    concepts = "omop: CSV of section and concept_id, for section_concept_id"
+    add("--section-concepts", type=Path, metavar="FILE", help=concepts)
+    add("--no-abstained", action="store_true", help="omop: leave out short forms that were not expanded")
+
+
+def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions":
+    """Return the options of NOTE_NLP; refuses them for another format."""
+    from lmcells.integrations.omop import NoteNlpOptions, read_section_concepts
+
+    for name in ("nlp_date", "first_id", "section_concepts", "no_abstained"):
+        if not is_omop and getattr(options, name) not in (None, False):
+            raise ConfigError(f"--{name.replace('_', '-')} is for {flag} omop. Leave it out.")
+    return NoteNlpOptions(
+        first_id=1 if options.first_id is None else options.first_id,
+        with_abstained=not options.no_abstained,
+        section_concepts=read_section_concepts(options.section_concepts) if options.section_concepts else (),
+    )
 
 
 # Outputs. Every command that writes has --output and --overwrite; `main` refuses what exists before the command runs.

@@ -1,7 +1,6 @@
 """`lmcells expand`: what the short forms of one note stand for, as JSON or shown on the terminal."""
 
 import argparse
-import os
 import re
 import shutil
 import sys
@@ -11,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander, add_finding
-from lmcells.cli.terminal import print_json
-from lmcells.errors import FormatError, InputError
+from lmcells.cli.arguments import Command, add_expander, add_finding, add_threshold, expander_settings
+from lmcells.cli.terminal import has_colors, print_json
+from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.reader import SECTION_STYLES
 
@@ -26,6 +24,7 @@ _N_ALTERNATIVES = 3
 _LEAST_SHOWN = 0.005
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # would move the cursor, or worse
 _WIDEST_NAME = 34
+_SUFFIXES = (".txt", ".text", ".md")  # of what is a file, if it exists or not
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expander(parser)
     add_finding(parser)
     add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
+    add_threshold(parser)
+    add("--encoding", default="utf-8", metavar="NAME", help="of a file or standard input (utf-8)")
     add = parser.add_mutually_exclusive_group().add_argument
     add("--json", action="store_true", help="print JSON on a terminal too")
     add("--pretty", action="store_true", help="show the note when piped too, without colours")
@@ -41,23 +42,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    text = read_text(options.note)
-    expander = Expander.from_pretrained(
-        options.model,
-        inventory=options.inventory,
-        sections=options.sections,
-        letters=not options.no_letters,
-        codes=options.codes,
-    )
-    expansions = expander(text)
+    text = read_text(options.note, encoding=options.encoding)
+    expansions = expander_settings(options).open()(text)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
     elif options.json or not (options.pretty or sys.stdout.isatty()):
         print_json([expansion.to_dict() for expansion in expansions])
     else:
         columns = max(_NARROWEST, min(shutil.get_terminal_size().columns, _WIDEST))
-        color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        print(render(text, expansions, width=columns, color=color))
+        print(render(text, expansions, width=columns, color=has_colors(sys.stdout)))
 
 
 COMMANDS = {
@@ -77,22 +70,24 @@ examples:
 }
 
 
-def read_text(given: str) -> str:
+def read_text(given: str, *, encoding: str = "utf-8") -> str:
     """Return the note: the content of a file if there is one, standard input for "-", else the text given."""
     if given == "-":
         if sys.stdin.isatty():
             raise InputError(
                 'no note was given. Give one: lmcells expand "TEXT", or a file, or - for a pipe.'
             )
-        return _decode(sys.stdin.buffer.read(), name="standard input")
+        return _decode(sys.stdin.buffer.read(), encoding, name="standard input")
     try:
         given.encode("utf-8")
     except UnicodeEncodeError:
         raise FormatError("TEXT is not UTF-8 text. Give a file, or set the terminal to UTF-8.") from None
+    if not given:
+        return given  # an empty note, not the folder that Path takes it for
     path = Path(given)
     try:
         if path.is_file():
-            return _decode(path.read_bytes(), name=str(path))
+            return _decode(path.read_bytes(), encoding, name=str(path))
         is_folder = path.is_dir()
     except (OSError, ValueError) as error:  # too long for a name, or with a null character: text
         if isinstance(error, PermissionError):
@@ -100,17 +95,22 @@ def read_text(given: str) -> str:
         return given
     if is_folder:
         raise InputError(f"{path} is a folder. Give one file or a text.")
-    if path.suffix == ".txt" and not any(character.isspace() for character in given):
+    looks_like_path = given.startswith(("/", "./", "../", "~/")) or path.suffix.lower() in _SUFFIXES
+    if looks_like_path and not any(character.isspace() for character in given):
         raise InputError(f"{path} does not exist. Check the path.")
     return given
 
 
-def _decode(content: bytes, *, name: str) -> str:
+def _decode(content: bytes, encoding: str, *, name: str) -> str:
     """Decode without changing line ends, so that offsets are the file's."""
     try:
-        return content.decode("utf-8")
+        return content.decode(encoding)
+    except LookupError:
+        raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
     except UnicodeDecodeError as error:
-        raise FormatError(f"{name} is not UTF-8 text (byte {error.start:,}). Save it as UTF-8.") from None
+        raise FormatError(
+            f"{name} is not {encoding.upper()} text (byte {error.start:,}). Name its encoding with --encoding."
+        ) from None
 
 
 def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, color: bool = True) -> str:

@@ -3,7 +3,16 @@
 import argparse
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_columns, add_json, add_output, columns_of, refuse_existing
+from lmcells.cli.arguments import (
+    Command,
+    add_columns,
+    add_json,
+    add_note_nlp,
+    add_output,
+    columns_of,
+    note_nlp_options,
+    refuse_existing,
+)
 from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
 from lmcells.integrations.exports import export_brat, export_doccano, export_label_studio, read_annotated
@@ -24,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--to", required=True, choices=tuple(_WRITTEN), help="what to write")
     add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
     add_columns(parser)
-    add("--nlp-date", metavar="DATE", help="date, or date and time, for omop (now)")
+    add_note_nlp(parser)
     add_json(parser)
 
 
@@ -35,8 +44,7 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--output {options.output}: for {options.to} its name must end in {suffix}.")
     if options.to == "label-studio":
         refuse_existing(options.output.with_suffix(".xml"), options)
-    if options.nlp_date and options.to != "omop":
-        raise ConfigError("--nlp-date is for --to omop. Leave it out.")
+    note_nlp = note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
     files = NoteFiles(options.notes, options.format, columns_of(options))
     notes = read_annotated(options.annotations, files, report=report)
@@ -45,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
             n_written = export_brat(notes, options.output, overwrite=options.overwrite)
         elif options.to == "omop":
             time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
-            n_written = export_note_nlp(notes, options.output, time=time)
+            n_written = export_note_nlp(notes, options.output, time=time, options=note_nlp)
         else:
             n_written = _WRITERS[options.to](notes, options.output)
     except OSError as error:

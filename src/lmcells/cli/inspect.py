@@ -14,7 +14,7 @@ import numpy as np
 from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
 from lmcells.analysis.statistics import with_interval
-from lmcells.cli.arguments import add_reading, command_group
+from lmcells.cli.arguments import add_reading, columns_of, command_group
 from lmcells.cli.inspect_view import (
     INVENTORY,
     RANKING,
@@ -33,7 +33,7 @@ from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 
 
@@ -138,7 +138,7 @@ def _occurrences(
 def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
     if options.text is not None:
         yield Note("text", options.text)
-    columns = Columns(text=options.text_column, id=options.id_column)
+    columns = columns_of(options)
     for path in options.notes:
         yield from read_notes(path, format=options.format, columns=columns, report=report)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from lmcells.cli.arguments import (
     Command,
@@ -16,12 +16,29 @@ from lmcells.cli.arguments import (
     at_least,
     columns_of,
     command_group,
+    refuse_existing,
 )
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus
-from lmcells.errors import InputError, MissingExtra
+from lmcells.errors import InputError, InventoryError, MissingExtra
+from lmcells.expansion.concept_linking import (
+    link_concepts,
+    linked_inventory,
+    read_omop_concepts,
+    read_umls_names,
+    write_report,
+)
 from lmcells.expansion.expander import shipped_inventory
-from lmcells.expansion.inventory import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.inventory import (
+    ALL_SENSES,
+    SUFFIXES,
+    Action,
+    SenseInventory,
+    SenseLookup,
+    load_inventory,
+    read_rules,
+    save_inventory,
+)
 from lmcells.expansion.inventory_check import (
     SenseKnowledge,
     inventory_knowledge,
@@ -29,11 +46,12 @@ from lmcells.expansion.inventory_check import (
     suggest_spellings,
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
+from lmcells.expansion.layers import extend
+from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-_SUFFIXES = (".csv", ".json")
 _N_SHOWN = 10
 
 
@@ -50,8 +68,8 @@ def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _find(options: argparse.Namespace) -> None:
     """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
-    if options.output.suffix.lower() not in _SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {' or '.join(_SUFFIXES)}.")
+    if options.output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = ReadReport()
     definitions = DefinitionCounts(
         load_inventory(options.inventory) if options.inventory else shipped_inventory()
@@ -117,8 +135,22 @@ def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    inventory = load_inventory(options.inventory)
+    """Check what can be read, and fail at the end if some rows cannot."""
+    placed, bad_rows = read_rules(options.inventory)
+    rules = [rule for _, rule in placed]
+    layer = extend(SenseInventory(), rules)
+    inventory = SenseInventory({name: senses for name, senses in layer.by_short_form.items() if senses})
+    if not placed and not bad_rows:
+        raise InventoryError(f"{options.inventory}: the inventory is empty. Give at least one sense.")
     corpus = Corpus.open(options.corpus) if options.corpus else None
+    below = SenseLookup(extend(shipped_inventory(), [rule for rule in rules if rule.action != "forbid"]))
+    idle = [
+        f"{place}: {sense.short_form!r} never meant {sense.long_form!r}"
+        for place, rule in placed
+        if rule.action == "forbid" and (sense := rule.sense).long_form != ALL_SENSES
+        if below(sense.short_form, sense.long_form) is None
+    ]
+    n_rules = Counter(rule.action for rule in rules)
     model = PretrainedModel.from_pretrained(model_folder(options.model))
     findings = review_inventory(inventory)
     known = inventory_knowledge(model, inventory, corpus=corpus)
@@ -126,7 +158,7 @@ def _check(options: argparse.Namespace) -> None:
     shown = worst if options.all or options.json else worst[:_N_SHOWN]
     nearest = suggest_spellings((word for each in shown for word in each.unknown_words), model.words)
     n_by = Counter(each.how for each in known)
-    summary = {
+    summary: dict[str, Any] = {
         "senses": inventory.n_senses,
         "short_forms": len(inventory),
         "ambiguous_short_forms": _n_ambiguous(inventory),
@@ -136,12 +168,21 @@ def _check(options: argparse.Namespace) -> None:
         "unknown": n_by["unknown"],
         "may_be_the_same_twice": len(findings),
     }
+    if bad_rows:
+        summary["rows_that_cannot_be_used"] = len(bad_rows)
+    if len(n_rules) > 1 or layer.rules:
+        summary |= {f"rows_that_{action}": n_rules[action] for action in get_args(Action)}
+        summary["conditions_on"] = (
+            ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
+        )
     if corpus is not None:
         summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
     data = {
         "inventory": str(options.inventory),
         "model": str(model.folder),
         "summary": summary,
+        "bad_rows": bad_rows,
+        "forbids_nothing": idle,
         "findings": [asdict(finding) for finding in findings],
         "senses": [
             each.to_dict()
@@ -152,11 +193,17 @@ def _check(options: argparse.Namespace) -> None:
     rows = [(name.replace("_", " "), n) for name, n in summary.items()]
     print_result(options, data, [(str(options.inventory), rows)])
     if not options.json:
+        _print_list("cannot be used", bad_rows, n=len(bad_rows))
+        _print_list("forbids nothing", idle, n=len(idle))
         pairs = (f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings)
         _print_list(
             "may be the same twice", list(pairs)[: None if options.all else _N_SHOWN], n=len(findings)
         )
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
+    if bad_rows:
+        raise InventoryError(
+            f"{options.inventory}: {len(bad_rows):,} rows cannot be used. Correct those listed above."
+        )
 
 
 def _sense_line(known: SenseKnowledge, nearest: Mapping[str, str]) -> str:
@@ -229,6 +276,58 @@ def _compile(options: argparse.Namespace) -> None:
     print_result(options, {"model": str(options.output), **result}, [(str(options.output), rows)])
 
 
+def _add_link_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "inventory", metavar="INVENTORY", help="senses, CSV, TSV or JSON; shipped: those of the package"
+    )
+    files = parser.add_mutually_exclusive_group()
+    files.add_argument("--concepts", type=Path, metavar="CONCEPT.csv", help="OMOP's table of concepts")
+    files.add_argument("--umls", type=Path, metavar="MRCONSO.RRF", help="UMLS's table of names")
+    only = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
+    parser.add_argument("--vocabulary", action="append", default=[], metavar="NAME", help=only)
+    add_output(
+        parser,
+        "FILE",
+        "senses to write: .csv, .tsv or .json; FILE.report.csv says how",
+        replaces="an inventory",
+    )
+    add_json(parser)
+
+
+def _link(options: argparse.Namespace) -> None:
+    """Fill concept ids by the names of concepts, and report what was ambiguous."""
+    if not (options.concepts or options.umls):
+        raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
+    if options.output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    report = options.output.with_name(f"{options.output.name}.report.csv")
+    refuse_existing(report, options)
+    inventory = (
+        shipped_inventory() if options.inventory == "shipped" else load_inventory(Path(options.inventory))
+    )
+    read = read_omop_concepts if options.concepts else read_umls_names
+    with ProgressLine() as line:
+        line.update("reading concepts")
+        links = link_concepts(
+            inventory, read(options.concepts or options.umls, vocabularies=options.vocabulary)
+        )
+    save_inventory(linked_inventory(links), options.output)
+    with atomic_write(report) as temporary:
+        write_report(links, temporary)
+    n_by: Counter[str] = Counter(link.outcome for link in links)
+    titles = {
+        "exact": "linked by a name",
+        "normalised": "linked by a name but for spelling",
+        "ambiguous": "ambiguous: several concepts have the name",
+        "missing": "no concept has the name",
+        "kept": "had a concept",
+    }
+    counts = {name: n_by.get(name, 0) for name in titles}
+    summary = {"inventory": str(options.output), "report": str(report), **counts}
+    rows = [("senses", len(links)), *((titles[name], n) for name, n in counts.items())]
+    print_result(options, summary, [(str(options.output), rows)])
+
+
 _ACTIONS = {
     "find": Command(
         summary="propose an inventory from the definitions in notes",
@@ -246,14 +345,29 @@ examples:
     "check": Command(
         summary="find duplicates, and senses that a model cannot know",
         description="""\
-Say which entries of an inventory may be the same thing twice, and what a model knows of each sense: frequent (by its
-occurrences), words (by its words alone) or unknown (not at all: it will always be ranked last).""",
+List the rows of an inventory that cannot be used, with their lines. Say which entries may be the same thing twice, and
+what a model knows of each sense: frequent (by its occurrences), words (by its words alone) or unknown (not at all: it
+will always be ranked last).""",
         example="""\
 examples:
   lmcells inventory check senses.csv
   lmcells inventory check senses.json --model model --corpus corpus --all""",
         add_arguments=_add_check_arguments,
         run=_check,
+    ),
+    "link": Command(
+        summary="fill concept ids from OMOP's or UMLS's names",
+        description="""\
+Look the long forms of an inventory up among the names of OMOP's CONCEPT table or UMLS's MRCONSO.RRF (your own, licensed
+copies), and write it with their concept ids: exact names first, then names that differ in hyphens, number or
+punctuation. A sense whose name several concepts have stays as it is, and the report names them.""",
+        example="""\
+examples:
+  lmcells inventory link shipped --concepts CONCEPT.csv --vocabulary SNOMED --output linked.csv
+  lmcells inventory link senses.csv --umls MRCONSO.RRF --output linked.csv
+  lmcells annotate note.csv --inventory linked.csv --output note_nlp.csv --output-format omop""",
+        add_arguments=_add_link_arguments,
+        run=_link,
     ),
     "compile": Command(
         summary="a copy of a model that knows an inventory's long forms",
@@ -270,11 +384,11 @@ example:
 COMMANDS = {
     "inventory": command_group(
         _ACTIONS,
-        summary="find, check or compile a sense inventory",
+        summary="find, check, link or compile a sense inventory",
         description="""\
 Find a sense inventory: the abbreviations that notes define. Check it: entries that say the same twice, and what a
-model knows of each sense. Or compile it: a copy of a model that also knows its long forms by their occurrences in a
-corpus.""",
+model knows of each sense. Link it with the concepts of a terminology. Or compile it: a copy of a model that also knows
+its long forms by their occurrences in a corpus.""",
         example="""\
 examples:
   lmcells inventory find notes/ --output senses.csv

@@ -4,8 +4,12 @@ argparse rather than typer: commands must start where there is only torch and nu
 """
 
 import argparse
+import errno
+import io
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -17,6 +21,7 @@ from lmcells.errors import LmcellsError
 COMMANDS = {
     "expand": "expand",
     "annotate": "annotate",
+    "audit": "audit",
     "export": "export",
     "serve": "serve",
     "inventory": "inventory",
@@ -30,9 +35,11 @@ COMMANDS = {
     "info": "info",
     "pack": "info",
     "unpack": "info",
+    "completion": "completion",
 }
 BAD_INPUT = 2
 INTERRUPTED = 130
+BROKEN_PIPE = 141  # as if by SIGPIPE
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,17 +72,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # Only the command that is asked for: importing all of them takes longer than expanding a note.
     names = [name for name in given[:1] if name in COMMANDS] or tuple(COMMANDS)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that is not UTF-8 shows what it can
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
     options = build_parser(names).parse_args(given)
     try:
         refuse_existing_outputs(options)
         options.run(options)
+        sys.stdout.flush()
     except LmcellsError as error:
         print(f"lmcells {options.command}: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:
-        print(f"lmcells {options.command}: interrupted", file=sys.stderr)
+        again = ". Go on with the same command and --resume" if hasattr(options, "resume") else ""
+        print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
+    except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
+        _discard_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        if error.filename is not None or error.errno not in (
+            errno.ENOSPC,
+            errno.EIO,
+            errno.EFBIG,
+            errno.EDQUOT,
+        ):
+            raise
+        print(f"lmcells {options.command}: the output cannot be written: {error.strerror}.", file=sys.stderr)
+        _discard_output()
         return 1
     return 0
+
+
+def _discard_output() -> None:
+    """Send what is left in the buffer nowhere, so that Python does not fail once more when it ends."""
+    with suppress(OSError, ValueError):  # it may be no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,11 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_output, add_reading, add_running
+from lmcells.cli.arguments import Command, add_output, add_reading, add_running, columns_of
 from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
-from lmcells.notes.readers import Columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,12 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = CorpusSettings()
     parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
     add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
-    reading = add_reading(parser)
-    reading.add_argument("--category-column", metavar="NAME", help="column of the note type")
-    reading.add_argument(
-        "--metadata-column", action="append", default=[], metavar="NAME",
-        help="column of further metadata; may be repeated",
-    )  # fmt: skip
+    add_reading(parser)
     kept = parser.add_argument_group("what is kept")
     for name, meaning in (
         ("min_count", "keep words seen more than N times"),
@@ -49,9 +43,10 @@ def run(options: argparse.Namespace) -> None:
     """Build the corpus and print what was read."""
     started = time.monotonic()
 
-    def show(step: str, n_notes: int, n_characters: int) -> None:
+    def show(step: str, n_notes: int, n_characters: int, share: float) -> None:
         seconds = time.monotonic() - started
-        line.update(notes_message(n_notes, n_characters, seconds=seconds) if step == READING else step)
+        message = notes_message(n_notes, n_characters, seconds=seconds, share=share)
+        line.update(message if step == READING else step)
 
     with ProgressLine() as line:
         corpus = build_corpus(
@@ -66,12 +61,7 @@ def run(options: argparse.Namespace) -> None:
                 spelled_out=options.spell_out,
             ),
             format=options.format,
-            columns=Columns(
-                text=options.text_column,
-                id=options.id_column,
-                category=options.category_column,
-                metadata=tuple(options.metadata_column),
-            ),
+            columns=columns_of(options),
             exclude_ids=options.exclude_ids,
             workers=options.workers,
             resume=options.resume,
@@ -87,7 +77,6 @@ def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     optional = {
         "notes excluded": report["n_excluded"],
         "excluded ids not found": report["n_excluded_ids_not_found"],
-        "notes that repeat an id (kept)": report["n_repeated_ids"],
     }
     return [
         ("notes read", report["n_read"]),

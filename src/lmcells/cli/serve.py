@@ -3,16 +3,20 @@
 import argparse
 import os
 import re
+from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander
+from lmcells.cli.arguments import Command, add_expander, expander_settings
 from lmcells.errors import ConfigError, MissingExtra
-from lmcells.service import ServiceSettings
+from lmcells.service.settings import ServiceSettings, read_tokens
 
-_EXTRA = ("fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn")
+_EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", "uvicorn")
 _LIMITS = {
     "max_body": (float, "MB", "per request (%(default)g), else 413"),
     "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
+    "max_notes": (int, "N", "notes per request (%(default)d), else 422"),
     "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
+    "max_connections": (int, "N", "open connections of each process (%(default)d); who is silent is cut off"),
+    "deadline": (float, "SECONDS", "for an answer (%(default)g), else 503"),
 }
 
 
@@ -20,26 +24,55 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
-    add("--port", type=int, default=8000, help="port to listen on, 0 for a free one (8000)")
     add(
+        "--port",
+        type=int,
+        default=os.environ.get("LMCELLS_PORT", "8000"),
+        help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)",
+    )
+    add_expander(parser)
+    add("--workers", type=int, default=1, metavar="N", help="processes (1)")
+    add("--log-format", choices=("text", "json"), default="text", help="of the log on standard error (text)")
+    add(
+        "--check", action="store_true", help="serve nothing: ask the service on this port whether it is ready"
+    )
+    access = parser.add_argument_group("access")
+    access.add_argument(
+        "--token-file", type=Path, metavar="FILE", help="tokens that clients may send, one a line"
+    )
+    access.add_argument("--tls-certificate", metavar="FILE", help="PEM file: serve https")
+    access.add_argument("--tls-key", metavar="FILE", help="its private key, unless it is in the same file")
+    access.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)",
+    )
+    access.add_argument(
         "--root-path",
         default="",
         metavar="PATH",
         help="path under which a proxy serves it, such as /acronyms",
     )
-    add_expander(parser)
+    access.add_argument(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="IP",
+        help="proxy whose X-Forwarded-For is believed, repeatable",
+    )
     limits = parser.add_argument_group("limits")
     for name, (kind, metavar, what) in _LIMITS.items():
         default = getattr(ServiceSettings(), name)
         flag = "--" + name.replace("_", "-")
         limits.add_argument(flag, type=kind, default=default, metavar=metavar, help=what)
-    add("--workers", type=int, default=1, metavar="N", help="processes (1)")
 
 
 def run(options: argparse.Namespace) -> None:
     """Serve until a signal ends it."""
     try:
-        from lmcells.service.server import TOKEN, serve
+        from lmcells.service.server import TOKEN, ServerOptions, check, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
@@ -50,31 +83,44 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
     if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
+    if options.tls_key and not options.tls_certificate:
+        raise ConfigError("--tls-key: found without --tls-certificate. Give both.")
+    tokens = (os.environ[TOKEN],) if TOKEN in os.environ else ()
+    if options.token_file:
+        tokens += read_tokens(options.token_file)
     limits = {name: getattr(options, name) for name in _LIMITS}
-    serve(
-        options.model,
-        options.inventory,
-        ServiceSettings(**limits, token=os.environ.get(TOKEN) or None),
+    server = ServerOptions(
+        expander_settings(options),
+        ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
         host=options.host,
         port=options.port,
-        n_workers=options.workers,
         root_path=options.root_path,
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+        trusted_proxies=tuple(options.trusted_proxy),
+        json_log=options.log_format == "json",
     )
+    if options.check:
+        check(server)
+    else:
+        serve(server, n_workers=options.workers)
 
 
 COMMANDS = {
     "serve": Command(
         summary="expand over HTTP, with a page for the browser",
         description="""\
-Answer POST /expand (one note or several), GET /inventory, /health and /metrics (Prometheus), and /explore for a look
-into the model; serve a page for all of it at /.
-Notes of all clients are expanded together. No note text is logged. If the environment variable LMCELLS_TOKEN is set,
-clients must send `Authorization: Bearer TOKEN`. On SIGTERM, requests already accepted are answered first.""",
+Answer POST /v1/expand (one note or several), GET /v1/inventory, /metrics (Prometheus), /livez and /readyz, and
+/v1/explore for a look into the model; serve a page for all of it at /, and one of the API at /docs.
+Notes of all clients are expanded together, short ones first. No note text is logged. If the environment variable
+LMCELLS_TOKEN or a token file is given, clients must send `Authorization: Bearer TOKEN`. On SIGTERM, requests already
+accepted are answered first.""",
         example="""\
 examples:
   lmcells serve
   LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
-  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/expand""",
+  lmcells serve --host 0.0.0.0 --token-file tokens.txt --tls-certificate server.pem --tls-key server.key
+  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/v1/expand""",
         add_arguments=add_arguments,
         run=run,
     )

@@ -5,11 +5,12 @@ Not rich: one line needs no library of 13 MB, and a bare GPU machine has none.
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 _LIVE_INTERVAL = 0.1
 _PLAIN_INTERVAL = 10.0
@@ -22,7 +23,7 @@ class ProgressLine:
     """One line about work in progress, on standard error, rewritten in place on a terminal."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
         self._last = time.monotonic()
 
@@ -45,15 +46,30 @@ class ProgressLine:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
 
-def notes_message(n_notes: int, n_characters: int, *, seconds: float) -> str:
-    """How far the reading of notes has come, and how fast it goes."""
+def notes_message(n_notes: int, n_characters: int, *, seconds: float, share: float | None = None) -> str:
+    """How far the reading of notes has come, how fast it goes, and how long it will take where the share is known."""
     seconds = max(seconds, 1e-9)
-    return f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
+    speed = f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
+    if not share:
+        return speed
+    return f"{share:.0%} of the input, {clock(seconds * (1 - share) / share)} left, {speed}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds: 0:03:10."""
+    left = round(seconds)
+    return f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+
+
+def has_colors(stream: TextIO) -> bool:
+    """Whether to send a stream colours: to a terminal that knows them, unless the user wants none."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def print_json(value: Any) -> None:
     """Print a value for machines."""
-    print(json.dumps(value, ensure_ascii=False, indent=1))
+    is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    print(json.dumps(value, ensure_ascii=not is_unicode, indent=1))
 
 
 def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: Iterable[Table]) -> None:

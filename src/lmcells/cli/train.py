@@ -17,7 +17,7 @@ _DTYPES = ("float32", "float16", "int8")
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
 _PASSED_ON = (
     "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
-    "evaluate", "inventory", "keep_best",
+    "from_model", "evaluate", "inventory", "keep_best",
 )  # fmt: skip
 _OVERRIDES = {  # flags that are a setting of their own
     "epochs": "training.epochs",
@@ -32,12 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("corpus", type=Path, metavar="CORPUS", help="corpus folder")
     parser.add_argument("--output", required=True, type=Path, metavar="MODEL", help="folder to write")
+    parser.add_argument(
+        "--from", dest="from_model", metavar="MODEL", help="model to adapt: default, or a model folder"
+    )
     settings = parser.add_argument_group("settings")
     settings.add_argument("--kind", choices=KINDS, help="kind of model (lmc)")
     settings.add_argument(
         "--preset",
         choices=PRESETS,
-        help="paper: to the letter; tuned: its details tuned; default: the best measured",
+        help="paper: to the letter; tuned: its details tuned; default: the best measured; adapt: for --from",
     )
     settings.add_argument(
         "--config",
@@ -109,7 +112,8 @@ def run(options: argparse.Namespace) -> None:
             trained = train(options.corpus, overrides=overrides, on_progress=line.update, **given)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
-            raise SystemExit(128 + signal.SIGTERM) from None
+            number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM
+            raise SystemExit(128 + number) from None
     if int(os.environ.get("RANK", "0")) == 0:  # torchrun starts several processes, of which one prints
         _print_summary(trained, as_json=options.json)
 
@@ -152,6 +156,7 @@ examples:
   lmcells train corpus --output model --kind bsg --preset paper --epochs 3 --seed 7
   lmcells train corpus --output model --config mine.toml --set model.window=5 --set training.gradient_clip=10
   lmcells train corpus --output model --kind elmo --set language_model.layers=4 --set training.flat_patience=5
+  lmcells train corpus --output model --from default
   lmcells train corpus --output model --resume
   lmcells train corpus --output model --evaluate dev.jsonl --inventory senses.json
   torchrun --nproc-per-node 8 -m lmcells train corpus --output model""",

@@ -8,7 +8,6 @@ that was killed goes on where it stopped, and the number of workers changes noth
 import gc
 import hashlib
 import shutil
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -16,9 +15,8 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, signal
 from typing import Any
-
-import numpy as np
 
 from lmcells.corpus.assemble import assemble
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest
@@ -32,7 +30,8 @@ from lmcells.notes.readers import Columns, ReadReport, read_notes
 PLAN = "plan.json"
 READING = "reading notes"
 _EVERY_CORPUS_HAS = ("section", "document", "category")
-OnProgress = Callable[[str, int, int], None]  # the current step, and how many notes and characters were read
+# The current step, how many notes and characters were read, and which share of the files.
+OnProgress = Callable[[str, int, int, float], None]
 
 
 def build_corpus(
@@ -61,19 +60,28 @@ def build_corpus(
     _check_metadata_columns(columns.metadata)
     paths = [Path(inputs)] if isinstance(inputs, str | Path) else [Path(path) for path in inputs]
     output, exclude_ids = Path(output), Path(exclude_ids) if exclude_ids else None
-    FORMAT.require_free(output, overwrite=overwrite)
     work = output.with_name(f"{output.name}.building")
     described = settings.to_dict(metadata_columns=columns.metadata)
-    plan = {
+    plan: dict[str, Any] = {
         "version": FORMAT.version,
         "settings": described,
         "format": format,
         "columns": [columns.text, columns.id, columns.category, *columns.metadata],
         "exclude_ids": sha256(exclude_ids) if exclude_ids and exclude_ids.is_file() else None,
-        "inputs": _fingerprint(paths),
+        "inputs": _checksum(stamps := _stamps(paths)),
     }
+    # A finished corpus knows its notes by the names and sizes of their files: it is the same wherever they lie.
+    digest = _checksum({**plan, "inputs": [(Path(name).name, n_bytes) for name, n_bytes, _ in stamps]})
+    if resume and not overwrite and (done := _finished(output, plan=digest)):
+        return done
+    FORMAT.require_free(output, overwrite=overwrite)
     _open_work_folder(work, plan, resume=resume)
     reading = _Reading(paths, format=format, columns=columns, exclude_ids=exclude_ids)
+    n_bytes = max(1, sum(stamp[1] for stamp in stamps))
+
+    def on_step(step: str) -> None:
+        on_progress(step, reading.n_notes, reading.n_characters, min(1.0, reading.report.n_bytes / n_bytes))
+
     kinds = ("category", *columns.metadata)
     folder = work / "corpus"
     with _collection_paused():
@@ -82,14 +90,11 @@ def build_corpus(
             work,
             build=partial(_build_shard, settings=settings, metadata_kinds=kinds),
             workers=workers,
-            on_batch=lambda: on_progress(READING, reading.n_notes, reading.n_characters),
+            on_batch=lambda: on_step(READING),
         )
-        report = reading.finish()
+        report = reading.finish() | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-
-        def on_step(step: str) -> None:
-            on_progress(step, reading.n_notes, reading.n_characters)
 
         sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
     on_step("checksums")
@@ -151,7 +156,9 @@ def _write_shards(
             build(batch, path)
         return paths
     # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    # Ctrl-C is left to this process.
+    ignoring = {"initializer": signal, "initargs": (SIGINT, SIG_IGN)}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **ignoring) as pool:
         running: deque[Future[None]] = deque()
         try:
             for batch, path in pending():
@@ -178,25 +185,23 @@ class _Reading:
         exclude_ids: Path | None,
     ) -> None:
         self.n_notes = self.n_characters = 0  # handed on so far
-        self._report = ReadReport()
+        self.report = ReadReport()
         self._all_notes = (
             note
             for path in paths
-            for note in read_notes(path, format=format, columns=columns, report=self._report)
+            for note in read_notes(path, format=format, columns=columns, report=self.report)
         )
         self._exclude_ids = exclude_ids
         self._excluded = read_excluded_ids(exclude_ids) if exclude_ids else frozenset()
         self._found: set[str] = set()
-        self._id_hashes = array("Q")
         self._example_id = ""
 
     def notes(self) -> Iterator[Note]:
         for note in self._all_notes:
-            if note.id in self._excluded:
-                self._found.add(note.id)
+            own_id = note.id.partition("/")[2]  # as the file has it, if it has a source of its own
+            if note.id in self._excluded or ("/" in own_id and own_id in self._excluded):
+                self._found.add(note.id if note.id in self._excluded else own_id)
                 continue
-            digest = hashlib.blake2b(note.id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-            self._id_hashes.append(int.from_bytes(digest))
             self._example_id = self._example_id or note.id
             self.n_notes += 1
             self.n_characters += len(note.text)
@@ -204,7 +209,7 @@ class _Reading:
 
     def finish(self) -> dict[str, Any]:
         """Return the account, or refuse what cannot be meant."""
-        report = self._report
+        report = self.report
         if self._excluded and not self._found:
             raise InputError(
                 f"none of the {len(self._excluded):,} ids in {self._exclude_ids} is among the "
@@ -221,17 +226,32 @@ class _Reading:
             **report.to_dict(),
             "n_excluded": n_excluded,
             "n_excluded_ids_not_found": len(self._excluded) - len(self._found),
-            "n_repeated_ids": self.n_notes - np.unique(np.frombuffer(self._id_hashes, np.uint64)).size,
         }
 
 
-def _fingerprint(paths: Sequence[Path]) -> str:
-    """Return a checksum of the names, sizes and times of all input files."""
+def _finished(output: Path, *, plan: str) -> Corpus | None:
+    """Return the corpus that is there if it is of the same notes and settings, None if there is none."""
+    if not FORMAT.is_format_of(output):
+        return None
+    corpus = Corpus.open(output)
+    if corpus.manifest.report.get("plan") != plan:
+        raise InputError(
+            f"--resume: {output} is finished, and was made from other notes or settings. Choose another --output, or "
+            "replace it with --overwrite."
+        )
+    return corpus
+
+
+def _stamps(paths: Sequence[Path]) -> list[list[Any]]:
+    """Return the names, sizes and times of all input files."""
     files = sorted(
         file for path in paths for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()
     )
-    stamps = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-    return hashlib.sha256(repr(stamps).encode("utf-8", "surrogatepass")).hexdigest()
+    return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+def _checksum(plain: Any) -> str:
+    return hashlib.sha256(repr(plain).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _open_work_folder(work: Path, plan: dict[str, Any], *, resume: bool) -> None:

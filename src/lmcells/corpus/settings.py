@@ -42,7 +42,8 @@ class CorpusSettings:
     def to_dict(self, *, metadata_columns: Sequence[str]) -> dict[str, Any]:
         """Return the settings as a manifest has them: header rules by their checksum."""
         rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
-        return asdict(self) | {"metadata_columns": list(metadata_columns), "header_rules": rules}
+        named = {"metadata_columns": list(metadata_columns), "header_rules": rules}
+        return asdict(self) | named | {"spelled_out": float(self.spelled_out)}
 
 
 def has_stop_words(settings: Mapping[str, Any]) -> bool:

@@ -1,12 +1,14 @@
 """Do probabilities mean what they say, and what is gained by answering only when sure?
 
-`fit_calibration` fits a temperature and two thresholds to reverse-substituted mentions: long forms in training text,
-replaced by their short form. Nobody labels anything.
+`fit_calibration` fits a temperature, the score of "no sense fits" and a threshold to reverse-substituted mentions: long
+forms in training text, replaced by their short form. Nobody labels anything. That no sense fits is learnt by taking
+senses out of the inventory at random (`take_out`).
 
 Measures take `confidence` (the probability of the answer given) and `is_right`, one value per example. Examples with
 equal confidence cannot be told apart, so their order never matters.
 """
 
+import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,10 +22,20 @@ from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import Ranker
 
-ScoredMention = tuple[Floats, int]  # the scores of its candidates, and which of them is true
-
 MIN_MENTIONS = 100
+TAKEN_OUT = 0.2  # of all senses, to see what is said of mentions that none of the others fits
+DRAWS = 5
+_NONE = -1
 _TEMPERATURES = np.geomspace(0.2, 5.0, 161)
+_NONE_QUANTILES = np.linspace(0.0, 0.5, 101)  # of the scores of true senses
+
+
+class ScoredMention(NamedTuple):
+    """The scores of a mention's candidates, and which of them is true; -1 where none is."""
+
+    short_form: str
+    scores: Floats
+    truth: int
 
 
 class CoverageCurve(NamedTuple):
@@ -109,39 +121,66 @@ def score_mentions(
         for short_form in inventory.short_forms
     }
     known = [each for each in examples if each.long_form in long_forms.get(each.short_form, ())]
-    truths = [long_forms[example.short_form].index(example.long_form) for example in known]
-    return list(zip(ranker.scores([example.mention for example in known]), truths, strict=True))
+    scores = ranker.scores([example.mention for example in known])
+    return [
+        ScoredMention(each.short_form, of_senses, long_forms[each.short_form].index(each.long_form))
+        for each, of_senses in zip(known, scores, strict=True)
+    ]
 
 
-def fit_calibration(
-    mentions: Sequence[ScoredMention], *, precision: float = 0.95, rejected: float = 0.005
-) -> Calibration:
-    """Fit the temperature by likelihood, and the thresholds by what they should achieve on the mentions.
+def take_out(mentions: Sequence[ScoredMention], *, seed: int) -> list[ScoredMention]:
+    """Take a fifth of all senses out at random; mentions that have no candidate left are left out."""
+    sizes = {mention.short_form: mention.scores.size for mention in mentions}
+    senses = [(short_form, index) for short_form in sorted(sizes) for index in range(sizes[short_form])]
+    taken = set(random.Random(seed).sample(senses, round(TAKEN_OUT * len(senses))))
+    left = []
+    for short_form, scores, truth in mentions:
+        kept = [index for index in range(scores.size) if (short_form, index) not in taken]
+        if kept:
+            left.append(
+                ScoredMention(short_form, scores[kept], kept.index(truth) if truth in kept else _NONE)
+            )
+    return left
 
-    The probability threshold is the lowest at which a share of `precision` of the answers is right; the score threshold
-    rejects answers that fit worse than all but a share of `rejected` of the true ones.
+
+def fit_calibration(mentions: Sequence[ScoredMention], *, precision: float = 0.95) -> Calibration:
+    """Fit the temperature and the score of "no sense fits" by likelihood, and the threshold by what it should achieve.
+
+    The score of none is fitted to the mentions as they are and with senses taken out, as many of each; the threshold is
+    the lowest at which a share of `precision` of the answers is right.
     """
-    known = [(scores, truth) for scores, truth in mentions if np.isfinite(scores[truth])]
+    known = [mention for mention in mentions if np.isfinite(mention.scores[mention.truth])]
     if len(known) < MIN_MENTIONS:
         raise InputError(
             f"{len(known)} labelled mentions have a long form that the model knows; at least {MIN_MENTIONS} are "
             "needed to calibrate. Give a larger dataset."
         )
-    padded = np.full((len(known), max(scores.size for scores, _ in known)), -np.inf)
-    for row, (scores, _) in zip(padded, known, strict=True):
-        row[: scores.size] = scores
-    of_truth = np.array([scores[truth] for scores, truth in known])
+    scores, of_truth = _table(known, none=-np.inf)
+    temperature = min(_TEMPERATURES.tolist(), key=lambda each: _surprise(scores / each, of_truth / each))
+    draws = [*known * DRAWS, *(each for seed in range(DRAWS) for each in take_out(known, seed=seed))]
 
-    def negative_log_likelihood(temperature: float) -> float:
-        return float((np.logaddexp.reduce(padded / temperature, axis=1) - of_truth / temperature).sum())
+    def surprise_with_none(none: float) -> float:
+        scores, of_truth = _table(draws, none=none)
+        return _surprise(scores / temperature, of_truth / temperature)
 
-    temperature = min(_TEMPERATURES.tolist(), key=negative_log_likelihood)
-    curve = coverage_curve(*_answers(mentions, Calibration(temperature=temperature)))
-    return Calibration(
-        temperature=temperature,
-        least_probability=float(curve.threshold.min(where=curve.accuracy >= precision, initial=1.0)),
-        least_score=float(np.quantile(of_truth, rejected)),
-    )
+    none = min(np.quantile(of_truth, _NONE_QUANTILES).tolist(), key=surprise_with_none)
+    curve = coverage_curve(*_answers(mentions, Calibration(temperature=temperature, none_score=none)))
+    least = float(curve.threshold.min(where=curve.accuracy >= precision, initial=1.0))
+    return Calibration(temperature=temperature, least_probability=least, none_score=none)
+
+
+def _table(mentions: Sequence[ScoredMention], *, none: float) -> tuple[Floats, Floats]:
+    """Return the scores of all candidates, that of none the last, and those of the true ones: (n, K + 1) and (n,)."""
+    table = np.full((len(mentions), max(each.scores.size for each in mentions) + 1), -np.inf)
+    for row, mention in zip(table, mentions, strict=True):
+        row[: mention.scores.size] = mention.scores
+    table[:, _NONE] = none
+    return table, table[np.arange(len(table)), [mention.truth for mention in mentions]]
+
+
+def _surprise(scores: Floats, of_truth: Floats) -> float:
+    """Return the negative log-likelihood of the true candidates."""
+    return float((np.logaddexp.reduce(scores, axis=1) - of_truth).sum())
 
 
 def report_calibration(
@@ -149,14 +188,21 @@ def report_calibration(
 ) -> dict[str, int | float | None]:
     """Measure what a calibration achieves, by the names of the measures in `lmcells calibrate --json`."""
     sure, right = _answers(mentions, calibration)
-    given = np.array([calibration.judge(scores)[1] is None for scores, _ in mentions])
-    several = [(scores, truth) for scores, truth in mentions if scores.size > 1]
-    best = [float(scores.max()) for scores, _ in several]
-    without_truth = [float(np.delete(scores, truth).max()) for scores, truth in several]
+    given = np.array([calibration.judge(mention.scores)[1] is None for mention in mentions])
+    several = [mention for mention in mentions if mention.scores.size > 1]
+    best = [float(mention.scores.max()) for mention in several]
+    without_truth = [float(np.delete(mention.scores, mention.truth).max()) for mention in several]
+    errors = [
+        expected_calibration_error(*_answers(left, calibration))
+        for left in (take_out(mentions, seed=seed) for seed in range(DRAWS))
+        if left
+    ]
     return {
         "n": len(mentions),
         "accuracy": float(right.mean()),
         "calibration_error": expected_calibration_error(sure, right),  # 15 bins of equal mass
+        # Where a fifth of all senses is taken out, so that any answer on their mentions is wrong; mean of five draws:
+        "calibration_error_without_a_fifth": float(np.mean(errors)) if errors else None,
         "coverage_at_95": coverage_at_precision(sure, right, precision=0.95),
         "answered": float(given.mean()),  # with the calibration's own thresholds
         "precision": float(right[given].mean()) if given.any() else 0.0,  # of those answered
@@ -167,5 +213,6 @@ def report_calibration(
 
 def _answers(mentions: Sequence[ScoredMention], calibration: Calibration) -> tuple[Floats, Booleans]:
     """The probability of each mention's best candidate, and whether it is right."""
-    found = [(np.array(calibration.judge(scores)[0]), truth) for scores, truth in mentions]
-    return np.array([p.max() for p, _ in found]), np.array([int(p.argmax()) == truth for p, truth in found])
+    found = [np.array(calibration.judge(mention.scores)[0]) for mention in mentions]
+    right = [int(p.argmax()) == mention.truth for p, mention in zip(found, mentions, strict=True)]
+    return np.array([p.max() for p in found]), np.array(right)

@@ -18,7 +18,7 @@ from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.records import open_utf8
+from lmcells.notes.readers.opening import open_utf8
 from lmcells.notes.tokens import iterate_tokens, spell
 
 COLUMNS = ("sf", "target_lf", "sf_rep", "start_idx", "end_idx", "section", "context")

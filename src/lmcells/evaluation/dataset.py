@@ -22,7 +22,7 @@ from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.windows import Mention
 from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.records import mend, open_utf8
+from lmcells.notes.readers.opening import mend, open_utf8
 from lmcells.notes.sections import header_key
 
 

@@ -45,7 +45,6 @@ class TrainingScorer:
         *,
         inventories: Sequence[Path],
         corpus: Corpus,
-        metadata_kind: str = "section",
         keep_in: Path | None = None,
     ) -> None:
         if len(inventories) not in (1, len(datasets)):
@@ -60,14 +59,16 @@ class TrainingScorer:
             (path.stem, list(read_dataset(path, report=ReadReport())), inventory)
             for path, inventory in zip(datasets, senses * (len(datasets) // len(senses)), strict=True)
         ]
-        self._corpus, self._metadata_kind, self._keep_in = corpus, metadata_kind, keep_in
-        self._occurrences = LongFormOccurrences(corpus, metadata_kind=metadata_kind)
+        self._corpus, self._keep_in = corpus, keep_in
+        self._occurrences: LongFormOccurrences | None = None  # found once, for all evaluations
 
-    def cells(self, model: "CellModel", hours: float) -> Scores:
+    def cells(self, model: "CellModel", hours: float, *, metadata_kind: str = "section") -> Scores:
         """Score a cell model."""
+        if self._occurrences is None:
+            self._occurrences = LongFormOccurrences(self._corpus, metadata_kind=metadata_kind)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) / "model"
-            save_pretrained(model, folder, corpus=self._corpus, metadata_kind=self._metadata_kind)
+            save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind)
             saved = PretrainedModel.from_pretrained(folder)
             return self._score(
                 lambda senses: rank_cells(saved, senses, occurrences=self._occurrences), hours, lambda: folder

@@ -22,14 +22,17 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from random import Random
+from statistics import fmean
 from typing import Any, Literal, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
+from lmcells.evaluation.calibrate import DRAWS, TAKEN_OUT, expected_calibration_error
 from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
@@ -233,6 +236,7 @@ class WholeNoteScores:
     by_source: dict[str, dict[str, int]]  # model, definition, ... -> right, wrong, false
     by_kind: dict[str, int]  # answers on what is not a short form, by the kind of mark
     thresholds: list[dict[str, float]]  # probability at least -> answered, precision, recall
+    calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -315,6 +319,43 @@ def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
     }
 
 
+def calibration_error_without_senses(
+    model: str, notes: Sequence[MarkedNote], senses: SenseInventory
+) -> float:
+    """Return the calibration error of the top answers where a fifth of all senses is taken out; mean of five draws.
+
+    Any answer on a short form whose sense was taken out is wrong. If it abstains, its best candidate counts.
+    """
+    errors = []
+    for seed in range(DRAWS):
+        every = list(senses)
+        taken = set(Random(seed).sample(range(len(every)), round(TAKEN_OUT * len(every))))
+        left = SenseInventory.from_senses(sense for at, sense in enumerate(every) if at not in taken)
+        gone = defaultdict(list)
+        for at in taken:
+            gone[every[at].short_form].append(every[at].long_form)
+        expander = Expander.from_pretrained(model, only_inventory=replace(left, has_priors=senses.has_priors))
+        meanings = Meanings(senses)
+        sure, right = [], []
+        for note, expansions in zip(notes, expander.pipe([note.text for note in notes]), strict=True):
+            short_forms = {each.start: each.short_form for each in expansions}
+            for outcome in judge(note, [_answered(each) for each in expansions], meanings):
+                if outcome.verdict in ("right", "wrong") and outcome.probability is not None:
+                    is_gone = any(
+                        meanings.same(each, outcome.senses) for each in gone[short_forms[outcome.start]]
+                    )
+                    sure.append(outcome.probability)
+                    right.append(outcome.verdict == "right" and not is_gone)
+        errors.append(expected_calibration_error(sure, right))
+    return fmean(errors)
+
+
+def _answered(expansion: Expansion) -> Expansion:
+    """Return the expansion with its best candidate as the answer."""
+    best = expansion.candidates[0]
+    return replace(expansion, long_form=best.long_form, probability=best.probability, abstained=None)
+
+
 def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
     """Yield the long form, and without the words that are written out beside the mark: "hepatitis" of "Hep B"."""
     long_form = expansion.long_form or ""
@@ -357,6 +398,7 @@ def evaluate_notes(
     outcomes: Path | None = None,
     errors: Path | None = None,
     resume: bool = False,
+    take_out: bool = False,
     seed: int = 0,
     on_progress: Callable[[str, int], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
@@ -365,8 +407,8 @@ def evaluate_notes(
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
     "scispacy" (its abbreviation detector, where it is installed). `outcomes` keeps what became of each note, so that
-    `resume` goes on after a stop; `errors` gets every error with the text around it. Both hold patient data, and are
-    readable by their owner only.
+    `resume` goes on after a stop; `errors` gets every error with the text around it: both hold patient data, and are
+    readable by their owner only. `take_out` also measures the probabilities with senses missing.
     """
     report = ReadReport()
     marked = list(read_marked_notes(Path(notes), report=report))
@@ -399,7 +441,11 @@ def evaluate_notes(
                             _write_line(told, {"model": model, "id": note.id, **asdict(each), "text": around})
                 if on_progress is not None:
                     on_progress(model, number)
-            results.append(summarize(model, judged, seed=seed))
+            scores = summarize(model, judged, seed=seed)
+            if take_out and model not in (DICTIONARY, SCISPACY):
+                error = calibration_error_without_senses(model, marked, senses)
+                scores = replace(scores, calibration_error_without_a_fifth=error)
+            results.append(scores)
     return results
 
 
@@ -412,7 +458,7 @@ def _expander_of(model: str, inventory: InventoryLike | None) -> tuple[Expand, S
         return _dictionary(senses), senses
     if model == SCISPACY:
         return _scispacy(), senses
-    expander = Expander.from_pretrained(model, inventory=senses)
+    expander = Expander.from_pretrained(model, only_inventory=senses)
     return expander, senses
 
 

@@ -1,8 +1,8 @@
 """Expanding the short forms of whole notes."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -15,7 +15,8 @@ from lmcells.errors import InputError
 from lmcells.expansion.calibration import Calibration, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
-from lmcells.expansion.inventory import InventoryLike, Sense, SenseInventory, as_inventory, load_inventory
+from lmcells.expansion.inventory import Sense, SenseInventory, as_rules, load_inventory
+from lmcells.expansion.layers import LayerLike, extend
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
@@ -23,6 +24,7 @@ from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
+from lmcells.pretrained.hub import push_folder
 
 SHIPPED_INVENTORY = "clinical_inventory.csv"
 
@@ -50,7 +52,7 @@ def shipped_inventory() -> SenseInventory:
     with resources.as_file(resources.files(__package__).joinpath(SHIPPED_INVENTORY)) as path:
         if not path.is_file():
             raise InputError("this build comes without an inventory. Give one: inventory=FILE, JSON or CSV.")
-        return load_inventory(path)
+        return replace(load_inventory(path), has_priors=True)
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ class Lexicon:
                     of_senses[index] -= _OTHER_CASE
             self._known_priors[key] = of_senses, of_none
         return self._known_priors[key]
+
+    @cached_property
+    def error_prone(self) -> frozenset[tuple[str, str]]:
+        """The short forms and senses that patient-safety lists advise against."""
+        return frozenset((each.short_form, each.long_form) for each in self.inventory if each.error_prone)
 
     @cached_property
     def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
@@ -115,10 +122,11 @@ class Expander:
     def __init__(
         self,
         model: PretrainedModel,
-        inventory: InventoryLike,
+        inventory: LayerLike,
         *,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        header_rules: Path | str | None = None,
         letters: bool = True,
         codes: bool = False,
         make_ranker: MakeRanker = best_ranker,
@@ -130,20 +138,19 @@ class Expander:
             inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
             calibration: turns scores into probabilities, and decides when to abstain.
             sections: how sections are found: "rules", "paper" or "none".
+            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             make_ranker: what ranks the senses of an inventory with the model.
         """
         self.model = model
-        self.inventory = as_inventory(inventory)
+        self.inventory = _alone(inventory)
         self.calibration = calibration or Calibration()
         self._style = sections
+        self._header_rules = None if header_rules is None else Path(header_rules)
         self._codes = codes
-        self._letters: tuple[LetterSenses, Ranker] | None = None
-        if letters and model.phrase_store is not None:
-            senses = LetterSenses(model)
-            # It has senses of any short form, which is all that a ranker asks of an inventory.
-            self._letters = senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
+        self._letters = _letter_senses(model) if letters else None
+        self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
         self._lexicons = _Lexicons(self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
@@ -153,62 +160,94 @@ class Expander:
         cls,
         folder: Path | str | None = None,
         *,
-        inventory: InventoryLike | None = None,
+        inventory: LayerLike | None = None,
+        only_inventory: LayerLike | None = None,
         calibration: Calibration | None = None,
         sections: str = "rules",
+        header_rules: Path | str | None = None,
         letters: bool = True,
         codes: bool = False,
         verify: bool = False,
+        revision: str | None = None,
+        download: bool = False,
     ) -> Self:
         """Open a model folder and an inventory.
 
         Args:
-            folder: a model folder; None or "default" is the shipped model.
-            inventory: a `SenseInventory`, a file, or a list of senses; None is the shipped inventory.
+            folder: a model folder; None or "default" is the shipped model, "org/name" one in the cache of the
+                Hugging Face hub.
+            inventory: own senses and rules over the shipped inventory: a file or several, an inventory, or a list.
+            only_inventory: the same, in place of the shipped inventory.
             calibration: None takes the model's own.
             sections: how sections are found: "rules", "paper" or "none".
+            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
             letters: also expand short forms that are in no inventory, by their letters.
             codes: also read out codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
+            revision: of a model on the hub: a branch, tag or commit.
+            download: fetch a model from the hub if it is not in its cache (`pip install 'lmcells[hub]'`).
         """
-        path = model_folder(folder)
+        path = model_folder(folder, revision=revision, download=download)
         model = PretrainedModel.from_pretrained(path, verify=verify)
+        below = shipped_inventory() if only_inventory is None else _alone(only_inventory)
         return cls(
             model,
-            shipped_inventory() if inventory is None else inventory,
+            below if inventory is None else extend(below, inventory),
             calibration=calibration or Calibration.load(path),
             sections=sections,
+            header_rules=header_rules,
             letters=letters,
             codes=codes,
         )
 
     def __call__(
-        self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
+        self,
+        note: str,
+        sections: Sequence[Any] | None = None,
+        inventory: LayerLike | None = None,
+        *,
+        only_inventory: LayerLike | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Expansion]:
         """Expand the short forms of one note; see `pipe` for many.
 
         Args:
             note: the text of the note.
             sections: the note's sections, if they are known: (start, end, header) each.
-            inventory: other senses than the expander's, for this note.
+            inventory: senses and rules over the expander's, for this note.
+            only_inventory: senses in place of the expander's, for this note.
+            metadata: what is known of the note, such as {"category": "Cardiology"}, for rules that ask for it.
         """
-        lexicon = self.lexicon(inventory)
-        return self.expand_read([lexicon.read(_checked(note), sections)], lexicon)[0]
+        lexicon = self.lexicon(inventory, only_inventory)
+        return self.expand_read([lexicon.read(_checked(note), sections, metadata)], lexicon)[0]
 
     def explain(
-        self, note: str, sections: Sequence[Any] | None = None, inventory: InventoryLike | None = None
+        self,
+        note: str,
+        sections: Sequence[Any] | None = None,
+        inventory: LayerLike | None = None,
+        *,
+        only_inventory: LayerLike | None = None,
+        metadata: Mapping[str, object] | None = None,
     ) -> list[Explanation | None]:
         """Say what each expansion of a note is based on, in the same order; None where the note defines it."""
-        lexicon = self.lexicon(inventory)
-        return self.explain_read(lexicon.read(_checked(note), sections), lexicon)
+        lexicon = self.lexicon(inventory, only_inventory)
+        return self.explain_read(lexicon.read(_checked(note), sections, metadata), lexicon)
 
-    def explain_read(self, note: Sequence[Occurrence], lexicon: Lexicon) -> list[Explanation | None]:
-        """Explain the occurrences of a note that a lexicon has read."""
-        evidence = [
-            np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own))
-            for own, shared in _scores([note], lexicon)
-        ]
-        ranked = [each for each in note if each.source != "letters"]
+    def explain_read(
+        self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
+    ) -> list[Explanation | None]:
+        """Explain the occurrences of a note that a lexicon has read: all, or those that begin at `starts`."""
+        ranked, evidence = [], []
+        scores = iter(_scores([note], lexicon))
+        for each in note:
+            if each.source == "letters":
+                continue
+            own, shared = next(scores) if each.mention is not None else (None, None)
+            is_asked = starts is None or each.start in starts
+            ranked.append(each if is_asked else replace(each, mention=None))
+            if is_asked and own is not None and shared is not None:
+                evidence.append(np.subtract(shared, own, out=np.zeros_like(shared), where=np.isfinite(own)))
         explained = iter(
             explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
         )
@@ -227,7 +266,8 @@ class Expander:
         *,
         batch_size: int = ...,
         as_tuples: Literal[False] = ...,
-        inventory: InventoryLike | None = ...,
+        inventory: LayerLike | None = ...,
+        only_inventory: LayerLike | None = ...,
     ) -> Iterator[list[Expansion]]: ...
 
     @overload
@@ -237,7 +277,8 @@ class Expander:
         *,
         batch_size: int = ...,
         as_tuples: Literal[True],
-        inventory: InventoryLike | None = ...,
+        inventory: LayerLike | None = ...,
+        only_inventory: LayerLike | None = ...,
     ) -> Iterator[tuple[list[Expansion], Context]]: ...
 
     def pipe(
@@ -246,19 +287,21 @@ class Expander:
         *,
         batch_size: int = 256,
         as_tuples: bool = False,
-        inventory: InventoryLike | None = None,
+        inventory: LayerLike | None = None,
+        only_inventory: LayerLike | None = None,
     ) -> Iterator[Any]:
         """Expand a stream of notes in bounded memory; yields one list of expansions a note, in order.
 
         Args:
-            notes: texts, or objects with `text` and `sections`.
+            notes: texts, or objects with `text` and `sections`, and perhaps `metadata`.
             batch_size: notes that are ranked together.
             as_tuples: notes are pairs of a note and anything, results pairs of a list and the same.
-            inventory: other senses than the expander's.
+            inventory: senses and rules over the expander's.
+            only_inventory: senses in place of the expander's.
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
-        return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory))
+        return self._pipe(notes, batch_size, as_tuples, self.lexicon(inventory, only_inventory))
 
     def _pipe(
         self, notes: Iterable[Any], batch_size: int, as_tuples: bool, lexicon: Lexicon
@@ -273,13 +316,42 @@ class Expander:
 
         for given in notes:
             note, context = given if as_tuples else (given, None)
-            read.append(lexicon.read(*_text_and_sections(note)))
+            read.append(lexicon.read(*_parts(note)))
             contexts.append(context)
             n_mentions += len(read[-1])
             if len(read) == batch_size or n_mentions >= _MOST_MENTIONS:
                 yield from finish()
                 read, contexts, n_mentions = [], [], 0
         yield from finish()
+
+    def expand_frame(
+        self,
+        frame: Any,
+        *,
+        text: str = "text",
+        id: str | None = None,  # noqa: A002 - the word of all readers
+        batch_size: int = 256,
+        inventory: LayerLike | None = None,
+    ) -> Any:
+        """Expand a frame of notes lazily: a `pyarrow.RecordBatchReader` with one row per expansion.
+
+        Args:
+            frame: a pandas, polars or Arrow frame, or any other with the Arrow interchange.
+            text: the column of the texts; a missing text gives no row.
+            id: the column of the ids, which come back as they were given; None numbers the rows from 0.
+            batch_size: notes that are ranked together.
+            inventory: other senses than the expander's.
+        """
+        from lmcells.expansion.frames import expand_frame
+
+        return expand_frame(self, frame, text=text, id=id, batch_size=batch_size, inventory=inventory)
+
+    def push_to_hub(self, repository: str, *, private: bool = True, message: str | None = None) -> str:
+        """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the address of the commit.
+
+        Its words and phrases are those of its training text: look through them before you share a model of notes.
+        """
+        return push_folder(self.model.folder, repository, private=private, message=message)
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
@@ -291,11 +363,11 @@ class Expander:
             expanded.append([])
             for each in note:
                 if each.defined is not None:
-                    expanded[-1].append(_expansion(each, (each.defined,), each.source))
+                    expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
                     expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
                 elif candidates := next(by_letters):
-                    expanded[-1].append(_expansion(each, candidates, "letters"))
+                    expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
         return expanded
 
     def _by_letters(
@@ -324,36 +396,60 @@ class Expander:
         # Whether a text is in capitals matters only to few short forms.
         in_capitals = occurrence.short_form not in lexicon.in_other_case or is_in_capitals(mention.text)
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
+        if occurrence.allowed is not None:
+            allowed = list(occurrence.allowed)
+            senses = [senses[at] for at in allowed]
+            own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
         probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
         order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
             Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
             for index in order
         )
-        return _expansion(occurrence, candidates, "model", abstained)
+        return _expansion(occurrence, candidates, "model", lexicon, abstained)
 
-    def lexicon(self, inventory: InventoryLike | None = None) -> Lexicon:
-        """Return what reads and ranks notes with an inventory; without one, the expander's own."""
-        return self._lexicons.of(self.inventory if inventory is None else inventory)
+    def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
+        """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
+        return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
     def _build(self, inventory: SenseInventory) -> Lexicon:
         letters = self._letters[0] if self._letters is not None else None
-        read = NoteReader(inventory, sections=self._style, letters=letters, codes=self._codes)
-        priors = SensePriors.load(self.model.folder) if inventory is shipped_inventory() else SensePriors({})
+        read = NoteReader(
+            inventory,
+            sections=self._style,
+            letters=letters,
+            codes=self._codes,
+            header_rules=self._header_rules,
+        )
+        priors = self._priors if inventory.has_priors else SensePriors({})
         return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
+        is_shipped = self.inventory is shipped_inventory()  # which has priors, so it must stay what it is
+        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
+        self._letters = _letter_senses(self.model) if state["_letters"] else None
         self._lexicons = _Lexicons(self._build)
+
+
+def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
+    """What finds and ranks short forms by their letters; None for a model without a phrase store."""
+    if model.phrase_store is None:
+        return None
+    senses = LetterSenses(model)
+    # It has senses of any short form, which is all that a ranker asks of an inventory.
+    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
 
 
 def _expansion(
     occurrence: Occurrence,
     candidates: tuple[Candidate, ...],
     source: Source,
+    lexicon: Lexicon,
     abstained: str | None = None,
 ) -> Expansion:
     return Expansion(
@@ -366,6 +462,7 @@ def _expansion(
         source,
         candidates,
         abstained,
+        (occurrence.short_form, candidates[0].long_form) in lexicon.error_prone,
     )
 
 
@@ -375,11 +472,12 @@ def _checked(note: object) -> str:
     return note
 
 
-def _text_and_sections(note: object) -> tuple[str, Sequence[Any] | None]:
+def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object] | None]:
+    """Return the text of a note, its sections and metadata."""
     if isinstance(note, str):
-        return note, None
+        return note, None, None
     try:
-        return _checked(note.text), note.sections  # type: ignore[attr-defined]
+        return _checked(note.text), note.sections, getattr(note, "metadata", None)  # type: ignore[attr-defined]
     except AttributeError:
         kind = type(note).__name__
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
@@ -405,21 +503,30 @@ class _Lexicons:
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, given: InventoryLike) -> Lexicon:
-        """Return the lexicon of an inventory: the same object, the same unchanged file, or equal senses."""
-        key, held = _identity(given)
+    def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
+        """Return the lexicon of one inventory over another: the same objects, unchanged files, or equal senses."""
+        (key_below, below), (key_above, above) = _identity(below), _identity(above)
+        key = key_below, key_above
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = held, self._build(as_inventory(held))
+                inventory = _alone(below) if above is None else extend(_alone(below), above)
+                self._kept[key] = (below, above), self._build(inventory)
                 if len(self._kept) > _KEPT_INVENTORIES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key][1]
 
 
-def _identity(given: InventoryLike) -> tuple[Any, InventoryLike]:
-    """Return a key for an inventory, and the inventory, to be held as long as the key is."""
-    if isinstance(given, SenseInventory):
+def _alone(given: LayerLike) -> SenseInventory:
+    inventory = given if isinstance(given, SenseInventory) else extend(SenseInventory(), given)
+    if not len(inventory):
+        raise InputError("the inventory is empty. Give at least one sense.")
+    return inventory
+
+
+def _identity(given: Any) -> tuple[Any, Any]:
+    """Return a key for a layer, and the layer, to be held as long as the key is."""
+    if given is None or isinstance(given, SenseInventory):
         return id(given), given
     if isinstance(given, str | Path):
         path = Path(given)
@@ -428,5 +535,10 @@ def _identity(given: InventoryLike) -> tuple[Any, InventoryLike]:
         except OSError:
             return path, given  # loading it says what is wrong
         return (path.absolute(), status.st_mtime_ns, status.st_size), given
-    inventory = as_inventory(given)
-    return tuple(inventory), inventory
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        return id(given), given  # refused where it is read
+    entries = list(given)
+    if entries and all(isinstance(each, str | Path) for each in entries):
+        return tuple(_identity(each)[0] for each in entries), entries
+    rules = as_rules(entries)
+    return tuple(rules), rules

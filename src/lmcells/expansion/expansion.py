@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-Source = Literal["model", "definition", "header", "grammar", "letters"]
+Source = Literal["model", "definition", "header", "grammar", "letters", "pinned"]
 """Where an answer comes from: the model's ranking of the inventory, a definition in the note, a header of the note, the
-grammar of counted forms, or the letters of a short form that is in no inventory."""
+grammar of counted forms, the letters of a short form that is in no inventory, or a rule that
+pins it."""
 
 LOW_CONFIDENCE = "low_confidence"
 NO_SENSE_FITS = "no_sense_fits"
@@ -43,6 +44,7 @@ class Expansion:
         source: "model", or "definition" where the note itself says what is meant.
         candidates: all long forms that were considered, best first, also where the expander abstained.
         abstained: None, or why: "low_confidence", "no_sense_fits" or "no_known_long_form".
+        error_prone: whether patient-safety lists advise against this short form for the first candidate.
     """
 
     start: int
@@ -54,6 +56,7 @@ class Expansion:
     source: Source
     candidates: tuple[Candidate, ...]
     abstained: str | None = None
+    error_prone: bool = False
 
     @property
     def concept_id(self) -> str | None:

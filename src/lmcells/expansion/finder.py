@@ -222,7 +222,7 @@ def _with_units(inventory: SenseInventory) -> frozenset[str]:
         sense.short_form
         for sense in inventory
         for form in sense.forms
-        if form.lower().replace("-", " ").split()[0].rstrip("s") in UNIT_NAMES
+        if (form.lower().replace("-", " ").split() or [""])[0].rstrip("s") in UNIT_NAMES
     )
 
 

@@ -1,4 +1,7 @@
-"""The long forms that a short form may stand for: a sense inventory, in memory and as a file."""
+"""The long forms that a short form may stand for: a sense inventory, in memory and as a file.
+
+Files are CSV, TSV or JSON. A file may also hold rules for an inventory below it: `lmcells.expansion.layers`.
+"""
 
 import csv
 import io
@@ -7,15 +10,24 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from lmcells.errors import InputError, InventoryError, UnknownShortForm, nearest
 from lmcells.files import atomic_write
 
-COLUMNS = ("short_form", "long_form", "forms", "concept_id")
-REQUIRED = COLUMNS[:3]
-SEPARATOR = ";"  # of forms in a CSV file
+COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
+SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SUFFIXES = (*DELIMITERS, ".json")
+ALL_SENSES = "*"
+"""The long form of a rule that forbids all senses of a short form."""
+
+Action = Literal["add", "forbid", "pin"]
+
+_RULE_COLUMNS = ("action", "where")
+_REMARKS = ("comment", "example", "probability")  # columns that a person reads; so are those named n_...
 _WORD = re.compile(r"[^\W_]+")
+_BETWEEN = re.compile(r"[\s,]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +39,14 @@ class Sense:
         long_form: the canonical name of the sense, "physical therapy".
         forms: the ways it is written out; the long form, if none is given.
         concept_id: the concept in a terminology, if known.
+        error_prone: public patient-safety lists advise against this short form for this sense.
     """
 
     short_form: str
     long_form: str
     forms: tuple[str, ...] = ()
     concept_id: str | None = None
+    error_prone: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("short_form", self.short_form), ("long_form", self.long_form)):
@@ -43,23 +57,52 @@ class Sense:
             raise InventoryError(f"a form of {self.short_form!r} is empty. Remove it.")
         object.__setattr__(self, "forms", forms)
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """What no two senses of an inventory share."""
+        return self.short_form, " ".join(self.long_form.casefold().split())
+
+
+@dataclass(frozen=True, slots=True)
+class SenseRule:
+    """A change to an inventory: a sense is added, forbidden, or pinned, which makes it the answer.
+
+    It holds where the metadata have all values of `where`, such as (("section", "CARDIOLOGY"),); everywhere without.
+    """
+
+    sense: Sense
+    action: Action = "add"
+    where: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.action not in get_args(Action):
+            raise InventoryError(f"action: found {self.action!r}, allowed: {', '.join(get_args(Action))}.")
+        if self.sense.long_form == ALL_SENSES and self.action != "forbid":
+            raise InventoryError(
+                f"long_form: {ALL_SENSES!r} is for forbidding; to {self.action} one, name it."
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class SenseInventory:
     """Short forms and their senses, in the order in which they were given. An inventory never changes.
 
+    A short form without senses is known, and never expanded. `rules` has, for the short forms whose senses depend on
+    the section or on metadata, what holds where; `by_short_form` then has all senses that it may have.
+
     Examples:
         ```python
         inventory = load_inventory(Path("inventory.json"))
         inventory.senses("PT")                       # the candidates, a tuple of Sense
-        mine = inventory.add(Sense("PT", "posterior tibial"))     # a new inventory, as all of these are
-        mine = mine.remove("PT", "prothrombin time")
-        mine = mine.override("MS", [Sense("MS", "multiple sclerosis"), Sense("MS", "morphine sulfate")])
+        mine = inventory.add(Sense("PT", "posterior tibial"))     # a new inventory
+        mine = extend(mine, "site.csv")              # of lmcells.expansion.layers
         save_inventory(mine, Path("mine.csv"))
         ```
     """
 
     by_short_form: Mapping[str, tuple[Sense, ...]] = field(default_factory=dict)
+    rules: Mapping[str, tuple[SenseRule, ...]] = field(default_factory=dict)
+    has_priors: bool = False  # the shipped inventory, or one that extends it
 
     @classmethod
     def from_senses(cls, senses: Iterable[Sense]) -> Self:
@@ -67,7 +110,7 @@ class SenseInventory:
         grouped: dict[str, list[Sense]] = {}
         first_entry: dict[tuple[str, str], int] = {}
         for entry, sense in enumerate(senses, start=1):
-            first = first_entry.setdefault(_key(sense.short_form, sense.long_form), entry)
+            first = first_entry.setdefault(sense.key, entry)
             if first != entry:
                 raise InventoryError(
                     f"entry {entry}: {sense.long_form!r} is a sense of {sense.short_form!r} already (entry {first}). "
@@ -107,55 +150,8 @@ class SenseInventory:
         """Return an inventory with further senses; refuses one that is there already."""
         return self.from_senses([*self, *senses])
 
-    def remove(self, short_form: str, long_form: str | None = None) -> Self:
-        """Return an inventory without a short form, or without one of its senses."""
-        senses = self.senses(short_form)
-        if long_form is None:
-            return self.override(short_form, ())
-        kept = [sense for sense in senses if _key(short_form, sense.long_form) != _key(short_form, long_form)]
-        if len(kept) == len(senses):
-            names = [sense.long_form for sense in senses]
-            raise InventoryError(
-                f"{long_form!r} is not a sense of {short_form!r} ({len(names)} senses).{nearest(long_form, names)}"
-            )
-        return self.override(short_form, kept)
 
-    def override(self, short_form: str, senses: Iterable[Sense]) -> Self:
-        """Return an inventory in which a short form has exactly these senses; none removes it."""
-        given = tuple(senses)
-        for sense in given:
-            if sense.short_form != short_form:
-                raise InventoryError(f"a sense of {sense.short_form!r} cannot be a sense of {short_form!r}.")
-        by_short_form = {**self.by_short_form, short_form: given}
-        return self.from_senses(sense for group in by_short_form.values() for sense in group)
-
-    def with_senses(
-        self,
-        *,
-        add: "Iterable[SenseLike]" = (),
-        remove: Iterable[str | tuple[str, str]] = (),
-        override: "Iterable[SenseLike]" = (),
-    ) -> Self:
-        """Return an inventory with several changes, in this order: `remove`, `override`, `add`.
-
-        Args:
-            add: senses that are not there yet: `Sense`, or mappings with its fields.
-            remove: short forms, and pairs of a short form and one of its long forms.
-            override: senses of short forms that are to have exactly these.
-        """
-        inventory = self
-        for removed in remove:
-            inventory = inventory.remove(removed) if isinstance(removed, str) else inventory.remove(*removed)
-        overriding: dict[str, list[Sense]] = {}
-        for sense in _as_senses(override):
-            inventory.senses(sense.short_form)  # says which is near when there is none
-            overriding.setdefault(sense.short_form, []).append(sense)
-        for short_form, senses in overriding.items():
-            inventory = inventory.override(short_form, senses)
-        return inventory.add(*_as_senses(add))
-
-
-SenseLike = Sense | Mapping[str, Any]
+SenseLike = Sense | SenseRule | Mapping[str, Any]
 InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
 
 
@@ -165,34 +161,55 @@ def as_inventory(given: InventoryLike) -> SenseInventory:
         return given
     if isinstance(given, str | Path):
         return load_inventory(Path(given))
-    inventory = SenseInventory.from_senses(_as_senses(given))
+    inventory = SenseInventory.from_senses(
+        _plain(f"entry {n}", rule) for n, rule in enumerate(as_rules(given), 1)
+    )
     if not len(inventory):
         raise InventoryError("the inventory is empty. Give at least one sense.")
     return inventory
 
 
-def _as_senses(given: Iterable[SenseLike]) -> list[Sense]:
+def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
+    """Check senses and rules that are given as such, or as mappings with the names of a JSON file."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise InventoryError(
             f"an inventory cannot be a {type(given).__name__}. Allowed: a SenseInventory, a path, or a list of senses."
         )
-    senses = []
+    rules = []
     for number, entry in enumerate(given, start=1):
-        if isinstance(entry, Mapping):
-            senses.append(_sense(number, {"forms": [entry.get("long_form")], **entry}))
-        elif isinstance(entry, Sense):
-            senses.append(entry)
-        else:
-            raise InventoryError(f"entry {number} is a {type(entry).__name__}, not a sense.")
-    return senses
+        try:
+            rules.append(_rule(entry))
+        except InventoryError as error:
+            raise InventoryError(f"entry {number}: {error}") from error
+    return rules
 
 
-def _key(short_form: str, long_form: str) -> tuple[str, str]:
-    return short_form, " ".join(long_form.casefold().split())
+# Reading
 
 
 def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory from a file: CSV if it is named .csv, otherwise JSON."""
+    """Read an inventory that stands alone; one with rules needs another to extend, and is refused."""
+    rules = load_rules(path)
+    try:
+        return SenseInventory.from_senses(_plain(place, rule) for place, rule in rules)
+    except InventoryError as error:
+        raise InventoryError(f"{path}: {error}") from error
+
+
+def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
+    """Read the rules of a file, each with its place; a plain sense is one to add."""
+    rules, problems = read_rules(path)
+    if problems:
+        others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
+        more = others if len(problems) > 1 else ""
+        raise InventoryError(f"{path}, {problems[0]}{more}")
+    if not rules:
+        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
+    return rules
+
+
+def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
+    """Read a file, CSV, TSV or JSON by its name or else by its look; -> the rules with their places, what is wrong."""
     try:
         text = path.read_text("utf-8-sig")
     except OSError as error:
@@ -201,72 +218,150 @@ def load_inventory(path: Path) -> SenseInventory:
         ) from error
     except UnicodeDecodeError as error:
         raise InventoryError(f"{path}: the inventory is not UTF-8 text. Save it as UTF-8.") from error
+    rules: list[tuple[str, SenseRule]] = []
+    problems: list[str] = []
+    first_place: dict[Any, str] = {}
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    if path.suffix.lower() not in SUFFIXES and not text.lstrip().startswith(("[", "{")):
+        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     try:
-        entries = _csv_entries(text) if path.suffix.lower() == ".csv" else _json_entries(text)
-        inventory = SenseInventory.from_senses(_sense(n, entry) for n, entry in enumerate(entries, start=1))
+        for place, entry in _table_entries(text, delimiter) if delimiter else _json_entries(text):
+            try:
+                rule = _rule(entry)
+            except InventoryError as error:
+                problems.append(f"{place}: {error}")
+                continue
+            first = first_place.setdefault((rule.sense.key, rule.where), place)
+            if first != place:
+                again = f"{rule.sense.long_form!r} is a sense of {rule.sense.short_form!r} already ({first})"
+                problems.append(f"{place}: {again}. Put all its forms into one row.")
+            else:
+                rules.append((place, rule))
     except InventoryError as error:
         raise InventoryError(f"{path}: {error}") from error
-    if not len(inventory):
-        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
-    return inventory
+    return rules, problems
 
 
-def _json_entries(text: str) -> list[Any]:
+def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
     expected = 'Expected a list of {"short_form", "long_form", "forms": [...]}'
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError) as error:
         where = f" ({error.msg}, line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
         raise InventoryError(
-            f"the inventory is not JSON{where}. {expected}, or a file named .csv."
+            f"the inventory is not JSON{where}. {expected}, or a file named .csv or .tsv."
         ) from error
     if not isinstance(entries, list):
         raise InventoryError(f"the inventory is a JSON {type(entries).__name__}. {expected}.")
-    return entries
+    # Decoded again one by one, for their lines.
+    decode, end, line = (
+        json.JSONDecoder().raw_decode,
+        text.index("[") + 1,
+        text.count("\n", 0, text.index("[")),
+    )
+    for number, entry in enumerate(entries, start=1):
+        start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        line += text.count("\n", end, start)
+        yield f"entry {number} (line {line + 1})", entry
+        _, end = decode(text, start)
+        line += text.count("\n", start, end)
 
 
-def _csv_entries(text: str) -> list[dict[str, Any]]:
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [column for column in REQUIRED if column not in (rows.fieldnames or ())]
-    if missing:
-        raise InventoryError(
-            f"the inventory has no column {missing[0]!r}. Found: {', '.join(rows.fieldnames or ()) or 'none'}; "
-            f"needed: {', '.join(REQUIRED)}, with forms separated by {SEPARATOR!r}."
-        )
+def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
-        return [row | {"forms": (row["forms"] or "").split(SEPARATOR)} for row in rows]
+        names = [name.strip().lower() for name in next(rows, [])]
+        missing = [name for name in COLUMNS[:2] if name not in names]
+        if missing:
+            raise InventoryError(
+                f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
+                f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
+            )
+        while True:
+            line = rows.line_num + 1
+            row = next(rows, None)
+            if row is None:
+                return
+            if any(cell.strip() for cell in row):
+                yield f"line {line}", _from_cells(names, row)
     except csv.Error as error:
         raise InventoryError(f"the inventory is not CSV (line {rows.line_num}: {error}).") from error
 
 
-def _sense(number: int, entry: Any) -> Sense:
+def _from_cells(names: list[str], row: list[str]) -> dict[str, Any] | InventoryError:
+    """Return a row of a table as a JSON file would have it; a column of another name is a condition."""
+    if len(row) > len(names) and any(row[len(names) :]):
+        return InventoryError(
+            f"found {len(row)} cells for {len(names)} columns. Put a cell with commas in quotes."
+        )
+    cells = {name: cell.strip() for name, cell in zip(names, row, strict=False) if cell.strip()}
+    entry: dict[str, Any] = {name: cells.pop(name, None) for name in (*COLUMNS, "action")}
+    if entry["forms"] is not None:
+        entry["forms"] = [form for form in entry["forms"].split(SEPARATOR) if form.strip()]
+    pairs = [each.partition("=") for each in cells.pop("where", "").split(SEPARATOR) if each.strip()]
+    remarks = [name for name in cells if name in _REMARKS or name.startswith("n_") or not name]
+    entry["where"] = {name: cell for name, cell in cells.items() if name not in remarks}
+    entry["where"] |= {name.strip(): value.strip() for name, _, value in pairs}
+    return entry
+
+
+def _rule(entry: Any) -> SenseRule:
     """Check one entry of a file or a list."""
-    if not isinstance(entry, dict):
-        raise InventoryError(f"entry {number} is a JSON {type(entry).__name__}, not an object.")
-    missing = [key for key in REQUIRED if entry.get(key) is None]
-    if missing:
-        raise InventoryError(f"entry {number} has no {missing[0]!r}. Needed: {', '.join(REQUIRED)}.")
-    short_form, long_form, forms = (entry[key] for key in REQUIRED)
-    if not isinstance(short_form, str) or not isinstance(long_form, str):
-        raise InventoryError(f"entry {number}: 'short_form' and 'long_form' must be strings.")
-    if not isinstance(forms, list) or not all(isinstance(form, str) for form in forms):
-        raise InventoryError(f"entry {number}: 'forms' must be a list of strings.")
-    written = tuple(form.strip() for form in forms)
-    if not any(written):
-        raise InventoryError(f"entry {number}: 'forms' is empty. Write at least the long form itself.")
-    concept_id = entry.get("concept_id")
+    if isinstance(entry, SenseRule):
+        return entry
+    if isinstance(entry, Sense):
+        return SenseRule(entry)
+    if isinstance(entry, InventoryError):
+        raise entry
+    if not isinstance(entry, Mapping):
+        raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
+    action: Any = entry.get("action") or "add"
+    where = entry.get("where") or {}
+    long_form = entry.get("long_form") or (ALL_SENSES if action == "forbid" else None)
+    short_form, forms, concept_id = (entry.get(name) for name in ("short_form", "forms", "concept_id"))
+    for name, value in (("short_form", short_form), ("long_form", long_form)):
+        if value is None:
+            raise InventoryError(f"has no {name!r}. Every sense needs a short_form and a long_form.")
+        if not isinstance(value, str):
+            raise InventoryError(f"{name!r} must be a string.")
+    if not isinstance(forms, list | tuple | None) or not all(isinstance(form, str) for form in forms or ()):
+        raise InventoryError("'forms' must be a list of strings.")
     if not isinstance(concept_id, str | int | None):
-        raise InventoryError(f"entry {number}: 'concept_id' must be a string or a number.")
-    concept = None if concept_id in (None, "") else str(concept_id)
-    try:
-        return Sense(short_form.strip(), long_form.strip(), written, concept)
-    except InventoryError as error:
-        raise InventoryError(f"entry {number}: {error}") from error
+        raise InventoryError("'concept_id' must be a string or a number.")
+    if not isinstance(where, Mapping) or not all(
+        isinstance(each, str) for pair in where.items() for each in pair
+    ):
+        raise InventoryError("'where' must be an object of metadata and their values.")
+    conditions = tuple(sorted((name.strip().lower(), value.strip()) for name, value in where.items()))
+    if not all(name and value for name, value in conditions):
+        raise InventoryError("a condition needs a name and a value, such as section=CARDIOLOGY.")
+    error_prone = str(entry.get("error_prone") or "").strip().lower()
+    if error_prone not in ("", "0", "1", "false", "true", "no", "yes"):
+        raise InventoryError("'error_prone' must be true or false.")
+    sense = Sense(
+        str(short_form).strip(),
+        str(long_form).strip(),
+        tuple(form.strip() for form in forms or ()),
+        None if concept_id in (None, "") else str(concept_id),
+        error_prone in ("1", "true", "yes"),
+    )
+    return SenseRule(sense, action, conditions)
+
+
+def _plain(place: str, rule: SenseRule) -> Sense:
+    if rule.action != "add" or rule.where:
+        what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
+        raise InventoryError(f"{place}: {what}, but the inventory is used alone here. Give plain senses.")
+    return rule.sense
+
+
+# Writing
 
 
 def save_inventory(inventory: SenseInventory, path: Path) -> None:
-    """Write an inventory to a file, atomically: CSV if it is named .csv, otherwise JSON."""
-    text = _to_csv(inventory) if path.suffix.lower() == ".csv" else _to_json(inventory)
+    """Write the senses of an inventory to a file, atomically: CSV or TSV by its name, otherwise JSON."""
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    text = _to_table(inventory, delimiter) if delimiter else _to_json(inventory)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
@@ -277,25 +372,31 @@ def save_inventory(inventory: SenseInventory, path: Path) -> None:
 
 def _to_json(inventory: SenseInventory) -> str:
     entries = [
-        {name: value for name in COLUMNS if (value := getattr(sense, name)) is not None}
+        {name: value for name in COLUMNS if (value := getattr(sense, name)) not in (None, False)}
         for sense in inventory
     ]
     return json.dumps(entries, ensure_ascii=False, indent=1) + "\n"
 
 
-def _to_csv(inventory: SenseInventory) -> str:
+def _to_table(inventory: SenseInventory, delimiter: str) -> str:
     table = io.StringIO(newline="")
-    writer = csv.writer(table)
-    writer.writerow(COLUMNS)
+    writer = csv.writer(table, delimiter=delimiter)
+    columns = COLUMNS if any(sense.error_prone for sense in inventory) else COLUMNS[:-1]
+    writer.writerow(columns)
     for sense in inventory:
         if any(SEPARATOR in form for form in sense.forms):
             raise InventoryError(
                 f"a form of {sense.short_form!r}, {sense.long_form!r} holds {SEPARATOR!r}, which separates forms in "
                 "CSV. Save the inventory as JSON."
             )
-        writer.writerow(
-            (sense.short_form, sense.long_form, SEPARATOR.join(sense.forms), sense.concept_id or "")
+        cells = (
+            sense.short_form,
+            sense.long_form,
+            SEPARATOR.join(sense.forms),
+            sense.concept_id or "",
+            "yes" if sense.error_prone else "",
         )
+        writer.writerow(cells[: len(columns)])
     return table.getvalue()
 
 

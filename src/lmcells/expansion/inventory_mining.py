@@ -202,6 +202,17 @@ class DefinitionCounts:
         for plain, wordings in defined.items():
             self._n_notes_with.setdefault(plain, Counter())[frozenset(wordings)] += 1
 
+    def counts(self) -> Iterator[tuple[frozenset[Wording], int]]:
+        """Yield which wordings notes give together, and how many notes do."""
+        for counts in self._n_notes_with.values():
+            yield from counts.items()
+
+    def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int) -> None:
+        """Add what `counts` gave for other notes."""
+        together = frozenset(Wording(*each) for each in wordings)
+        plain = _plain(next(iter(together)).short_form)
+        self._n_notes_with.setdefault(plain, Counter())[together] += n_notes
+
     def propose(self, *, min_count: int = 1) -> ProposedInventory:
         """Merge the spellings of one long form into a sense, and keep the senses that `min_count` notes define."""
         found = [each for counts in self._n_notes_with.values() for each in self._senses(counts)]

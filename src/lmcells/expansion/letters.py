@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from importlib import resources
+from operator import mul
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +37,11 @@ _VOWELS = frozenset("aeiouy")
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
 _MOST_KNOWN = 20_000  # short forms whose candidates are remembered
-# log p(short form | long form): the word is cut off; its length against the short form's; the last letter stays.
-_CUT, _LENGTH_RATIO, _SAME_ENDING = 1.5, -0.35, 0.5
+# log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
+FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
+WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 # Below these the expander stays silent: fit of the best candidate to the context, and its probability.
-LEAST_FIT = {"cut": 6.0, "skeleton": 8.0, "initials": 12.0}
+LEAST_FIT = {"cut": 5.0, "skeleton": 7.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
 PRECISION = 0.95  # of such answers in training notes, read by eye: no probability is above it
 
@@ -141,8 +143,7 @@ class LetterSenses:
         ]:  # "{" comes after "z"
             how = shortened(word, short_form)
             if how is not None:
-                score = _CUT * (how == "cut") + _LENGTH_RATIO * len(word) / len(short_form)
-                score += _SAME_ENDING * (word[-1] == short_form[-1])
+                score = sum(map(mul, WEIGHTS, features(word, short_form)))
                 found.append((Sense(short_form, word, (word,)), how, score))
         return found
 
@@ -190,6 +191,17 @@ def shortened(word: str, short_form: str) -> str | None:
         return None
     letters = iter(word[n_kept:])
     return "skeleton" if all(letter in letters for letter in rest) else None
+
+
+def features(word: str, short_form: str) -> tuple[float, ...]:
+    """Describe how a word was shortened, by the names of `FEATURES`."""
+    consonants = [sum(letter not in _VOWELS for letter in each) for each in (short_form, word)]
+    return (
+        float(word.startswith(short_form)),
+        len(word) / len(short_form),
+        float(word[-1] == short_form[-1]),
+        consonants[0] / max(1, consonants[1]),
+    )
 
 
 def _is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:

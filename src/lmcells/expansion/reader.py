@@ -4,6 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError
@@ -11,6 +12,7 @@ from lmcells.expansion.expansion import Candidate, Source
 from lmcells.expansion.finder import Found, ShortFormFinder, without_marks, without_overlaps
 from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
+from lmcells.expansion.layers import Allowed, PlaceRules
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ordinary_words import NOT_SHORTHAND
 from lmcells.expansion.windows import Mention, TokenizedText
@@ -45,6 +47,7 @@ class Occurrence:
     defined: Candidate | None
     mention: Mention | None
     source: Source = "model"
+    allowed: tuple[int, ...] | None = None  # the senses that may be meant here; None: all
 
 
 class NoteReader:
@@ -57,24 +60,41 @@ class NoteReader:
         sections: str = "rules",
         letters: LetterSenses | None = None,
         codes: bool = False,
+        header_rules: Path | None = None,
     ) -> None:
         if sections not in SECTION_STYLES:
             raise InputError(f"sections: found {sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
         self._inventory = inventory
         self._find = ShortFormFinder(inventory)
         self._lookup = SenseLookup(inventory)
-        self._sections = section_finder(sections)
+        self._sections = section_finder(sections, header_rules=header_rules)
+        self._rules = PlaceRules(inventory, load_aliases(header_rules))
+        self._ruled = {name for name, senses in inventory.by_short_form.items() if not senses} | set(
+            inventory.rules
+        )
         self._letters = letters
         self._header_senses: dict[str, Sense | None] = {}
         self._codes = codes
 
-    def __call__(self, text: str, sections: Sequence[Any] | None = None) -> list[Occurrence]:
-        """Return the occurrences in order; `sections` are the caller's own."""
+    def __call__(
+        self,
+        text: str,
+        sections: Sequence[Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
+    ) -> list[Occurrence]:
+        """Return the occurrences in order; `sections` are the caller's own, `metadata` the note's."""
         note = TokenizedText.of(text)
         found = self._find(text, note.tokens)
         definitions = find_definitions(text, self._spells)
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
         read_out = {(each.start, each.end): each.long_form for each in counted}
+        if self._ruled and read_out:
+            ruled = [each for each in found if each.short_form in self._ruled]
+            read_out = {
+                span: long_form
+                for span, long_form in read_out.items()
+                if not any(each.start < span[1] and span[0] < each.end for each in ruled)
+            }
         if read_out:
             found = without_overlaps([*found, *(Found(*span, text[slice(*span)]) for span in read_out)])
         by_letters: set[Found] = set()
@@ -95,13 +115,18 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            defined, source = self._known(text, each, section, meanings, read_out)
+            allowed = None
+            if each.short_form in self._ruled:
+                allowed = self._rules(each.short_form, section.name, metadata)
+            defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
+            senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
                 source = "letters"
-            elif defined is None and each.short_form not in self._inventory:
-                continue  # defined twice, and this one stands before both
+            elif defined is None and not senses:
+                continue  # no sense is allowed, or it is defined twice and this one stands before both
             mention = _mention(note, each, section) if defined is None else None
-            occurrences.append(Occurrence(*each, section.name or None, defined, mention, source))
+            may_be = None if allowed is None else allowed.senses
+            occurrences.append(Occurrence(*each, section.name or None, defined, mention, source, may_be))
         return occurrences
 
     def _known(
@@ -111,17 +136,25 @@ class NoteReader:
         section: Section,
         meanings: Mapping[str, list[tuple[Definition, Candidate]]],
         read_out: Mapping[tuple[int, int], str],
+        *,
+        allowed: Allowed | None,
     ) -> tuple[Candidate | None, Source]:
         """Return what needs no ranking, and where it comes from."""
         given = meanings.get(found.short_form)
         if given and (defined := _defined(text, found, given)) is not None:
             return defined, "definition"
+        if allowed is not None and allowed.pinned is not None:
+            return Candidate(allowed.pinned.long_form, 1.0, allowed.pinned.concept_id), "pinned"
         if found[:2] in read_out:
             return Candidate(read_out[found[:2]], GRAMMAR_PRECISION), "grammar"
         named = self._named_by_header(text, found, section)
-        if named is not None:
-            return named, "header"
         senses = self._inventory.by_short_form.get(found.short_form, ())
+        if allowed is not None:
+            senses = tuple(senses[at] for at in allowed.senses)
+        if named is not None and (
+            allowed is None or named.long_form in {sense.long_form for sense in senses}
+        ):
+            return named, "header"
         if len(senses) == 1 and _is_plain_acronym(text[found.start : found.end], found.short_form):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
         return None, "model"

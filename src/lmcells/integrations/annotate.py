@@ -12,34 +12,36 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO, get_args
+from typing import Any, BinaryIO, TextIO, get_args
 
 import lmcells
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.engines import find_engine
+from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     parse_result,
     shards_of,
     shared_expander,
 )
 from lmcells.notes.readers import ReadReport
+from lmcells.notes.readers.opening import STDIN
 from lmcells.pretrained.folder import model_folder
 
 PLAN = "plan.json"
 
-OnProgress = Callable[[int, int], None]
-"""Is told how many notes, and how many characters, are done."""
+OnProgress = Callable[[int, int, float | None], None]
+"""Is told how many notes and how many characters are done, and the share of the input, None where it is not known."""
 
 
 def annotate(
@@ -49,6 +51,7 @@ def annotate(
     expander: ExpanderSettings | None = None,
     omop: bool = False,
     nlp_time: datetime | None = None,
+    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -67,23 +70,24 @@ def annotate(
         expander: The model, inventory and threshold; by default the shipped ones.
         omop: Write rows of OMOP's NOTE_NLP instead of our own.
         nlp_time: The date of those rows; by default when the job began.
+        note_nlp: Their first number, concepts of sections, and whether abstained short forms are among them.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
         shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
         resume: Continue a job that was stopped.
         overwrite: Replace a file that another job wrote.
-        on_progress: Called with the number of notes and of characters done so far.
+        on_progress: Called with the number of notes and of characters done so far, and the share of the input.
     """
-    for name, value in (("workers", workers), ("shard_notes", shard_notes)):
-        if value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')}: found {value}, allowed: 1 or more.")
+    _check_sizes(workers=workers, shard_notes=shard_notes)
     check_format(output)
+    if STDIN in notes.paths and resume:
+        raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
     for path in notes.paths:
         if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
             raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
     run = find_engine(engine)
     settings = expander or ExpanderSettings()
-    rows = f"omop, {nlp_time or 'dated by the job'}" if omop else "annotations"
+    rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     done = _report_of(output, plan)
     if done is not None and not overwrite:
@@ -98,11 +102,11 @@ def annotate(
     shared_expander(settings)  # report what is wrong with the model here, once
     try:
         began = _open_parts(parts, plan, begun)
-        task = AnnotationTask(settings, (nlp_time or began) if omop else None)
+        task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
         job = _Job(notes, parts, on_progress)
         for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)
-        report = job.finish(output, task.layout)
+        report = job.finish(output, task.layout) | {"sha256": sha256(output)}
         write_json(_beside(output, "report.json"), {**report, "plan": plan}, indent=1)
         shutil.rmtree(parts)
     except InputError:
@@ -114,16 +118,119 @@ def annotate(
     return report
 
 
+def annotate_stream(
+    notes: NoteFiles,
+    output: BinaryIO,
+    *,
+    expander: ExpanderSettings | None = None,
+    nlp_time: datetime | None = None,
+    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+    engine: str = "local",
+    workers: int = 1,
+    shard_notes: int = SHARD_NOTES,
+    on_progress: OnProgress = lambda *_: None,
+) -> dict[str, Any]:
+    """Expand notes into JSON lines as they are read, and return exact counts; the rows are those of `annotate`.
+
+    With `nlp_time` the rows are those of NOTE_NLP. Rows that are skipped are counted, but not listed anywhere.
+    """
+    _check_sizes(workers=workers, shard_notes=shard_notes)
+    run, settings = find_engine(engine), expander or ExpanderSettings()
+    shared_expander(settings)
+    task, reading = AnnotationTask(settings, nlp_time, note_nlp), ReadReport()
+    totals, progress = _Totals(), _Progress(notes, on_progress)
+    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that came before their turn
+    next_number, n_rows = 0, 0
+    for result in run(task, shards_of(notes.read(reading), n_notes=shard_notes), workers):
+        counts, rows = parse_result(result)
+        waiting[counts["number"]] = counts, rows
+        while next_number in waiting:
+            counts, rows = waiting.pop(next_number)
+            if task.layout.number:
+                rows = b"".join(
+                    json.dumps(
+                        {task.layout.number: task.layout.first + n_rows + n} | json.loads(line),
+                        ensure_ascii=False,
+                    ).encode()
+                    + b"\n"
+                    for n, line in enumerate(rows.splitlines())
+                )
+            output.write(rows)
+            output.flush()
+            totals.add(counts)
+            n_rows += counts["n_rows"]
+            next_number += 1
+            progress.advance(counts["n_notes"], counts["n_characters"], reading)
+    return totals.report(reading)
+
+
+def _check_sizes(**sizes: int) -> None:
+    for name, value in sizes.items():
+        if value < 1:
+            raise ConfigError(f"--{name.replace('_', '-')}: found {value}, allowed: 1 or more.")
+
+
+class _Totals:
+    """Adds up the counts of shards."""
+
+    def __init__(self) -> None:
+        self.n_notes = self.n_rows = 0
+        self.outcomes: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+
+    def add(self, counts: dict[str, Any]) -> None:
+        self.n_notes += counts["n_notes"] - len(counts["failed"])
+        self.n_rows += counts["n_rows"]
+        self.outcomes.update(counts["outcomes"])
+        self.failed.update(reason for _, reason in counts["failed"])
+
+    def report(self, reading: ReadReport) -> dict[str, Any]:
+        """Return all counts; refuse input of which no row could be used. A file that has no rows is no mistake."""
+        if not self.n_notes and (reading.n_seen or self.failed):
+            reasons = {**reading.skipped, **self.failed}
+            listed = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
+            raise InputError(f"no note could be expanded. {listed}")
+        sources = get_args(Source)
+        return {
+            **reading.to_dict(),
+            "n_annotated": self.n_notes,
+            "failed": dict(sorted(self.failed.items())),
+            "n_expansions": self.n_rows,
+            "expanded": {name: self.outcomes[name] for name in sources},
+            "abstained": {name: n for name, n in sorted(self.outcomes.items()) if name not in sources},
+        }
+
+
+class _Progress:
+    """Tells how far a job is, by the bytes of its files."""
+
+    def __init__(self, notes: NoteFiles, on_progress: OnProgress) -> None:
+        self._n_bytes = 0 if STDIN in notes.paths else sum(file.stat().st_size for file in notes.files())
+        self._on_progress = on_progress
+        self._n_notes = self._n_characters = 0
+
+    def advance(self, n_notes: int, n_characters: int, reading: ReadReport) -> None:
+        self._n_notes += n_notes
+        self._n_characters += n_characters
+        share = min(1.0, reading.n_bytes / self._n_bytes) if self._n_bytes else None
+        self._on_progress(self._n_notes, self._n_characters, share)
+
+
 class _Job:
     """Reads the notes, keeps the results by shard, and puts them together at the end."""
 
     def __init__(self, notes: NoteFiles, parts: Path, on_progress: OnProgress) -> None:
         self._notes = notes
         self._parts = parts
-        self._on_progress = on_progress
+        self._progress = _Progress(notes, on_progress)
         self._rejected = parts / "rejected.jsonl"
         self._reading = ReadReport()
-        self._n_shards = self._n_notes = self._n_characters = 0
+        self._n_shards = 0
+
+    @property
+    def reading(self) -> ReadReport:
+        """What was read and skipped."""
+        return self._reading
 
     def shards(self, *, n_notes: int) -> Iterator[Shard]:
         """Read all notes, write down the rows that are skipped, and yield the shards that are not done yet."""
@@ -132,7 +239,7 @@ class _Job:
             for shard in shards_of(self._notes.read(self._reading), n_notes=n_notes):
                 self._n_shards += 1
                 if self._part(shard.number).exists():
-                    self._advance(len(shard.notes), shard.n_characters)
+                    self._progress.advance(len(shard.notes), shard.n_characters, self._reading)
                 else:
                     yield shard
 
@@ -141,48 +248,34 @@ class _Job:
         counts, _ = parse_result(result)
         with atomic_write(self._part(counts["number"]), durable=True) as path:
             path.write_bytes(result)
-        self._advance(counts["n_notes"], counts["n_characters"])
+        self._progress.advance(counts["n_notes"], counts["n_characters"], self._reading)
+
+    def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield the counts and the rows of each part, in the order of the notes."""
+        for number in range(self._n_shards):
+            path = self._part(number)
+            try:
+                yield parse_result(path.read_bytes())
+            except (OSError, ValueError, KeyError, TypeError):
+                again = "Delete it and continue with --resume."
+                raise InputError(f"{path} is missing or damaged. {again}") from None
 
     def finish(self, output: Path, layout: RowLayout) -> dict[str, Any]:
         """Join the parts in the order of the notes, and return the counts."""
-        n_notes = n_rows = 0
-        outcomes: Counter[str] = Counter()
-        failed: Counter[str] = Counter()
+        totals = _Totals()
         with (
             atomic_write(output) as temporary,
             open_rows(temporary, output.suffix.lower(), layout) as write,
             self._rejected.open("a", encoding="utf-8") as rejected,
         ):
-            for number in range(self._n_shards):
-                path = self._part(number)
-                try:
-                    counts, rows = parse_result(path.read_bytes())
-                except (OSError, ValueError, KeyError, TypeError):
-                    again = "Delete it and continue with --resume."
-                    raise InputError(f"{path} is missing or damaged. {again}") from None
+            for counts, rows in self.results():
                 write(rows)
-                n_notes += counts["n_notes"] - len(counts["failed"])
-                n_rows += counts["n_rows"]
-                outcomes.update(counts["outcomes"])
+                totals.add(counts)
                 for note_id, reason in counts["failed"]:
-                    failed[reason] += 1
                     rejected.write(_rejected_row(reason, note_id=note_id))
             rejected.flush()
             self._keep_rejected(_beside(output, "rejected.jsonl"))
-            if not n_notes:
-                reasons = {**self._reading.skipped, **failed}
-                listed = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
-                raise InputError(f"no note could be expanded. {listed or 'There are none.'}")
-        sources = get_args(Source)
-        return {
-            **self._reading.to_dict(),
-            "n_annotated": n_notes,
-            "failed": dict(sorted(failed.items())),
-            "n_expansions": n_rows,
-            "expanded": {name: outcomes[name] for name in sources},
-            "abstained": {name: n for name, n in sorted(outcomes.items()) if name not in sources},
-            "sha256": sha256(output),
-        }
+            return totals.report(self._reading)
 
     def _keep_rejected(self, kept: Path) -> None:
         if self._rejected.stat().st_size:
@@ -193,11 +286,6 @@ class _Job:
 
     def _part(self, number: int) -> Path:
         return self._parts / f"part-{number:06}.jsonl"
-
-    def _advance(self, n_notes: int, n_characters: int) -> None:
-        self._n_notes += n_notes
-        self._n_characters += n_characters
-        self._on_progress(self._n_notes, self._n_characters)
 
 
 @dataclass(slots=True)
@@ -226,20 +314,20 @@ def make_plan(
     Notes and model are identified by the names, sizes and dates of their files, the senses by their content.
     """
     folder = model_folder(settings.model or None)
-    if settings.inventory is None:
-        senses: str | None = hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest()
-    else:
-        senses = sha256(Path(settings.inventory)) if Path(settings.inventory).is_file() else None
+    senses = [sha256(file) if file.is_file() else None for file in settings.files]
+    if settings.only_inventory is None:
+        senses.append(hashlib.sha256(repr(list(shipped_inventory())).encode()).hexdigest())
     return {
         "version": lmcells.__version__,
         "paths": [str(path) for path in notes.paths],
         "inputs": _digest(notes.files()),
         "format": notes.format,
-        "columns": [notes.columns.text, notes.columns.id],
+        "columns": [str(each) for each in astuple(notes.columns)],
         "model": _digest(file for file in folder.rglob("*") if file.is_file()) if folder.is_dir() else None,
         "inventory": senses,
         "sections": settings.sections,
         "threshold": settings.threshold,
+        "found": [settings.letters, settings.codes],
         "output": output.suffix.lower(),
         "rows": rows,
         "shard_notes": shard_notes,

@@ -11,7 +11,8 @@ from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
 
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.shards import AnnotationTask, ExpanderSettings, Shard, shared_expander
+from lmcells.expansion.settings import ExpanderSettings
+from lmcells.integrations.shards import AnnotationTask, Shard, shared_expander
 
 Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[bytes]]
 """Takes a task, shards and a number of workers; yields what `AnnotationTask.run` returns, as it comes."""

@@ -17,7 +17,7 @@ from lmcells.files import atomic_folder, atomic_write
 from lmcells.integrations.rows import NoteFiles, read_annotations
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
-from lmcells.notes.readers.records import mend
+from lmcells.notes.readers.opening import mend
 
 _LINE_END = re.compile(r"\r\n?")
 
@@ -91,7 +91,7 @@ Abstained
 [events]
 
 [attributes]
-Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters
+Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned
 """
 DOCUMENTS = "documents.tsv"
 """The table of file names and note ids."""

@@ -1,19 +1,22 @@
 """OMOP: expansions of a NOTE table as rows of NOTE_NLP (CDM 5.4)."""
 
+import csv
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import lmcells
-from lmcells.errors import ConfigError, FormatError
+from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expansion import Expansion
 from lmcells.files import atomic_write
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.rows import Kind, RowLayout, check_format, open_rows
 from lmcells.notes.note import Note
+from lmcells.notes.sections import find_alias, load_aliases, upper_name
 
 COLUMNS = tuple(
     "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
@@ -34,6 +37,42 @@ _AROUND = 60  # characters of the snippet on either side
 _WHOLE = re.compile(r"\d{1,18}")
 
 
+@dataclass(frozen=True, slots=True)
+class NoteNlpOptions:
+    """How rows of NOTE_NLP are written."""
+
+    first_id: int = 1  # note_nlp_id of the first row, for appending to a table
+    with_abstained: bool = True  # also rows of short forms that were not expanded
+    section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by their names
+
+    @property
+    def layout(self) -> RowLayout:
+        """The columns, and the number of the first row."""
+        return replace(LAYOUT, first=self.first_id)
+
+
+def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
+    """Read a map from sections, by any of their names, to concepts: CSV with the columns section and concept_id."""
+    aliases = load_aliases()
+    found: dict[str, int] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file)
+            if not {"section", "concept_id"} <= set(rows.fieldnames or ()):
+                raise FormatError(f"{path} needs the columns section and concept_id.")
+            for row in rows:
+                concept = (row["concept_id"] or "").strip()
+                if not (row["section"] or "").strip() or not _WHOLE.fullmatch(concept):
+                    raise FormatError(
+                        f"{path}, line {rows.line_num}: needs a section and a whole concept_id."
+                    )
+                alias = find_alias(aliases, row["section"])
+                found[alias.name if alias and alias.name else upper_name(row["section"])] = int(concept)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from error
+    return tuple(sorted(found.items()))
+
+
 def parse_nlp_time(given: str) -> datetime:
     """Read a date, or a date and time, in ISO format."""
     try:
@@ -50,7 +89,9 @@ def note_number(note: Note) -> int | None:
     return int(found) if _WHOLE.fullmatch(found) else None
 
 
-def note_nlp_row(note: Note, expansion: Expansion, time: datetime) -> dict[str, Any]:
+def note_nlp_row(
+    note: Note, expansion: Expansion, time: datetime, section_concepts: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """Return the row of an expansion, without its `note_nlp_id`.
 
     Negation is not detected, so `term_exists` and `term_temporal` stay empty. `term_modifiers` holds the rest, and the
@@ -70,7 +111,7 @@ def note_nlp_row(note: Note, expansion: Expansion, time: datetime) -> dict[str, 
     given = (f"{name}={value.replace(';', ',')}" for name, value in modifiers.items() if value is not None)
     return {
         "note_id": note_number(note),
-        "section_concept_id": NO_CONCEPT,
+        "section_concept_id": (section_concepts or {}).get(expansion.section or "", NO_CONCEPT),
         "snippet": _snippet(note.text, expansion.start, expansion.end),
         "offset": str(expansion.start),
         "lexical_variant": note.text[expansion.start : expansion.end][:_MAX_VARIANT],
@@ -95,17 +136,25 @@ def _snippet(text: str, start: int, end: int) -> str:
     return text[first : min(last, first + _MAX_SNIPPET)]
 
 
-def export_note_nlp(notes: Iterable[AnnotatedNote], path: Path, *, time: datetime | None = None) -> int:
+def export_note_nlp(
+    notes: Iterable[AnnotatedNote],
+    path: Path,
+    *,
+    time: datetime | None = None,
+    options: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+) -> int:
     """Write annotated notes as a NOTE_NLP table, in the format of the file's name; -> the number of rows."""
     check_format(path)
     time = time or datetime.now()
-    n_rows = 0
-    with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), LAYOUT) as write:
+    n_rows, sections = 0, dict(options.section_concepts)
+    with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
             if each.expansions and note_number(each.note) is None:
                 raise FormatError(f"the id of note {each.note.id!r} is not a whole number, which OMOP needs.")
             for expansion in each.expansions:
-                row = note_nlp_row(each.note, expansion, time)
+                if expansion.abstained and not options.with_abstained:
+                    continue
+                row = note_nlp_row(each.note, expansion, time, sections)
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1
     return n_rows

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lmcells.errors import InputError, LmcellsError, MissingExtra
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.engines import run_pickled, waves_of
 from lmcells.integrations.shards import (
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     annotate_table,
     shared_expander,

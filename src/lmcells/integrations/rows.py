@@ -14,12 +14,12 @@ from lmcells.errors import ConfigError, FormatError, InputError, MissingExtra
 from lmcells.expansion.expansion import Expansion
 from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
-from lmcells.notes.readers.records import mend
+from lmcells.notes.readers.opening import mend
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _ROW_GROUP = 1 << 16
 
-Kind = Literal["whole", "number", "date", "time", "candidates"]
+Kind = Literal["whole", "number", "date", "time", "candidates", "flag"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class RowLayout:
 
     columns: tuple[str, ...]
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    number: str | None = None  # the column that numbers the rows of the file, from 1
+    number: str | None = None  # the column that numbers the rows of the file
+    first: int = 1  # its first number
 
 
 COLUMNS = ("note_id", *(field.name for field in fields(Expansion)))
-LAYOUT = RowLayout(
-    COLUMNS, {"start": "whole", "end": "whole", "probability": "number", "candidates": "candidates"}
-)
+_KINDS: dict[str, Kind] = {"start": "whole", "end": "whole", "probability": "number"}
+LAYOUT = RowLayout(COLUMNS, _KINDS | {"candidates": "candidates", "error_prone": "flag"})
 
 
 def annotation_row(note: Note, expansion: Expansion) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def check_format(output: Path) -> None:
 
 def open_rows(path: Path, suffix: str, layout: RowLayout) -> AbstractContextManager[WriteRows]:
     """Open a file of rows in the format of a suffix; the context gives the function that writes."""
-    numbers = count(1)
+    numbers = count(layout.first)
 
     def parse(rows: bytes) -> Iterator[dict[str, Any]]:
         for line in rows.splitlines():
@@ -151,6 +151,7 @@ def arrow_schema(layout: RowLayout) -> Any:
         "date": pa.date32(),
         "time": pa.timestamp("s"),
         "candidates": pa.list_(pa.struct(candidate)),
+        "flag": pa.bool_(),
         None: pa.string(),
     }
     return pa.schema([(name, types[layout.kinds.get(name)]) for name in layout.columns])
@@ -177,7 +178,12 @@ def read_annotations(path: Path) -> Iterator[tuple[str, Expansion]]:
         raise InputError(f"{path} does not exist. Make it with: lmcells annotate")
     for number, row in enumerate(read(path), start=1):
         try:
-            yield str(row["note_id"]), Expansion.from_dict({name: row[name] for name in COLUMNS[1:]})
+            yield (
+                str(row["note_id"]),
+                Expansion.from_dict(
+                    {"error_prone": False} | {name: row[name] for name in COLUMNS[1:] if name in row}
+                ),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
                 f"{path}, row {number} is not an expansion ({type(error).__name__}). It needs the columns of "
@@ -203,7 +209,8 @@ def _read_csv(path: Path) -> Iterator[Any]:
             try:
                 for name, kind in numbers.items():
                     values[name] = None if values[name] is None else kind(values[name])
-                yield values | {"candidates": json.loads(values["candidates"])}
+                flag = values.get("error_prone") == "True"
+                yield values | {"candidates": json.loads(values["candidates"]), "error_prone": flag}
             except (KeyError, TypeError, ValueError):
                 yield None
 

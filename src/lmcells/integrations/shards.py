@@ -1,61 +1,33 @@
 """Shards: a few hundred notes and what was found in them, the piece of work that every engine hands to its workers.
 
-Notes are ranked together, and the last digits of a probability depend on which. A shard is therefore a batch of its
-own, cut by the notes alone, so that neither the engine nor the number of workers changes a byte.
+Notes are ranked together, and the last digits of a probability depend on which, and on how many threads multiply
+matrices. A shard is therefore a batch of its own, cut by the notes alone and ranked by one thread, so that neither the
+engine nor the number of workers or threads changes a byte.
 """
 
+import ctypes
 import json
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lmcells.corpus.shard import batch_notes
-from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import omop, rows
 from lmcells.notes.note import Note
 
 SHARD_NOTES = 512
 SHARD_CHARACTERS = 1 << 22  # bounds memory where notes are long
-
-
-@dataclass(frozen=True, slots=True)
-class ExpanderSettings:
-    """Which expander to open: plain values that can be sent to another process, which opens it there.
-
-    `model` is a model folder and `inventory` a file of senses; None means the shipped ones.
-    """
-
-    model: str | None = None
-    inventory: str | None = None
-    sections: str = "rules"  # how sections are found: rules, paper or none
-    threshold: float | None = None  # abstain below this probability; None: the model's own threshold
-    letters: bool = True  # also expand what is in no inventory, by its letters
-    codes: bool = False  # also read out codes such as pT3a
-
-    def __post_init__(self) -> None:
-        if self.sections not in SECTION_STYLES:
-            raise ConfigError(f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ConfigError(f"threshold: found {self.threshold}, allowed: 0 to 1.")
-
-    def open(self) -> Expander:
-        """Load the model and return an expander."""
-        expander = Expander.from_pretrained(
-            self.model,
-            inventory=self.inventory,
-            sections=self.sections,
-            letters=self.letters,
-            codes=self.codes,
-        )
-        if self.threshold is not None:
-            expander.calibration = replace(expander.calibration, least_probability=self.threshold)
-        return expander
 
 
 @lru_cache(maxsize=2)
@@ -98,11 +70,12 @@ class AnnotationTask:
 
     expander: ExpanderSettings
     nlp_time: datetime | None = None  # write rows of NOTE_NLP with this date
+    note_nlp: omop.NoteNlpOptions = field(default_factory=omop.NoteNlpOptions)
 
     @property
     def layout(self) -> rows.RowLayout:
         """The columns of the rows."""
-        return rows.LAYOUT if self.nlp_time is None else omop.LAYOUT
+        return rows.LAYOUT if self.nlp_time is None else self.note_nlp.layout
 
     def run(self, shard: Shard) -> bytes:
         """Expand the notes of a shard with this process's expander; -> a line of exact counts, then rows, all JSON."""
@@ -113,13 +86,16 @@ class AnnotationTask:
             failed = [(note.id, "note_id is not a whole number (OMOP)") for note in others]
         outcomes: Counter[str] = Counter()
         lines: list[str] = []
-        expanded = expand_notes(shared_expander(self.expander), notes)
+        with one_thread():
+            expanded = expand_notes(shared_expander(self.expander), notes)
         for note, expansions in zip(notes, expanded, strict=True):
             if isinstance(expansions, str):
                 failed.append((note.id, expansions))
                 continue
             for expansion in expansions:
                 outcomes[expansion.abstained or expansion.source] += 1
+                if self.nlp_time is not None and expansion.abstained and not self.note_nlp.with_abstained:
+                    continue
                 lines.append(json.dumps(self._row(note, expansion), ensure_ascii=False) + "\n")
         counts = {
             "number": shard.number,
@@ -136,7 +112,47 @@ class AnnotationTask:
     def _row(self, note: Note, expansion: Expansion) -> dict[str, Any]:
         if self.nlp_time is None:
             return rows.annotation_row(note, expansion)
-        return omop.note_nlp_row(note, expansion, self.nlp_time)
+        return omop.note_nlp_row(note, expansion, self.nlp_time, dict(self.note_nlp.section_concepts))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let numpy multiply matrices in one thread: where they are cut among several decides on the last digits."""
+    before = [get() for get, _ in _blas_threads()]
+    for _, set_ in _blas_threads():
+        set_(1)
+    try:
+        yield
+    finally:
+        for (_, set_), n_threads in zip(_blas_threads(), before, strict=True):
+            set_(n_threads)
+
+
+_BLAS = re.compile(r"blas|mkl_rt|blis", re.IGNORECASE)
+_COUNTERS = (  # names under which libraries tell and take their number of threads
+    *(f"{prefix}openblas_%s_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")),
+    "MKL_%s_Max_Threads",
+    "bli_thread_%s_num_threads",
+)
+
+
+@cache
+def _blas_threads() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
+    """How to ask and to set the number of threads of each library that multiplies matrices for numpy."""
+    try:
+        mapped = {Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines()}
+    except OSError:  # not Linux: what numpy's wheels bring along
+        package = Path(np.__file__).parent
+        mapped = {*package.with_name("numpy.libs").glob("*"), *(package / ".dylibs").glob("*")}
+    found = []
+    for path in sorted(path for path in mapped if _BLAS.search(path.name) and path.is_file()):
+        library = ctypes.CDLL(str(path))
+        for name in _COUNTERS:
+            setter = (name % "set").replace("Set_Max", "Set_Num")  # MKL's
+            if hasattr(library, name % "get"):
+                found.append((getattr(library, name % "get"), getattr(library, setter)))
+                break
+    return found
 
 
 def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansion] | str]:
@@ -149,7 +165,7 @@ def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansi
 
 def _expand_alone(expander: Expander, note: Note) -> list[Expansion] | str:
     try:
-        return expander(note.text, sections=note.sections)
+        return expander(note.text, sections=note.sections, metadata=note.metadata)
     except Exception as error:
         return f"expansion failed ({type(error).__name__})"  # the message may quote the note
 

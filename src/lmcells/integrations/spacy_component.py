@@ -8,17 +8,21 @@ doc._.acronyms         # a tuple of dicts with the fields of an Expansion
 doc.spans["acronyms"]  # the same as spans of tokens: span._.long_form, span._.acronym
 ```
 
-The results are plain data in `doc.user_data`, so they survive `n_process`, pickling and DocBin.
+The results are plain data in `doc.user_data`, so they survive `n_process`, pickling and DocBin. With
+`"attribute": "abbreviations"` they are also in `doc._.abbreviations`, as code written for scispaCy expects them.
 """
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from weakref import finalize
 from zipfile import ZipFile
 
@@ -26,21 +30,34 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.util import ensure_path, from_bytes, from_disk, raise_error, to_bytes, to_disk
 
+from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
-from lmcells.expansion.inventory import load_inventory, save_inventory
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import read_json, write_json
-from lmcells.integrations.shards import ExpanderSettings
 from lmcells.pretrained.folder import DEFAULT
 
 FACTORY = "lmcells"
 LABEL = "ACRONYM"
-KEY = "lmcells.acronyms"
-"""The key of the results in `doc.user_data`."""
+ACRONYMS, ABBREVIATIONS = "acronyms", "abbreviations"
+ATTRIBUTES = (ACRONYMS, ABBREVIATIONS)
+METADATA = "lmcells.metadata"
+"""The key in `doc.user_data` under which a document may have metadata, such as {"category": "Cardiology"}."""
+# In `doc.user_data`: the keys of the components that ran, and whether as scispaCy's.
+_STORES = "lmcells.stores"
 
 ErrorHandler = Callable[[str, Any, list[Doc], Exception], None]
 
-_SETTINGS, _INVENTORY, _MODEL, _FILES = "settings.json", "inventory.json", "model", "files"
+_OWN_SETTINGS = ("spans_key", "use_medspacy_sections", "attribute")
+_SETTINGS, _MODEL, _FILES = "settings.json", "model", "files"
+
+
+class _NoteOf(NamedTuple):
+    """A document as the expander reads it."""
+
+    text: str
+    sections: list[dict[str, Any]] | None
+    metadata: dict[str, Any] | None
 
 
 class AcronymComponent:
@@ -52,14 +69,24 @@ class AcronymComponent:
     Args:
         name: The name of the component in its pipeline.
         settings: The model, inventory, sections and threshold.
-        spans_key: The key in `doc.spans` for the spans; None for no spans.
+        spans_key: The key in `doc.spans` for the spans; None for no spans. Components with other keys are apart.
+        attribute: "acronyms", or "abbreviations" to fill `doc._.abbreviations` as well, as scispaCy does.
         use_medspacy_sections: Use `doc._.sections` if medSpaCy's sectionizer ran before.
     """
 
     def __init__(
-        self, name: str, settings: ExpanderSettings, *, spans_key: str | None, use_medspacy_sections: bool
+        self,
+        name: str,
+        settings: ExpanderSettings,
+        *,
+        spans_key: str | None,
+        use_medspacy_sections: bool,
+        attribute: str = ACRONYMS,
     ) -> None:
+        if attribute not in ATTRIBUTES:
+            raise ConfigError(f"attribute: found {attribute!r}, allowed: {', '.join(ATTRIBUTES)}.")
         self.name = name
+        self.attribute = attribute
         self.settings = settings
         self.spans_key = spans_key
         self.use_medspacy_sections = use_medspacy_sections
@@ -76,7 +103,8 @@ class AcronymComponent:
     def __call__(self, doc: Doc) -> Doc:
         """Expand the short forms of one document."""
         try:
-            self._set(doc, self.expander(doc.text, sections=self._sections(doc)))
+            metadata = doc.user_data.get(METADATA)
+            self._set(doc, self.expander(doc.text, sections=self._sections(doc), metadata=metadata))
         except Exception as error:
             self.get_error_handler()(self.name, self, [doc], error)
         return doc
@@ -93,22 +121,29 @@ class AcronymComponent:
                 yield from batch
 
     def _expand_together(self, batch: list[Doc]) -> None:
-        given = [(doc, self._sections(doc)) for doc in batch]
-        plain = [doc for doc, sections in given if sections is None]
-        for doc, expansions in zip(plain, self.expander.pipe([doc.text for doc in plain]), strict=True):
+        notes = (_NoteOf(doc.text, self._sections(doc), doc.user_data.get(METADATA)) for doc in batch)
+        for doc, expansions in zip(batch, self.expander.pipe(notes), strict=True):
             self._set(doc, expansions)
-        for doc, sections in given:
-            if sections is not None:
-                self._set(doc, self.expander(doc.text, sections=sections))
 
     def _sections(self, doc: Doc) -> list[dict[str, Any]] | None:
         return medspacy_sections(doc) if self.use_medspacy_sections else None
 
     def _set(self, doc: Doc, expansions: list[Expansion]) -> None:
-        doc.user_data[KEY] = [expansion.to_dict() for expansion in expansions]
+        key = self.spans_key or self.name
+        found = [expansion.to_dict() for expansion in expansions]
+        doc.user_data[f"lmcells.{key}"] = found
+        doc.user_data[_STORES] = {**doc.user_data.get(_STORES, {}), key: self.attribute}
+        spans = [span for each in found if (span := _span(doc, each, key)) is not None]
         if self.spans_key is not None:
-            spans = (_span(doc, found) for found in doc.user_data[KEY])
-            doc.spans[self.spans_key] = [span for span in spans if span is not None]
+            doc.spans[self.spans_key] = spans
+        if not _is_ours(Span, "long_form"):
+            for span in spans:
+                _assign(span, "long_form", _long_form(span))
+        if self.attribute == ABBREVIATIONS and not _is_ours(Doc, ABBREVIATIONS):
+            theirs = list(doc._.abbreviations or ())
+            places = {(span.start, span.end) for span in theirs if isinstance(span, Span)}
+            ours = [span for span in _answered(doc) if (span.start, span.end) not in places]
+            _assign(doc, ABBREVIATIONS, theirs + ours)
 
     def set_error_handler(self, error_handler: ErrorHandler) -> None:
         """Set what is done with documents that cannot be expanded."""
@@ -123,14 +158,15 @@ class AcronymComponent:
         ensure_path(path).mkdir(parents=True, exist_ok=True)
         saved = {
             **asdict(self.settings),
-            "spans_key": self.spans_key,
-            "use_medspacy_sections": self.use_medspacy_sections,
+            **{name: getattr(self, name) for name in _OWN_SETTINGS},
         }
         writers: dict[str, Callable[[Path], None]] = {_SETTINGS: lambda file: write_json(file, saved)}
-        if self.settings.inventory is not None:
-            inventory = Path(self.settings.inventory)
-            saved["inventory"] = _INVENTORY  # not its path: it is saved beside the settings
-            writers[_INVENTORY] = lambda file: save_inventory(load_inventory(inventory), file)
+        for file in self.settings.files:  # not their paths: they are saved beside the settings
+            writers[f"{len(writers)}-{file.name}"] = partial(shutil.copyfile, file)
+        names = iter([name for name in writers if name != _SETTINGS])
+        saved["only_inventory"] = next(names) if self.settings.only_inventory else None
+        saved["inventory"] = [next(names) for _ in self.settings.inventory]
+        saved["header_rules"] = next(names) if self.settings.header_rules else None
         if self.settings.model in (None, DEFAULT):
             saved["model"] = None
         else:
@@ -143,11 +179,12 @@ class AcronymComponent:
         """Open what `to_disk` saved."""
         saved: dict[str, Any] = {}
         from_disk(path, {_SETTINGS: lambda file: saved.update(read_json(file))}, exclude)
-        self.spans_key = saved.pop("spans_key", self.spans_key)
-        self.use_medspacy_sections = saved.pop("use_medspacy_sections", self.use_medspacy_sections)
+        for name in _OWN_SETTINGS:
+            setattr(self, name, saved.pop(name, getattr(self, name)))
         if saved:
-            for name in ("model", "inventory"):
+            for name in ("model", "only_inventory", "header_rules"):
                 saved[name] = None if saved[name] is None else str(ensure_path(path) / saved[name])
+            saved["inventory"] = [str(ensure_path(path) / name) for name in saved["inventory"]]
             self.settings = ExpanderSettings(**saved)
         self._expander = None
         return self
@@ -211,57 +248,117 @@ def _characters(doc: Any, first: int, last: int) -> tuple[int, int]:
     return start, doc[last - 1].idx + len(doc[last - 1]) if last > first else start
 
 
-def _span(doc: Doc, found: dict[str, Any]) -> Span | None:
-    """Return all tokens that a short form touches, however the text was tokenised."""
+def _span(doc: Doc, found: dict[str, Any], key: str = "") -> Span | None:
+    """Return all tokens that a short form touches, however the text was tokenised; its id is the component's key."""
     concept = found["candidates"][0]["concept_id"] if found["long_form"] and found["candidates"] else None
     return doc.char_span(
-        found["start"], found["end"], label=LABEL, kb_id=concept or "", alignment_mode="expand"
+        found["start"], found["end"], label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key
     )
 
 
-def _acronyms(doc: Doc) -> tuple[dict[str, Any], ...]:
+def _keys(doc: Doc) -> list[str]:
+    """Return the keys of the components that ran, the one that `doc._.acronyms` shows first."""
+    keys = list(doc.user_data.get(_STORES, {}))[::-1]
+    return sorted(keys, key=lambda key: key != ACRONYMS)
+
+
+def _acronyms(doc: Doc, key: str | None = None) -> tuple[dict[str, Any], ...]:
     """Return plain copies; in a document that was stored and read, lists have become tuples."""
+    key = next(iter(_keys(doc)), ACRONYMS) if key is None else key
     return tuple(
         {**found, "candidates": [dict(candidate) for candidate in found["candidates"]]}
-        for found in doc.user_data.get(KEY, ())
+        for found in doc.user_data.get(f"lmcells.{key}", ())
     )
 
 
 def _acronym(span: Span) -> dict[str, Any] | None:
-    """Return the first acronym whose tokens are exactly those of the span."""
-    for found in _acronyms(span.doc):
-        if span.start_char <= found["start"] and found["end"] <= span.end_char:
-            tokens = _span(span.doc, found)
-            if tokens is not None and (tokens.start, tokens.end) == (span.start, span.end):
-                return found
+    """Return the first acronym whose tokens are exactly those of the span, of the span's own component if known."""
+    keys = _keys(span.doc)
+    for key in [span.id_] if span.id_ in keys else keys:
+        for found in _acronyms(span.doc, key):
+            if span.start_char <= found["start"] and found["end"] <= span.end_char:
+                tokens = _span(span.doc, found)
+                if tokens is not None and (tokens.start, tokens.end) == (span.start, span.end):
+                    return found
     return None
 
 
-def _long_form(span: Span) -> str | None:
+def _long_form_text(span: Span) -> str | None:
     found = _acronym(span)
     return None if found is None else found["long_form"]
 
 
-def _register(holder: type[Doc] | type[Span], name: str, getter: Callable[[Any], Any]) -> None:
-    if not holder.has_extension(name):  # another package's "long_form" stays as it is
-        holder.set_extension(name, getter=getter)
+def _long_form(span: Span) -> Span | str | None:
+    """Return the long form: a span where the note has one and the component fills `doc._.abbreviations`."""
+    found = _acronym(span)
+    if found is None or found["long_form"] is None:
+        return None
+    if ABBREVIATIONS in span.doc.user_data.get(_STORES, {}).values():
+        return _span_of_long_form(span.doc, found) or found["long_form"]
+    return str(found["long_form"])
 
 
-_register(Doc, "acronyms", _acronyms)
-_register(Span, "acronym", _acronym)
-_register(Span, "long_form", _long_form)
+def _span_of_long_form(doc: Doc, found: dict[str, Any]) -> Span | None:
+    """Return where the note itself writes the long form, nearest to its short form."""
+    words = map(re.escape, found["long_form"].split())
+    places = [match.span() for match in re.finditer(r"\s+".join(words), doc.text, re.IGNORECASE)]
+    if found["source"] != "definition" or not places:
+        return None
+    start, end = min(places, key=lambda place: abs(place[0] - found["start"]))
+    return doc.char_span(start, end, alignment_mode="expand")
+
+
+def _answered(doc: Doc) -> list[Span]:
+    """The short forms with an answer, of the components that fill `doc._.abbreviations`."""
+    stores = doc.user_data.get(_STORES, {})
+    spans = (
+        _span(doc, found, key)
+        for key, attribute in stores.items()
+        if attribute == ABBREVIATIONS
+        for found in doc.user_data.get(f"lmcells.{key}", ())
+        if found["long_form"] is not None
+    )
+    return [span for span in spans if span is not None]
+
+
+# Attributes. scispaCy's detector sets "abbreviations" and "long_form" of its own, before ours or in their place: these
+# are then given our values, which stay reachable as `long_form_text` and `acronym` in any case.
+
+_GETTERS: dict[tuple[type[Doc] | type[Span], str], Callable[[Any], Any]] = {
+    (Doc, ACRONYMS): _acronyms,
+    (Doc, ABBREVIATIONS): _answered,
+    (Span, "acronym"): _acronym,
+    (Span, "long_form"): _long_form,
+    (Span, "long_form_text"): _long_form_text,
+}
+for (_holder, _name), _getter in _GETTERS.items():
+    if not _holder.has_extension(_name):
+        _holder.set_extension(_name, getter=_getter)
+
+
+def _is_ours(holder: type[Doc] | type[Span], name: str) -> bool:
+    return bool(holder.get_extension(name)[2] is _GETTERS[holder, name])
+
+
+def _assign(holder: Doc | Span, name: str, value: Any) -> None:
+    """Set the attribute of another package, where it can be set."""
+    with suppress(NotImplementedError):
+        setattr(holder._, name, value)
 
 
 @Language.factory(
     FACTORY,
-    assigns=["doc._.acronyms", "doc.spans", "span._.acronym", "span._.long_form"],
+    assigns=["doc._.acronyms", "doc._.abbreviations", "doc.spans", "span._.acronym", "span._.long_form"],
     default_config={
         "model": None,
         "inventory": None,
+        "only_inventory": None,
+        "header_rules": None,
         "sections": "rules",
         "threshold": None,
-        "spans_key": "acronyms",
+        "spans_key": ACRONYMS,
         "use_medspacy_sections": True,
+        "attribute": ACRONYMS,
     },
 )
 def create_component(
@@ -269,16 +366,27 @@ def create_component(
     name: str,
     *,
     model: str | None,
-    inventory: str | None,
+    inventory: str | list[str] | None,
+    only_inventory: str | None,
+    header_rules: str | None,
     sections: str,
     threshold: float | None,
     spans_key: str | None,
     use_medspacy_sections: bool,
+    attribute: str,
 ) -> AcronymComponent:
     """Make the component; without a model folder or an inventory file, it uses the shipped ones."""
     return AcronymComponent(
         name,
-        ExpanderSettings(model, inventory, sections, threshold),
+        ExpanderSettings(
+            model,
+            (inventory,) if isinstance(inventory, str) else tuple(inventory or ()),
+            sections,
+            threshold,
+            only_inventory=only_inventory,
+            header_rules=header_rules,
+        ),
         spans_key=spans_key,
         use_medspacy_sections=use_medspacy_sections,
+        attribute=attribute,
     )

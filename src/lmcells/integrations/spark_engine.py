@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from lmcells.errors import InputError, MissingExtra
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.engines import run_pickled, waves_of
 from lmcells.integrations.shards import (
     AnnotationTask,
-    ExpanderSettings,
     Shard,
     annotate_table,
 )

@@ -62,7 +62,7 @@ class ModelConfig:
             )
         if missing := [name for name in _ALWAYS_SAVED if name not in settings]:
             raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
-        return cls(**settings)
+        return cls(**{"hidden_dropout": False, **settings})  # models of before did not have it
 
     def __post_init__(self) -> None:
         check_fields(self)

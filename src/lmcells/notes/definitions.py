@@ -216,7 +216,7 @@ def _inside_bracket(text: str, span: _Span, inside: _Span, spells: FormLookup) -
     if not pieces:
         return None
     start = pieces[0].start
-    commas = [at for at, piece in enumerate(pieces) if ", " in piece.glue]
+    commas = [at for at, piece in enumerate(pieces) if at and ", " in piece.glue]
     for to in (len(pieces), *commas[:1]):
         end = _end(text, pieces[:to])
         if spells(short_form, text[start:end]) or _align(short_form, pieces[:to], from_start=True):
@@ -256,9 +256,9 @@ def _whole(
     if not (is_known or by_letters):
         return None
     pieces = _pieces(text, *within)
-    if not is_known and (
-        len(pieces) > _MOST_PIECES or not pieces or not _align(short_form, pieces, from_start=True)
-    ):
+    if not pieces:
+        return None
+    if not is_known and (len(pieces) > _MOST_PIECES or not _align(short_form, pieces, from_start=True)):
         return None
     return _definition(text, span, short_form, (pieces[0].start, _end(text, pieces)))
 

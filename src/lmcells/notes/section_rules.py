@@ -1,17 +1,25 @@
-"""Sections by rules: line-anchored headers, an alias table, and the layout of the note itself.
+"""Sections by rules: headers of lines and in running text, an alias table, and the layout of the note itself.
 
-A line may open with a header: capitals or Title Case before a colon, or alone on the line. Whether it *is*
-one is asked of the header (is it in the alias table, does it read like a sentence?) and then of the note:
+A line may open with a header: capitals or Title Case before a colon or a dash, or alone on the line; in lower case
+only before a colon and from the table. Whether it *is* one is asked of the header (is it in the alias table, does it
+read like a sentence?) and then of the note:
 
 - a sub-heading belongs to its section: "HEENT:" under "PHYSICAL EXAM:" opens none of its own;
 - where blank lines stand before the headers, a header that is not in the table needs one too;
 - where headers are in capitals, unknown Title Case before a colon is a sub-heading.
 
+In running text, a header of the table in capitals may follow the end of a sentence: "HTN. PLAN: rest". A note that has
+more of these than headers of lines was put on one line; there, others may too: in lower case, unknown ones in capitals,
+and those of the table in capitals without a colon.
+
 One pass finds candidate lines: the expression begins with a literal line break and every quantifier is
-bounded or possessive, so time is linear whatever the text. All else looks at candidates only.
+bounded or possessive, so time is linear whatever the text. Another goes from colon to colon. All else looks at
+candidates only.
 """
 
 import re
+from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +31,8 @@ _CANDIDATE = r"""
     (?: ( [(]?\d{{1,2}}[.)]{{1,2}}                  # 1: numbering, such as 1. 10) (2) 3.)
         | (?:[A-Z]|[IVX]{{2,4}})[.)](?=[ \t])       #    A. IV)
         | \#{{1,4}} (?: [ ]?\d{{1,2}}[.)]? )?       #    # ## #1.
-        | [*_]{{2}}                                 #    or the emphasis of Markdown
+        | [*_=~-]{{2,20}}+ | [*_](?=\w)             #    the emphasis of Markdown, a rule
+        | [-\u2022>](?=[ \t]{{0,4}}[A-Z][A-Z /&]{{1,60}}[:-])  # a bullet or dash before capitals
         ) [ \t]{{0,4}}+ [*_]{{0,2}} )?+
     ( {first} [^:\n]{{0,{longest}}}+ )              # 2: the header, up to
     (?: (:) (?!//) (?!(?<=\d:)\d) [*_]{{0,2}}       # 3: a colon, not that of http:// or 1:1000
@@ -38,7 +47,7 @@ _SENTENCE = re.compile(
     re.IGNORECASE,
 )
 _NOT_TITLE_CASE = re.compile(
-    r"^(?:A|An|Dr|Mr|Mrs|Ms)\b"  # a sentence or a name
+    r"^(?:A|An|Dr|Mr|Mrs|Ms)\b|[a-z]\.[ ]"  # a sentence or a name
     r"|(?<![\w'’./-])(?!(?:a|and?|as|at|by|during|for|from|in|into|of|on|or|per|the|to|upon|vs|with|without)\b)[a-z]"
 )
 _FULL_WORD = re.compile(r"\b(?=[A-Z]*[AEIOU])[A-Z]{4}")  # not an abbreviation, nor MM/DD/YYYY
@@ -47,10 +56,26 @@ _ASIDE = re.compile(r"\([^()]*\)?")
 _COLUMNS = re.compile(r"\t|[ ]{3}")
 _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
 _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # unless it numbers a list
+_DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
+_SPACE = re.compile(r" +")
+_IN_LINE = (
+    r"[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
+    r"([^\W_][^.;!?:\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
+)
+_AFTER_PERIOD = re.compile(r"\." + _IN_LINE)  # `re` jumps to a literal
+_AFTER_SENTENCE = re.compile(r"[.;!?]" + _IN_LINE)
+_AFTER_COLON = re.compile(r":[ \t]{1,4}+(?=([A-Z][A-Za-z &/-]{2,60}+):(?![/\d]))")
+_CAPITAL_AND_COLON = re.compile(r":(?<=[A-Z]:)(?![/\d])")
+_CAPITALS_AFTER_WORDS = re.compile(r"(?<=[a-z0-9%][ \t])[A-Z][A-Z &/-]{3,60}\Z")
+_CAPITALS_WITHOUT_COLON = re.compile(
+    r"\.\)?+[ \t](?=[A-Z]{3})([A-Z][A-Z&/'-]*+(?:[ \t][A-Z&/][A-Z&/'-]*+){0,7}+)(?=[ \t]+(?:[A-Z]?[a-z]|\d{1,2}[.)]))"
+)
 _REST_OF_LINE_IS_BLANK = re.compile(r"[ \t\r]*+(?:\n|\Z)")
 _TEXT_FOLLOWS = re.compile(r"\s*+\S")
 
 _BLANKS = " \t\r"
+_RULES = "*_=~-#"  # around a header
+_LONGEST_SHORT_LINE = 50  # characters; what follows it is not the rest of a sentence
 _MOST_BLANKS = 12
 _MOST_BLANKS_IN_LOWER_CASE = 7
 _LENGTHS_ALONE = range(3, 65)  # of a header without a colon; the user's own may have any
@@ -70,6 +95,9 @@ class _Label(NamedTuple):
     stands_alone: bool = True  # needs no colon
 
 
+_Known = tuple[str, _Label, int, int]  # a header as written, its label, start and end
+
+
 class _Candidate(NamedTuple):
     start: int
     body_start: int
@@ -78,6 +106,7 @@ class _Candidate(NamedTuple):
     numbering: str  # its first character, or ""
     colon: bool
     after_blank: bool  # the first line of the note, a blank line before it, or emphasis
+    in_line: bool = False  # in running text, after the end of a sentence
 
 
 class _Layout(NamedTuple):
@@ -99,7 +128,7 @@ class SectionRules:
         self._has_own = extra is not None
         self._lengths_alone = range(LONGEST_HEADER + 1) if extra else _LENGTHS_ALONE
         self._labels: dict[str, _Label] = {}
-        first = r"[^\W_]" if extra else "[A-Z0-9]"
+        first = r"[^\W_]" if extra else r"(?:[A-Z0-9]|[a-z](?=[^:\n]{1,60}+:))"
         self._candidate = re.compile(_CANDIDATE.format(first=first, longest=LONGEST_HEADER - 1), re.VERBOSE)
 
     def __getstate__(self) -> dict[str, object]:
@@ -110,7 +139,70 @@ class SectionRules:
 
     def headers(self, text: str) -> list[Header]:
         """Find the headers of a note."""
-        return _choose(text, self._candidates(text))
+        candidates = self._candidates(text)
+        layout = _layout(text, candidates)
+        in_line = self._in_running_text(text, candidates, layout)
+        if in_line:
+            candidates = sorted([*candidates, *in_line], key=itemgetter(0))
+        return _choose(text, candidates, layout)
+
+    def _in_running_text(self, text: str, lines: list[_Candidate], layout: _Layout) -> list[_Candidate]:
+        """Find headers of the table after a period, in capitals where others are; more where the note is one line."""
+        known = [
+            _in_line((raw, label, match.start(1), match.end()))
+            for match in _AFTER_PERIOD.finditer(text)
+            if (label := self._label(raw := match[1].rstrip(_RULES + _BLANKS), needs_alias=True)) is not None
+            and (label.own or (label.known and (label.capitals or not layout.in_capitals)))
+        ]
+        is_one_line = "\n" not in text or "\n" not in text.strip()
+        if not known and not is_one_line:
+            return []
+        taken = {each.body_start for each in lines}
+        known = [each for each in known if each.body_start not in taken]
+        n_lines = sum(each.label.known and _is_known_header(text, each, layout) for each in lines)
+        return self._in_one_line(text, taken) if is_one_line or len(known) > n_lines else known
+
+    def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
+        """Find the headers of a note without lines: also unknown ones in capitals, and some without a colon."""
+        found: dict[int, _Candidate] = {}
+        for start, end, written, is_sentence in _before_colons(text):
+            raw = written.rstrip(_RULES + _BLANKS)
+            if end in taken or end in found or len(raw) < 2:
+                continue
+            may_be_unknown = is_sentence and raw.isupper()
+            label = self._label(raw, needs_alias=not may_be_unknown)
+            known = (raw, label, start, end) if label is not None and label.known else None
+            known = known or self._first_known(raw, start, is_joined=True)
+            if known is None and may_be_unknown and text[start - 3 : start - 2].isdigit():
+                known = self._last_known(raw, start, end)  # "2. DM MEDICATIONS:" ends a list
+            if known is None and may_be_unknown and label is not None:
+                known = raw, label, start, end
+            if known is not None:
+                found[end] = _in_line(known)
+        for match in _CAPITALS_WITHOUT_COLON.finditer(text):
+            known = self._first_known(match[1], match.start(1))
+            if known is not None:
+                found.setdefault(known[3], _in_line(known))
+        return list(found.values())
+
+    def _first_known(self, written: str, start: int, *, is_joined: bool = False) -> _Known | None:
+        """Return the longest of the table's headers with which capitals begin; joined: before another, "EXAM NECK:"."""
+        words = written.split(" ")
+        for n_words in range(len(words) - is_joined, 0, -1):
+            raw = " ".join(words[:n_words])
+            label = self._label(raw, needs_alias=True) if raw else None
+            if label is not None and label.known and label.capitals and not label.measurable:
+                is_next = not is_joined or find_alias(self._aliases, " ".join(words[n_words:])) is not None
+                return (raw, label, start, start + len(raw)) if is_next else None
+        return None
+
+    def _last_known(self, written: str, start: int, end: int) -> _Known | None:
+        for space in _SPACE.finditer(written):
+            raw = written[space.end() :]
+            label = self._label(raw, needs_alias=True)
+            if label is not None and label.known:
+                return raw, label, start + space.end(), end
+        return None
 
     def _candidates(self, text: str) -> list[_Candidate]:
         candidates = []
@@ -121,22 +213,33 @@ class SectionRules:
             if colon is None and len(header) not in self._lengths_alone:
                 continue
             raw = header.rstrip()
-            if raw[-1] in "*_":
-                raw = raw.rstrip("*_").rstrip()
+            if raw[-1] in _RULES:
+                raw = raw.rstrip(_RULES + _BLANKS) or raw
             start = match.start()
             after_blank = _is_after_blank(padded, start)
-            numbering = numbering[0] if numbering else ""
-            if numbering and numbering in "*_":
+            marks = numbering or ""
+            numbering = "##" if marks[:2] == "##" else marks[:1]
+            if numbering and numbering in "*_=~-" and (numbering != "-" or marks[:2] == "--"):
                 numbering, after_blank = "", True
+            body_start, has_colon = match.end() - 1, colon is not None
             # Most lines of text end here: alone and not after a blank line, only an alias is a header.
             needs_alias = colon is None and not after_blank
             label = labels.get(raw) or self._label(raw, needs_alias=needs_alias)
-            if label is None:
+            if (label is None or not (has_colon or label.known)) and ("-" in raw or "–" in raw or "—" in raw):
+                dash = _DASH.search(raw)
+                known = (
+                    self._label(raw[: dash.start()], needs_alias=True) if dash and dash.start() > 1 else None
+                )
+                is_title = label is not None and dash is not None and _FULL_WORD.search(raw, dash.end())
+                if dash and known and known.known and not raw[0].islower() and not is_title:
+                    raw, label, has_colon = raw[: dash.start()], known, True
+                    body_start = match.start(2) + dash.end() - 1
+            if marks and label is not None and label.known and header.rstrip() != raw and not has_colon:
+                has_colon = marks[0] in "*_=~-"  # rules on both sides
+            if label is None or (raw[0].islower() and not label.own and _goes_on(padded, start)):
                 continue
             labels[raw] = label
-            candidates.append(
-                _Candidate(start, match.end() - 1, raw, label, numbering, colon is not None, after_blank)
-            )
+            candidates.append(_Candidate(start, body_start, raw, label, numbering, has_colon, after_blank))
         if len(labels) > _KEPT_LABELS:
             labels.clear()
         return candidates
@@ -150,7 +253,10 @@ class SectionRules:
         alias = find_alias(self._aliases, raw)
         if alias is not None and alias.kind is Kind.OWN:
             return _Label(alias.name, own=True, within=alias.within, capitals=capitals)
-        if prose or raw[0].islower() or (needs_alias if alias is None else alias.kind is Kind.FIELD):
+        is_refused = needs_alias if alias is None else alias.kind is Kind.FIELD
+        if raw[0].islower():  # only as the table has it
+            is_refused = alias is None or alias.kind is not Kind.SECTION or len(raw) < 2
+        if prose or is_refused:
             return None
         plain = _ASIDE.sub(" ", raw).strip() or raw
         capitals = capitals or plain.isupper()
@@ -172,6 +278,29 @@ def _is_after_blank(padded: str, start: int) -> bool:
     return padded[max(0, start - 40) : start].rstrip(_BLANKS)[-1:] in ("", "\n")
 
 
+def _in_line(known: _Known) -> _Candidate:
+    raw, label, start, end = known
+    return _Candidate(start, end, raw, label, numbering="", colon=True, after_blank=True, in_line=True)
+
+
+def _before_colons(text: str) -> Iterator[tuple[int, int, str, bool]]:
+    """Yield what may be a header in running text: start, end, as written, whether a sentence ends before it."""
+    for match in _AFTER_SENTENCE.finditer(text):
+        yield match.start(1), match.end(), match[1], True
+    for match in _AFTER_COLON.finditer(text):
+        yield match.start(1), match.end(1) + 1, match[1], False
+    for match in _CAPITAL_AND_COLON.finditer(text):
+        words = _CAPITALS_AFTER_WORDS.search(text, max(0, match.start() - LONGEST_HEADER), match.start())
+        if words:
+            yield words.start(), match.end(), words[0], False
+
+
+def _goes_on(padded: str, start: int) -> bool:
+    """Whether the line before is long and ends within a sentence, so that this one goes on with it."""
+    line = padded[max(0, start - _LONGEST_SHORT_LINE - 1) : start]
+    return "\n" not in line and len(line) > _LONGEST_SHORT_LINE and line.rstrip()[-1:] not in ".:;!?"
+
+
 def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
     """Whether a line that is not in the table is no sentence, name, row of a table or level such as L5-S1."""
     if not (capitals or header[0].isupper()) or _COLUMNS.search(header) or _SENTENCE.search(header):
@@ -181,14 +310,17 @@ def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
     return capitals or not _NOT_TITLE_CASE.search(header)
 
 
-def _choose(text: str, candidates: list[_Candidate]) -> list[Header]:
+def _choose(text: str, candidates: list[_Candidate], layout: _Layout) -> list[Header]:
     """Decide in order, knowing the layout of the note and the section that is open."""
-    layout = _layout(text, candidates)
     headers: list[Header] = []
     open_section = ""
     for candidate in candidates:
         label = candidate.label
         is_header = _is_known_header if label.known else _is_unknown_header
+        if candidate.in_line:
+            is_header = _is_header_in_line
+            if headers and candidate.start < headers[-1][1]:
+                continue  # a part of the header before
         if label.own or (open_section not in label.within and is_header(text, candidate, layout)):
             headers.append((candidate.start, candidate.body_start, candidate.raw, label.name))
             open_section = label.name
@@ -208,8 +340,16 @@ def _layout(text: str, candidates: list[_Candidate]) -> _Layout:
     )
 
 
+def _is_header_in_line(text: str, candidate: _Candidate, layout: _Layout) -> bool:  # noqa: ARG001
+    label = candidate.label
+    if label.known or label.within:
+        return label.known
+    is_value = label.measurable or _NUMBER_FOLLOWS.match(text, candidate.body_start) is not None
+    return label.capitals and not is_value
+
+
 def _is_known_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    _, body_start, _, label, numbering, colon, after_blank = candidate
+    _, body_start, _, label, numbering, colon, after_blank, _ = candidate
     if colon:
         # Under headers in capitals, "Pain: better" or "2. Pain: better" is an item of the section it stands in.
         if numbering:
@@ -219,13 +359,17 @@ def _is_known_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
         return label.capitals or not is_item or _REST_OF_LINE_IS_BLANK.match(text, body_start) is not None
     if not label.stands_alone:
         return False
-    if numbering and numbering != "#":
+    if numbering in ("#", "##"):
+        return True
+    if numbering:
         return after_blank and label.capitals
     return after_blank or label.capitals or not layout.spaced
 
 
 def _is_unknown_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
-    _, body_start, _, label, numbering, colon, after_blank = candidate
+    _, body_start, _, label, numbering, colon, after_blank, _ = candidate
+    if numbering == "##" and not colon:
+        return True  # a heading of Markdown
     if numbering == "#" or (colon and label.measurable and _NUMBER_FOLLOWS.match(text, body_start)):
         return False  # a problem, as in "# COPD: steroids", or a value
     if not colon:

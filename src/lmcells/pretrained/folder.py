@@ -17,6 +17,7 @@ from lmcells.corpus import WordMetadataCounts
 from lmcells.errors import ConfigError, ModelError
 from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
 from lmcells.model.config import ModelConfig
+from lmcells.pretrained.hub import hub_folder, is_repository
 
 Array = npt.NDArray[Any]
 
@@ -222,6 +223,10 @@ def shipped_model() -> Path:
     return folder
 
 
-def model_folder(name: Path | str | None) -> Path:
-    """Return the folder a user means; "default" and None are the shipped model."""
-    return shipped_model() if name is None or name == DEFAULT else Path(name)
+def model_folder(name: Path | str | None, *, revision: str | None = None, download: bool = False) -> Path:
+    """Return the folder a user means; "default" and None are the shipped model, "org/name" one of the hub's cache."""
+    if name is None or name == DEFAULT:
+        return shipped_model()
+    if is_repository(name):
+        return hub_folder(str(name), revision=revision, download=download)
+    return Path(name)

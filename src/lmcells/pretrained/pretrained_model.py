@@ -1,7 +1,7 @@
 """A saved model, opened without torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -113,8 +113,18 @@ class PretrainedModel:
         """Vectors for out-of-vocabulary words; None in a model that drops them."""
         if layout.SUBWORDS not in self.config.files:
             return None
-        settings = SubwordSettings.load(self.folder)
-        return Subwords(self.words, self.arrays[TABLE], self.word_counts, settings)
+        return Subwords(self.words, self.arrays[TABLE], self.word_counts, self._subword_settings)
+
+    @cached_property
+    def _subword_settings(self) -> SubwordSettings:
+        return SubwordSettings.load(self.folder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What was read from files and nothing derived from it: the folder may not be where it is unpickled."""
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        if layout.SUBWORDS in self.config.files:
+            state["_subword_settings"] = self._subword_settings
+        return state | {"phrase_store": self.phrase_store}
 
     def word_vectors(self, words: Sequence[str]) -> dict[str, Floats]:
         """Return the vectors (E,) of the words that can be read in a context or a long form."""

@@ -4,11 +4,12 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from lmcells.corpus import Corpus, count_words_by_metadata
+from lmcells.corpus import Corpus, WordMetadataCounts, count_words_by_metadata
 from lmcells.errors import ModelError
 from lmcells.files import atomic_folder, write_json, write_tensors
 from lmcells.pretrained import folder as layout
@@ -32,6 +33,15 @@ _NAME_OF = {
 }
 
 
+class Vocabulary(NamedTuple):
+    """Words and metadata of a model that knows more than those of its corpus, and how often they occur."""
+
+    words: list[str]
+    metadata_names: list[str]
+    counts: WordMetadataCounts
+    word_counts: npt.NDArray[np.int64]
+
+
 def save_pretrained(
     model: "CellModel",
     folder: Path | str,
@@ -39,7 +49,8 @@ def save_pretrained(
     corpus: Corpus,
     metadata_kind: str = "section",
     training: Mapping[str, Any] = {},
-    prototypes: "Prototypes | None" = None,
+    prototypes: "Prototypes | PhraseStore | None" = None,
+    vocabulary: Vocabulary | None = None,
     dtype: StoredDtype = "float32",
     overwrite: bool = False,
 ) -> None:
@@ -47,24 +58,30 @@ def save_pretrained(
 
     `training` is plain JSON data to record about the training; its "seed" is recorded as the model's. `prototypes` of
     frequent phrases become the phrase store. "float16" and "int8" (word vectors in eight bits, the rest in half
-    precision) make a small file to ship. `overwrite` replaces a model folder that is there.
+    precision) make a small file to ship. `vocabulary` is the model's, if it is not the corpus'. `overwrite` replaces a
+    model folder that is there.
     """
     folder = Path(folder)
     layout.FORMAT.require_free(folder, overwrite=overwrite)
-    names = _metadata_names(model, corpus, metadata_kind)
+    if vocabulary is None:
+        names = _metadata_names(model, corpus, metadata_kind)
+        counts = count_words_by_metadata(corpus, metadata_kind)
+        vocabulary = Vocabulary(corpus.words, names, counts, np.asarray(corpus.word_counts))
+    words, names, counts, word_counts = vocabulary
     with atomic_folder(folder, overwrite=overwrite) as temporary:
         write_tensors(temporary / layout.WEIGHTS, _weights(model, dtype), metadata={"format": "pt"})
-        write_json(temporary / layout.VOCABULARY, corpus.words)
+        write_json(temporary / layout.VOCABULARY, words)
         write_json(temporary / layout.SECTIONS, names)
-        counts = count_words_by_metadata(corpus, metadata_kind)
         if dtype == "int8":
             counts = counts.at_least(_LEAST_COUNT)
-        word_counts = np.asarray(corpus.word_counts)
         layout.save_statistics(temporary / layout.STATISTICS, counts, word_counts)
         if prototypes is not None:
-            PhraseStore.of_prototypes(prototypes).save(temporary)
+            store = (
+                prototypes if isinstance(prototypes, PhraseStore) else PhraseStore.of_prototypes(prototypes)
+            )
+            store.save(temporary)
             table = model.state_dict()[TABLE].detach().cpu().float().numpy()
-            if subwords := fit_subwords(corpus.words, table, word_counts):
+            if subwords := fit_subwords(words, table, word_counts):
                 subwords.save(temporary)
         config = FolderConfig(
             kind=model.config.kind,

@@ -91,7 +91,7 @@ class Subwords:
     ) -> None:
         """Take the known words; the first rows of `table` (n_read, E) are their vectors."""
         self._words, self._table, self._counts = words, table, counts
-        self._settings = settings
+        self.settings = settings
         self._kept: dict[str, Floats] = {}
         self.n_read = int(table.shape[0])  # ids from here on are free for out-of-vocabulary words
 
@@ -123,7 +123,7 @@ class Subwords:
             rows = others[first : first + _BLOCK]
             known, likeness = self._known.nearest([words[row] for row in rows])
             weights = _neighbour_weights(
-                likeness, self._counts[known], self._settings.sharpness, self._settings.caution
+                likeness, self._counts[known], self.settings.sharpness, self.settings.caution
             )
             vectors[rows] = self._average + _blend(weights, self._table[known] - self._average)
         return vectors

@@ -1,29 +1,30 @@
-"""The service as an ASGI application: its routes, its page, and what guards and surrounds them."""
+"""The service as an ASGI application: its routes, its pages, and what guards and surrounds them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
 from starlette.responses import Response
 
 import lmcells
 from lmcells.expansion.expander import Expander
-from lmcells.service import routes
+from lmcells.service import api_page, routes
 from lmcells.service.explore import explore_router
 from lmcells.service.guards import guarded_route
-from lmcells.service.jobs import NoteQueue
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.middleware import ERROR_HANDLERS, Observation
+from lmcells.service.middleware import ERROR_HANDLERS, Compression, Observation
 from lmcells.service.settings import ServiceSettings
-from lmcells.service.worker import Worker
+from lmcells.service.worker import Workers
 
+VERSION = "/v1"
 SCHEMA = "/openapi.json"
-HEALTH = "/health"
+DOCUMENTATION = "/docs"
 
 _CONTENT_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -40,34 +41,36 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     app = create_app(Expander.from_pretrained(), ServiceSettings(max_concurrency=32))
     ```
 
-    It answers `/expand`, `/inventory`, `/explore/...`, `/metrics` and `/health`, and serves its page at `/`. Notes are
-    expanded by one thread, which starts with the first request; on shutdown, requests already accepted are answered.
+    It answers `/v1/expand`, `/v1/inventory`, `/v1/explore/...`, `/metrics` and the probes `/health`, `/livez` and
+    `/readyz`, and serves its page at `/` and that of the API at `/docs`. Notes are expanded by threads that start with
+    the first request; on shutdown, requests already accepted are answered.
 
     Args:
         expander: The model and inventory to serve.
-        settings: Limits and the token; the defaults ask for no token.
+        settings: Limits and tokens; the defaults ask for no token.
     """
     settings = settings or ServiceSettings()
-    queue = NoteQueue()
-    metrics = ServiceMetrics(n_waiting=lambda: queue.n_waiting)
-    worker = Worker(queue, expander, metrics)
+    metrics = ServiceMetrics(n_waiting=lambda: workers.n_waiting)
+    workers = Workers(expander, metrics)
 
     guarded = guarded_route(settings, metrics)
     api = APIRouter(route_class=guarded)
-    routes.add_expand(api, worker, settings, metrics)
+    routes.add_expand(api, workers, settings, metrics)
     routes.add_inventory(api, expander.inventory)
-    routes.add_metrics(api, metrics)
     api.include_router(explore_router(expander, route_class=guarded))
-    protected = [route.path for route in api.routes if isinstance(route, APIRoute)]
-    public = APIRouter()
-    routes.add_health(public, queue, expander.inventory)
+    unversioned = APIRouter(route_class=guarded)
+    routes.add_metrics(unversioned, metrics)
+    probes = APIRouter()
+    routes.add_probes(probes, workers, expander.inventory)
     files = page_files()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await asyncio.to_thread(worker.stop)
+        await asyncio.to_thread(workers.stop)
 
+    old = _paths(api)  # of before there were versions; they are to go
+    successors = {path: VERSION + path for path in old}
     app = FastAPI(
         title="lmcells",
         summary="Zero-shot clinical acronym expansion",
@@ -75,15 +78,31 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
         openapi_url=SCHEMA,
         docs_url=None,  # both pages of documentation load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
-        middleware=[Middleware(Observation, metrics=metrics, paths={*files, *protected, SCHEMA, HEALTH})],
+        middleware=[
+            Middleware(
+                Observation,
+                metrics=metrics,
+                paths={*files, *successors, *successors.values(), *_paths(unversioned)}
+                | {*routes.PROBES, SCHEMA, DOCUMENTATION},
+                probes=routes.PROBES,
+                successors=successors,
+                allowed_hosts=frozenset(name.lower() for name in settings.allowed_hosts),
+            ),
+            Middleware(Compression),
+        ],
         exception_handlers=ERROR_HANDLERS,
     )
-    app.include_router(api)
-    app.include_router(public)
+    app.include_router(api, prefix=VERSION)
+    app.include_router(api, include_in_schema=False)
+    app.include_router(unversioned)
+    app.include_router(probes)
     for path, (content, content_type) in files.items():
         _add_file(app, path, content, content_type)
-    _describe_limits(app, settings, protected)
+    _complete_schema(app, settings, {*successors.values(), *_paths(unversioned)})
+    api_page.add_api_page(app, DOCUMENTATION)
     return app
 
 
@@ -97,28 +116,35 @@ def page_files() -> dict[str, tuple[bytes, str]]:
     return files
 
 
+def _paths(router: APIRouter) -> list[str]:
+    return [route.path for route in router.routes if isinstance(route, APIRoute)]
+
+
 def _add_file(app: FastAPI, path: str, content: bytes, content_type: str) -> None:
     @app.get(path, include_in_schema=False)
     async def send_file() -> Response:
         return Response(content, headers={"Content-Type": content_type})
 
 
-def _describe_limits(app: FastAPI, settings: ServiceSettings, protected: Sequence[str]) -> None:
-    """Write the limits of the settings, and the token, into the schema."""
+def _complete_schema(app: FastAPI, settings: ServiceSettings, protected: Collection[str]) -> None:
+    """Add to the schema the bodies that routes read themselves, the limits of the settings, and the token."""
     describe = app.openapi
 
-    def with_limits() -> dict[str, Any]:
+    def completed() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = describe()
             models = schema["components"]["schemas"]
+            requests = [(model, "validation") for model in routes.REQUESTS]
+            _, definitions = models_json_schema(requests, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+            models.update(definitions["$defs"])
             for model in ("NoteMessage", "OneNote"):
                 models[model]["properties"]["text"]["maxLength"] = settings.max_note_length
             models["ManyNotes"]["properties"]["notes"]["maxItems"] = settings.max_notes
-            if settings.token:
+            if settings.tokens:
                 schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
                 for path in protected:
                     for operation in schema["paths"][path].values():
                         operation["security"] = [{"token": []}]
         return app.openapi_schema or {}
 
-    app.openapi = with_limits  # type: ignore[method-assign]
+    app.openapi = completed  # type: ignore[method-assign]

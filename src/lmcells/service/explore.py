@@ -128,10 +128,8 @@ class Explorer:
         """Returns the paper's examples if the model knows them, and 422 if the model reads no sections."""
         model, inventory, sections = self.model, self._inventory, self._section_names
         words = [_WORD] if _WORD in model.word_ids else [name for name, _ in self._words("", limit=1)]
-        if not (words and sections and len(inventory)):
-            raise InputError(
-                "the service's model has no words or sections, or its inventory no senses: there is nothing to explore."
-            )
+        if not (words and sections):
+            raise InputError("the service's model has no words or no sections: there is nothing to explore.")
         ambiguous = [name for name, senses in inventory.by_short_form.items() if len(senses) > 1]
         short_forms = [_SHORT_FORM] if _SHORT_FORM in inventory else ambiguous or inventory.short_forms
         return {
@@ -282,5 +280,6 @@ def explore_router(expander: Expander, *, route_class: type[APIRoute]) -> APIRou
 
     for path, (answer, summary) in VIEWS.items():
         ask = in_turn(getattr(explorer, path.replace("-", "_")))
-        router.add_api_route(f"/{path}", ask, response_model=answer, summary=summary)
+        name = f"explore_{path.replace('-', '_')}"
+        router.add_api_route(f"/{path}", ask, response_model=answer, summary=summary, name=name)
     return router

@@ -1,80 +1,127 @@
-"""Requests that wait to be expanded, and the queue that hands out their notes in batches."""
+"""Requests that wait to be expanded, and the lanes in which they wait: each behind requests of its own size only."""
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from threading import Condition
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 
+from lmcells.errors import InputError
 from lmcells.expansion import ExpandedText, Expansion
 from lmcells.expansion.explain import Explanation
 from lmcells.service.messages import ManyNotes, NoteMessage, OneNote
 
+Item = TypeVar("Item")
+
 BATCH_NOTES = 96  # larger batches rank no faster, and delay small requests
-BATCH_CHARACTERS = 400_000
+BATCH_COST = 400_000
 TURN_NOTES = 32  # notes a request may put into a batch before the next request has its turn
+TURN_COST = 100_000
 
+# What a note costs, in characters to be read and ranked.
+_NOTE = 100
+_EXPLAINED = 10  # times as much as without explanations
+_MENTION_EXPLAINED = 1_000
 
-@dataclass(frozen=True, slots=True)
-class AnsweredNote:
-    """A `NoteAnswer` in the library's own types, which are written to JSON without being copied into messages."""
-
-    id: str | None
-    expansions: list[Expansion]
-    explanations: list[Explanation | None] | None = field(repr=False)
-    expanded: ExpandedText | None
-
-
-_ONE: TypeAdapter[AnsweredNote] = TypeAdapter(AnsweredNote)
-_MANY: TypeAdapter[dict[str, list[AnsweredNote]]] = TypeAdapter(dict[str, list[AnsweredNote]])
+_WRITTEN = 500  # expansions written to JSON before other threads have their turn
+_TEXT: TypeAdapter[str | None] = TypeAdapter(str | None)
+_EXPANSIONS: TypeAdapter[list[Expansion]] = TypeAdapter(list[Expansion])
+_EXPLANATIONS: TypeAdapter[list[Explanation | None]] = TypeAdapter(list[Explanation | None])
+_EXPANDED: TypeAdapter[ExpandedText | None] = TypeAdapter(ExpandedText | None)
 
 
 class Job:
-    """A request: its notes, the answers so far, and the future that will hold them as JSON.
+    """A request: its notes, the answers so far as JSON, and the future of the whole answer.
 
-    The worker's thread fills it, and writes the JSON too, which leaves the event loop free. Whoever waits may cancel
-    `answered`: then no more work is done for it.
+    A lane's thread fills it and writes the JSON too, which leaves the event loop free. Whoever waits may cancel
+    `answered`: then no more work is done for it. With `deliver`, answers are handed out one by one, in order, and a
+    note with a mistake in it is answered by its error; the whole answer is then empty.
     """
 
-    def __init__(self, request: OneNote | ManyNotes) -> None:
+    def __init__(
+        self, request: OneNote | ManyNotes, *, deliver: Callable[[bytes], None] | None = None
+    ) -> None:
         self.request = request
         self.notes: tuple[NoteMessage, ...] = request.notes if isinstance(request, ManyNotes) else (request,)
-        self.answers: dict[int, AnsweredNote] = {}  # by the index of the note
+        self.answers: dict[int, bytes] = {}  # by the index of the note
         self.answered: Future[bytes] = Future()
         self.n_taken = 0  # notes handed out so far
-        if not self.notes:
-            self.answered.set_result(_MANY.dump_json({"notes": []}))
+        self._deliver = deliver
+        self._n_delivered = 0
+        self._finish()
 
     @property
     def n_waiting(self) -> int:
         """The number of notes not yet handed out."""
         return 0 if self.answered.done() else len(self.notes) - self.n_taken
 
-    def answer(self, index: int, answer: AnsweredNote) -> None:
-        """Store the answer to one note."""
-        self.answers[index] = answer
-        if len(self.answers) == len(self.notes) and self._may_settle():
-            ordered = [self.answers[index] for index in range(len(self.notes))]
-            many = isinstance(self.request, ManyNotes)
-            self.answered.set_result(_MANY.dump_json({"notes": ordered}) if many else _ONE.dump_json(answer))
+    def cost(self, index: int) -> int:
+        """Return about how much work a note is, in characters."""
+        explain, length = self.request.explain, len(self.notes[index].text)
+        if isinstance(explain, bool):
+            return _NOTE + length * (_EXPLAINED if explain else 1)
+        return _NOTE + length + _MENTION_EXPLAINED * len(explain)
 
-    def fail(self, error: Exception) -> None:
-        """End the request with an error."""
-        if self._may_settle():
+    def answer(self, index: int, content: bytes) -> None:
+        """Store the answer to one note."""
+        self.answers[index] = content
+        while self._deliver and self._n_delivered in self.answers:
+            self._deliver(self.answers[self._n_delivered])
+            self.answers[self._n_delivered] = b""
+            self._n_delivered += 1
+        self._finish()
+
+    def fail(self, error: Exception, index: int | None = None) -> None:
+        """End the request with an error; if answers are handed out one by one, only the note with the mistake."""
+        if self._deliver and index is not None and isinstance(error, InputError):
+            detail = b'{"id":%b,"detail":%b}'
+            self.answer(index, detail % (_TEXT.dump_json(self.notes[index].id), _TEXT.dump_json(str(error))))
+        elif self._may_settle():
             self.answered.set_exception(error)
+
+    def _finish(self) -> None:
+        if len(self.answers) == len(self.notes) and self._may_settle():
+            content = b",".join(self.answers[index] for index in range(len(self.notes)))
+            if self._deliver:
+                content = b""
+            elif isinstance(self.request, ManyNotes):
+                content = b'{"notes":[%b]}' % content
+            self.answered.set_result(content)
 
     def _may_settle(self) -> bool:
         return not self.answered.done() and self.answered.set_running_or_notify_cancel()
 
 
+def write_answer(
+    id_: str | None,
+    expansions: list[Expansion],
+    explanations: list[Explanation | None] | None,
+    expanded: ExpandedText | None,
+) -> bytes:
+    """Return a `NoteAnswer` as JSON, written from the library's own types."""
+    explained = b"null" if explanations is None else _list(_EXPLANATIONS, explanations)
+    return b'{"id":%b,"expansions":%b,"explanations":%b,"expanded":%b}' % (
+        _TEXT.dump_json(id_),
+        _list(_EXPANSIONS, expansions),
+        explained,
+        _EXPANDED.dump_json(expanded),
+    )
+
+
+def _list(adapter: TypeAdapter[list[Item]], values: list[Item]) -> bytes:
+    parts = (values[start : start + _WRITTEN] for start in range(0, len(values), _WRITTEN))
+    return b"[%b]" % b",".join(adapter.dump_json(part)[1:-1] for part in parts)
+
+
 Batch = list[tuple[Job, int]]  # a request, and the index of one of its notes
 
 
-class NoteQueue:
+class Lane:
     """First come, first served, in turns: a small request goes through whole, a large one lets others pass.
 
-    How many requests may wait is limited before they get here (`guards.Limits`).
+    How many requests may wait is limited before they get here (`guards`).
     """
 
     def __init__(self) -> None:
@@ -92,12 +139,12 @@ class NoteQueue:
         """Add a request at the end of the queue."""
         with self._changed:
             if self._is_closed:
-                raise RuntimeError("the queue is closed")
+                raise RuntimeError("the lane is closed")
             self._jobs.append(job)
             self._changed.notify()
 
     def take(self) -> Batch | None:
-        """Wait for notes and return a batch; None once the queue is closed and empty."""
+        """Wait for notes and return a batch; None once the lane is closed and empty."""
         with self._changed:
             while not (batch := self._next_batch()):
                 if self._is_closed:
@@ -113,14 +160,17 @@ class NoteQueue:
 
     def _next_batch(self) -> Batch:
         batch: Batch = []
-        n_characters = 0
-        while self._jobs and len(batch) < BATCH_NOTES and n_characters < BATCH_CHARACTERS:
+        left = BATCH_COST
+        while self._jobs and len(batch) < BATCH_NOTES and left > 0:
             job = self._jobs.popleft()
+            of_turn = min(left, TURN_COST)
             for _ in range(min(job.n_waiting, TURN_NOTES, BATCH_NOTES - len(batch))):
+                cost = job.cost(job.n_taken)
                 batch.append((job, job.n_taken))
-                n_characters += len(job.notes[job.n_taken].text)
                 job.n_taken += 1
-                if n_characters >= BATCH_CHARACTERS:
+                of_turn -= cost
+                left -= cost
+                if of_turn <= 0:
                     break
             if job.n_waiting:
                 self._jobs.append(job)

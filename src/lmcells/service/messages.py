@@ -5,24 +5,17 @@ Offsets count Unicode code points, as Python does.
 
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from lmcells.expansion import Candidate, Expansion
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.inventory import Action
 
 MAX_EDITS = 1_000
 MAX_SECTIONS = 5_000
+MAX_EXPLAINED = 200
 
 Item = TypeVar("Item")
-
-
-def _check_encodable(text: str) -> str:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
-    return text
 
 
 def _whole(number: object) -> object:
@@ -30,11 +23,26 @@ def _whole(number: object) -> object:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
-Text = Annotated[str, AfterValidator(_check_encodable)]
-Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S"), AfterValidator(_check_encodable)]
+Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Several = Annotated[tuple[Item, ...], Field(strict=False)]  # a JSON array is a list, not a tuple
+Several = Annotated[  # a JSON array is a list, not a tuple; one mistake in it is enough
+    tuple[Item, ...], Field(strict=False, fail_fast=True)
+]
+
+
+Metadata = Annotated[  # an object in JSON; pairs here, so that a request can be a key
+    tuple[tuple[str, str], ...],
+    BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
+    PlainSerializer(dict),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "examples": [{"category": "Cardiology"}],
+        }
+    ),
+]
 
 
 _EXAMPLES: dict[type[BaseModel], list[dict[str, Any]]] = {}
@@ -70,7 +78,7 @@ class SectionMessage(Message):
 
     start: Offset
     end: Offset
-    header: Text | None = None
+    header: str | None = None
 
 
 class SenseName(Message):
@@ -89,19 +97,38 @@ class SenseMessage(Message):
     concept_id: Name | None = None
 
 
+class RuleMessage(Message):
+    """A rule as in a site's inventory: add, forbid or pin a sense, where the section or other metadata say so."""
+
+    short_form: Name
+    long_form: Name | None = None
+    action: Action = "add"
+    forms: Several[Name] = Field(default=(), max_length=100)
+    concept_id: Name | None = None
+    where: Metadata = ()
+
+
 class InventoryEdits(Message):
-    """Changes to the inventory for one request: a removed sense must exist, an added one must not."""
+    """Senses and rules over the service's inventory for one request, or with `only` in its place.
+
+    A removed sense must exist. `rules` are applied last.
+    """
 
     add: Several[SenseMessage] = Field(default=(), max_length=MAX_EDITS)
     remove: Several[SenseName] = Field(default=(), max_length=MAX_EDITS)
+    rules: Several[RuleMessage] = Field(default=(), max_length=MAX_EDITS)
+    only: bool = False
 
 
 class NoteMessage(Message):
     """One note. Without `sections`, the service finds them."""
 
-    text: Text = Field(repr=False)
-    id: Text | None = None
+    text: str = Field(repr=False)
+    id: str | None = None
     sections: Several[SectionMessage] | None = Field(default=None, max_length=MAX_SECTIONS)
+    metadata: Metadata = Field(
+        default=(), description="the note's type and the like, for rules that ask for it"
+    )
 
 
 class Options(Message):
@@ -111,7 +138,10 @@ class Options(Message):
     expanded_text: Literal["replace", "append"] | None = Field(
         default=None, description="also return the text with its short forms written out"
     )
-    explain: bool = Field(default=False, description="also return what the model relied on")
+    explain: bool | Annotated[Several[Offset], Field(max_length=MAX_EXPLAINED)] = Field(
+        default=False,
+        description="also return what the model relied on: for all short forms, or those that begin at these offsets",
+    )
 
 
 class OneNote(Options, NoteMessage):
@@ -122,15 +152,6 @@ class ManyNotes(Options):
     """A request to expand several notes."""
 
     notes: Several[NoteMessage]
-
-
-def _which(given: Any) -> str:
-    return "many" if isinstance(given, dict) and "notes" in given else "one"
-
-
-ExpandRequest = Annotated[
-    Annotated[OneNote, Tag("one")] | Annotated[ManyNotes, Tag("many")], Discriminator(_which)
-]
 
 
 # Answers
@@ -156,6 +177,7 @@ class ExpansionMessage(Message):
     source: Source
     candidates: Several[CandidateMessage]
     abstained: str | None
+    error_prone: bool = False
 
     def to_expansion(self) -> Expansion:
         """Return the expansion that the message describes."""
@@ -201,7 +223,10 @@ class ExpandedTextMessage(Message):
 
 
 class NoteAnswer(Message):
-    """The expansions of a note, in order. `explanations` has one per expansion, null where the note defines it."""
+    """The expansions of a note, in order.
+
+    `explanations` has one per expansion: null where the note defines it, and where none was asked for.
+    """
 
     id: str | None
     expansions: Several[ExpansionMessage]
@@ -239,6 +264,12 @@ class InventoryAnswer(Message):
     entries: Several[InventoryEntry]
 
 
+class ProbeAnswer(Message):
+    """The process answers, or its workers do."""
+
+    status: Literal["ok"]
+
+
 class HealthAnswer(Message):
     """The service is up, and how many notes are waiting."""
 
@@ -259,7 +290,14 @@ class ErrorMessage(Message):
 _NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
 _ADDED = SenseMessage(short_form="PT", long_form="pars tensa", forms=("pars tensa",), concept_id=None)
 _REMOVED = SenseName(short_form="PT", long_form="prothrombin time")
-_EDITS = InventoryEdits(add=(_ADDED,), remove=(_REMOVED,))
+_PINNED = RuleMessage(
+    forms=("mitral stenosis", "stenosis of the mitral valve"),
+    short_form="MS",
+    long_form="mitral stenosis",
+    action="pin",
+    where=(("section", "CARDIOLOGY"),),
+)
+_EDITS = InventoryEdits(add=(_ADDED,), remove=(_REMOVED,), rules=(_PINNED,))
 _FIRST_NOTE = NoteMessage(id="note-1", text=_NOTE)
 _EXPANSION = ExpansionMessage.model_validate(
     Expansion(
@@ -277,7 +315,7 @@ _ENTRY = InventoryEntry(short_form="PT", senses=(_ENTRY_SENSE,))
 
 add_examples(
     SectionMessage(start=0, end=48, header="PMH"),
-    *(_ADDED, _REMOVED, _EDITS, _FIRST_NOTE),
+    *(_ADDED, _REMOVED, _PINNED, _EDITS, _FIRST_NOTE),
     OneNote(text=_NOTE),
     OneNote(text=_NOTE, expanded_text="replace", explain=True, inventory=_EDITS),
     ManyNotes(notes=(_FIRST_NOTE, NoteMessage(id="note-2", text="PT 12 s."))),
@@ -285,6 +323,7 @@ add_examples(
     ManyAnswers(notes=(_ANSWER.model_copy(update={"id": "note-1"}),)),
     *(_ENTRY_SENSE, _ENTRY),
     InventoryAnswer(n_short_forms=2014, n_senses=5239, n_found=1, entries=(_ENTRY,)),
+    ProbeAnswer(status="ok"),
     HealthAnswer(status="ok", version="0.1.0", n_short_forms=2014, waiting_notes=0),
     ErrorMessage(detail="notes.0.text: found 300,000 characters, allowed: 200,000. Send it in parts."),
 )

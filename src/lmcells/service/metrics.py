@@ -44,13 +44,11 @@ class ServiceMetrics:
         expansions = Counter("lmcells_expansions", "Short forms found.", ("outcome",), **own)
         self._expansions = {name: expansions.labels(name) for name in (*get_args(Source), "abstained")}
 
-    def count_notes(self, texts: Sequence[str], expanded: Sequence[Sequence[Expansion]]) -> None:
-        """Count the notes of a batch, and their short forms by outcome."""
-        self.notes.inc(len(texts))
-        self.characters.inc(sum(map(len, texts)))
-        outcomes = collections.Counter(
-            "abstained" if each.abstained else each.source for expansions in expanded for each in expansions
-        )
+    def count_note(self, text: str, expansions: Sequence[Expansion]) -> None:
+        """Count a note, and its short forms by outcome."""
+        self.notes.inc()
+        self.characters.inc(len(text))
+        outcomes = collections.Counter("abstained" if each.abstained else each.source for each in expansions)
         for name, n_short_forms in outcomes.items():
             self._expansions[name].inc(n_short_forms)
 

@@ -1,15 +1,20 @@
 """What surrounds every answer: errors as one line of JSON, a log and counts without patient data, security headers."""
 
+import asyncio
+import ipaddress
 import logging
+import re
 import time
 import traceback
-from collections.abc import Container, Mapping, Sequence
+import zlib
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from fastapi.exceptions import RequestValidationError
 from starlette._utils import get_route_path
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -17,8 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lmcells.errors import InputError
 from lmcells.service.metrics import ServiceMetrics
+from lmcells.service.requests import validation_detail
 
 CLIENT_LEFT = 499  # the status under which a request is logged whose client did not wait
+REQUEST_ID = "X-Request-ID"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -36,48 +43,30 @@ HEADERS = {  # load nothing from elsewhere, run no inline script, keep nothing
 }
 
 _log = logging.getLogger("lmcells.service")
-_NOT_IN_PLACE = frozenset(
-    {"body", "query", "one", "many"}
-)  # parts of pydantic's locations that clients never wrote
+_VALID_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)  # what may be repeated in a log
+_GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?!;\s*q=0(?:\.0*)?\s*(?:,|$))(?:;|,|$)", re.IGNORECASE)
+_MIN_COMPRESSED = 1_000  # bytes: less is not worth it
+_COMPRESSED_AT_ONCE = 16_384  # bytes that are compressed faster than a thread is woken
+_LEVEL = 4
 
 
-def refusal(
-    status: int, detail: str, *, headers: Mapping[str, str] | None = None, closes: bool = False
-) -> JSONResponse:
-    """Return an error answer; `closes` ends the connection without reading the rest of the request."""
-    return JSONResponse(
-        {"detail": detail}, status, {**(headers or {}), **({"Connection": "close"} if closes else {})}
-    )
+def refusal(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Return an error answer."""
+    return JSONResponse({"detail": detail}, status, headers)
 
 
 async def answer_error(_: Request, error: Exception) -> JSONResponse:
     """Turn what the library, the schema or the router refuses into an answer."""
     if isinstance(error, RequestValidationError):
         return refusal(422, validation_detail(error.errors()))
-    if isinstance(error, HTTPException):  # unknown paths, wrong methods, bodies that are not UTF-8
-        return refusal(error.status_code, str(error.detail), headers=error.headers)
+    if isinstance(error, HTTPException):
+        return refusal(error.status_code, str(error.detail), error.headers)
     return refusal(422, str(error))
 
 
 ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
     (InputError, RequestValidationError, HTTPException), answer_error
 )
-
-
-def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Describe the first error by its place, without the value found there or any field name the client made up."""
-    first = errors[0]
-    place = [str(part) for part in first["loc"] if part not in _NOT_IN_PLACE]
-    if first["type"] == "extra_forbidden":
-        message = f"{'.'.join(place[:-1]) or 'body'}: has an unknown field. See /openapi.json."
-    elif first["type"] == "json_invalid":
-        message = f"body: not JSON (character {place[-1]})."
-    elif not place:
-        message = "body: not a JSON object. Send one, with Content-Type: application/json."
-    else:
-        message = f"{'.'.join(place)}: {first['msg'].removeprefix('Value error, ')}."
-    more = len(errors) - 1
-    return message + (f" And {more} more." if more else "")
 
 
 def describe_error(error: BaseException) -> str:
@@ -90,47 +79,146 @@ def describe_error(error: BaseException) -> str:
 
 
 class Observation:
-    """Adds the security headers to each answer; logs and counts its path, status and time.
+    """Adds the security headers and the request's id to each answer; logs and counts its path, status and time.
 
-    No body, query or error message is logged. It is the outermost layer, and answers 500 for errors that nothing else
-    caught.
+    No body, query or error message is logged. It is the outermost layer: it refuses hosts that are not allowed, answers
+    HEAD as GET without the content, and 500 for errors that nothing else caught.
+
+    Args:
+        app: What is observed.
+        metrics: Where requests are counted.
+        paths: Those of the application; others may hold anything, and are logged as "other".
+        probes: Paths that may be called by any host: an orchestrator calls by address.
+        successors: The path that replaces an old one.
+        allowed_hosts: Names by which the service may be called; none: any.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: ServiceMetrics, paths: Container[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: ServiceMetrics,
+        paths: Container[str],
+        probes: Container[str],
+        successors: Mapping[str, str],
+        allowed_hosts: Container[str],
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._paths = paths
+        self._probes = probes
+        self._successors = successors
+        self._allowed_hosts = allowed_hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        headers, path, method = Headers(scope=scope), get_route_path(scope), scope["method"]
+        given = headers.get(REQUEST_ID, "")
+        request_id = given if _VALID_ID.fullmatch(given) else uuid4().hex
+        successor = self._successors.get(path)
         status = 0
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                answered = MutableHeaders(scope=message)
+                answered.update(HEADERS)
+                answered[REQUEST_ID] = request_id
+                if successor:
+                    answered["Deprecation"] = "true"
+                    answered["Link"] = f'<{scope.get("root_path", "")}{successor}>; rel="successor-version"'
+            elif method == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
         start = time.perf_counter()
         try:
-            await self._app(scope, receive, watched)
+            if path not in self._probes and not self._is_allowed(headers.get("host", "")):
+                detail = "this Host is not allowed here. Start the service with --allowed-host NAME."
+                await refusal(421, detail)(scope, receive, watched)
+            else:
+                await self._app({**scope, "method": "GET"} if method == "HEAD" else scope, receive, watched)
         except Exception as error:
-            _log.error("%s", describe_error(error))
+            _log.error("%s", describe_error(error), extra={"fields": {"request_id": request_id}})
             if status == 0:
                 detail = "something went wrong in the service; its log says where."
-                await refusal(500, detail, closes=True)(scope, receive, watched)
+                await refusal(500, detail, {"Connection": "close"})(scope, receive, watched)
         seconds = time.perf_counter() - start
-        status = status or CLIENT_LEFT
-        path = get_route_path(scope)
-        path = (
-            path if path in self._paths else "other"
-        )  # an unknown path may hold anything, and so may a method
+        self._note_down(scope, path, status or CLIENT_LEFT, seconds, request_id)
+
+    def _note_down(self, scope: Scope, path: str, status: int, seconds: float, request_id: str) -> None:
+        path = path if path in self._paths else "other"  # an unknown path may hold anything
         method = scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 10 else "-"
         self._metrics.requests.labels(path, str(status)).inc()
         self._metrics.request_seconds.labels(path).observe(seconds)
-        client = scope["client"][0] if scope.get("client") else "-"
-        _log.info('%s "%s %s" %d %.1f ms', client, method, path, status, 1000 * seconds)
+        client = _address(scope)
+        fields = {"client": client, "method": method, "path": path, "status": status}
+        fields |= {"ms": round(1000 * seconds, 1), "request_id": request_id}
+        line = '%s "%s %s" %d %.1f ms %s'
+        _log.info(line, client, method, path, status, 1000 * seconds, request_id, extra={"fields": fields})
+
+    def _is_allowed(self, host: str) -> bool:
+        if not self._allowed_hosts:
+            return True
+        name = re.sub(r":\d*$", "", host).lower()
+        return name in self._allowed_hosts
+
+
+def _address(scope: Scope) -> str:
+    """Return the client's address, if it is one: a proxy may pass on whatever it was given."""
+    try:
+        return str(ipaddress.ip_address(scope["client"][0]))
+    except (KeyError, TypeError, ValueError):
+        return "-"
+
+
+class Compression:
+    """Compresses answers for clients that accept gzip: whole ones in a thread, streams piece by piece."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http" or not _GZIP.search(Headers(scope=scope).get("accept-encoding", "")):
+            await self._app(scope, receive, send)
+            return
+        start: Message = {}
+        packer: Any = None
+
+        async def packed(message: Message) -> None:
+            nonlocal start, packer
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            content, has_more = message.get("body", b""), message.get("more_body", False)
+            if start:
+                headers = MutableHeaders(scope=start)
+                headers.add_vary_header("Accept-Encoding")
+                if has_more or len(content) >= _MIN_COMPRESSED:
+                    packer = zlib.compressobj(_LEVEL, wbits=31)
+                    headers["Content-Encoding"] = "gzip"
+                    del headers["Content-Length"]
+                whole = packer is not None and not has_more
+                if whole and len(content) > _COMPRESSED_AT_ONCE:
+                    content = await asyncio.to_thread(_pack, packer, content, is_last=True)
+                elif packer is not None:
+                    content = _pack(packer, content, is_last=not has_more)
+                if whole:
+                    headers["Content-Length"] = str(len(content))
+                await send(start)
+                start = {}
+            elif packer is not None:
+                content = _pack(packer, content, is_last=not has_more)
+            await send({"type": "http.response.body", "body": content, "more_body": has_more})
+
+        await self._app(scope, receive, packed)
+
+
+def _pack(packer: Any, content: bytes, *, is_last: bool) -> bytes:
+    packed: bytes = packer.compress(content) + packer.flush(zlib.Z_FINISH if is_last else zlib.Z_SYNC_FLUSH)
+    return packed

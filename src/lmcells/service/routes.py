@@ -1,40 +1,51 @@
-"""The paths of the service: /expand, /inventory, /metrics and /health (those under /explore are in `explore`)."""
+"""The paths of the service: /expand, /inventory, /metrics and the probes (those under /explore are in `explore`)."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request
-from starlette.responses import Response
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response, StreamingResponse
 
 import lmcells
-from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
-from lmcells.service.jobs import Job, NoteQueue
+from lmcells.service.jobs import Job
 from lmcells.service.messages import (
     ErrorMessage,
-    ExpandRequest,
     HealthAnswer,
     InventoryAnswer,
     ManyAnswers,
     ManyNotes,
     NoteAnswer,
     NoteMessage,
+    OneNote,
+    ProbeAnswer,
 )
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
+from lmcells.service.requests import NDJSON, RequestReader
 from lmcells.service.search import InventorySearch
 from lmcells.service.settings import ServiceSettings
-from lmcells.service.worker import Worker
+from lmcells.service.worker import Workers
+
+PROBES = ("/health", "/livez", "/readyz")
+REQUESTS = (OneNote, ManyNotes, NoteMessage)  # bodies that routes read themselves, off the event loop
 
 _ERRORS = {
-    400: "The body is not valid UTF-8 text.",
+    400: "The body is not whole, or not gzip data as its header says.",
     401: "The token is missing or wrong.",
     408: "The body did not arrive in time.",
-    413: "The body is too large.",
+    413: "The body is too large, or holds too many values.",
+    415: "The body is neither JSON nor one JSON object a line, or it is compressed by other means than gzip.",
     422: "The request does not match the schema, a note is too long, or a change contradicts the inventory.",
     429: "Too many requests are in progress; `Retry-After` says when to try again.",
+    503: "The service is not ready, or the answer took too long; `Retry-After` says when to try again.",
 }
+_READY_SECONDS = 2.0
+_READY_FOR = 1.0  # seconds for which the answer of a probe is good
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -42,48 +53,118 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorMessage, "description": _ERRORS[status]} for status in statuses}
 
 
-def add_expand(router: APIRouter, worker: Worker, settings: ServiceSettings, metrics: ServiceMetrics) -> None:
+def add_expand(
+    router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
+) -> None:
     """Add POST /expand."""
+    read = RequestReader(settings)
+    refs = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in (OneNote, ManyNotes)]
+    lines: dict[str, Any] = {"type": "string", "examples": ['{"id": "a", "text": "PT 12"}\n']}
 
     @router.post(
         "/expand",
         response_class=Response,
         responses={
-            200: {"model": NoteAnswer | ManyAnswers, "description": "One answer per note."},
-            **errors(400, 401, 408, 413, 422, 429),
+            200: {
+                "model": NoteAnswer | ManyAnswers,
+                "description": "One answer per note; for `Accept: application/x-ndjson`, one `NoteAnswer` a line.",
+            },
+            **errors(400, 401, 408, 413, 415, 422, 429, 503),
+        },
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {"application/json": {"schema": {"anyOf": refs}}, NDJSON: {"schema": lines}},
+            }
         },
         summary="Expand the short forms of one or more notes",
     )
-    async def expand(request: Request, body: Annotated[ExpandRequest, Body()]) -> Response:
-        """Send one note as `text`, or several as `notes`. Notes of all clients are ranked together."""
-        check_size(body.notes if isinstance(body, ManyNotes) else (body,), settings)
-        job = Job(body)
+    async def expand(
+        request: Request,
+        expanded_text: Annotated[
+            Literal["replace", "append"] | None, Query(description="for notes that come one a line")
+        ] = None,
+        explain: Annotated[bool, Query(description="for notes that come one a line")] = False,
+    ) -> Response:
+        """Send one note as `text`, several as `notes`, or one JSON object a line (Content-Type application/x-ndjson).
+
+        With `Accept: application/x-ndjson`, each note is answered by a line as soon as it is expanded, in order; a note
+        with a mistake in it by its `id` and `detail`.
+        """
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type not in ("application/json", NDJSON):
+            raise HTTPException(
+                415, f"Content-Type: found another one, allowed: application/json or {NDJSON}."
+            )
+        body = await request.body()
+        asked = await read(body, content_type, {"expanded_text": expanded_text, "explain": explain})
+        if NDJSON in request.headers.get("accept", ""):
+            lines = _answer_lines(asked, workers, settings)
+            first = await anext(
+                lines, b""
+            )  # what is wrong with the whole request is said before anything is sent
+            return StreamingResponse(_chain(first, lines), media_type=NDJSON)
+        job = Job(asked)
+        if not job.answered.done():
+            workers.put(job)
         answered = asyncio.wrap_future(job.answered)
-        if job.notes:
-            worker.put(job)
         # The body has been read, so the next message can only say that the client left.
         left = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait((answered, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (answered, left), timeout=settings.deadline, return_when=asyncio.FIRST_COMPLETED
+            )
             if answered.done():
                 return Response(answered.result(), media_type="application/json")
-            metrics.given_up.inc()
-            return Response(status_code=CLIENT_LEFT)
+            if left.done():
+                metrics.given_up.inc()
+                return Response(status_code=CLIENT_LEFT)
+            raise HTTPException(
+                503,
+                f"not answered within {settings.deadline:g} seconds. Send fewer notes, ask for fewer explanations, "
+                "or try again later.",
+                {"Retry-After": "5"},
+            )
         finally:
             answered.cancel()
             left.cancel()
 
 
-def check_size(notes: Sequence[NoteMessage], settings: ServiceSettings) -> None:
-    """Refuse too many notes, and notes that are too long."""
-    if len(notes) > settings.max_notes:
-        raise InputError(f"notes: found {len(notes):,}, allowed: {settings.max_notes:,}. Send them in parts.")
-    for index, note in enumerate(notes):
-        if len(note.text) > settings.max_note_length:
-            raise InputError(
-                f"{f'notes.{index}.' if len(notes) > 1 else ''}text: found {len(note.text):,} characters, "
-                f"allowed: {settings.max_note_length:,}. Send it in parts."
-            )
+async def _answer_lines(
+    asked: OneNote | ManyNotes, workers: Workers, settings: ServiceSettings
+) -> AsyncGenerator[bytes]:
+    """Yield a line per note as it is answered; the deadline is for each line."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def deliver(line: bytes | None) -> None:
+        loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    job = Job(asked, deliver=deliver)
+    job.answered.add_done_callback(lambda _: deliver(None))
+    n_lines = 0
+    try:
+        if not job.answered.done():
+            workers.put(job)
+        while (line := await asyncio.wait_for(lines.get(), settings.deadline)) is not None:
+            n_lines += 1
+            yield line + b"\n"
+        error = job.answered.exception()
+        if error is not None and n_lines == 0:
+            raise error
+        if error is not None:
+            yield b'{"detail":"something went wrong in the service. Send the rest again."}\n'
+    except TimeoutError:
+        yield b'{"detail":"no more lines within %g seconds. Send the rest again."}\n' % settings.deadline
+    finally:
+        job.answered.cancel()
+
+
+async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[bytes]:
+    async with aclosing(rest):
+        yield first
+        async for line in rest:
+            yield line
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
@@ -131,15 +212,37 @@ def add_metrics(router: APIRouter, metrics: ServiceMetrics) -> None:
         return Response(metrics.render(), headers={"Content-Type": CONTENT_TYPE})
 
 
-def add_health(router: APIRouter, queue: NoteQueue, inventory: SenseInventory) -> None:
-    """Add GET /health."""
+def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -> None:
+    """Add GET /health, /livez and /readyz; they need no token."""
+    answered_at = float("-inf")
 
-    @router.get("/health", summary="Whether the service is up")
+    @router.get("/health", summary="Whether the service is up, and what it serves")
     async def health() -> HealthAnswer:
         """Needs no token."""
         return HealthAnswer(
             status="ok",
             version=lmcells.__version__,
             n_short_forms=len(inventory),
-            waiting_notes=queue.n_waiting,
+            waiting_notes=workers.n_waiting,
         )
+
+    @router.get("/livez", summary="Whether the process answers; if not, restart it")
+    async def livez() -> ProbeAnswer:
+        """Needs no token."""
+        return ProbeAnswer(status="ok")
+
+    @router.get("/readyz", responses=errors(503), summary="Whether notes are answered; if not, send none")
+    async def readyz() -> ProbeAnswer:
+        """Expands an empty note on the way of all short ones. Needs no token."""
+        nonlocal answered_at
+        if time.monotonic() - answered_at > _READY_FOR:
+            job = Job(OneNote(text=""))
+            try:
+                workers.put(job)
+                await asyncio.wait_for(asyncio.wrap_future(job.answered), _READY_SECONDS)
+            except (TimeoutError, RuntimeError):
+                raise HTTPException(
+                    503, "the workers do not answer. Try again later.", {"Retry-After": "5"}
+                ) from None
+            answered_at = time.monotonic()
+        return ProbeAnswer(status="ok")

@@ -1,4 +1,4 @@
-"""The service as one or several processes: a socket, signals, a log without note text."""
+"""The service as one or several processes: sockets, signals, a log without note text."""
 
 import gc
 import json
@@ -6,78 +6,165 @@ import logging
 import os
 import signal
 import socket
+import ssl
+import sys
 import tempfile
-from dataclasses import asdict
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from threading import Thread
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.supervisors import Multiprocess
+from prometheus_client import multiprocess
 
-from lmcells.errors import InputError
+from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.expander import Expander
+from lmcells.expansion.settings import ExpanderSettings
 from lmcells.service.app import create_app
+from lmcells.service.connections import limited_connections
 from lmcells.service.metrics import SHARED_FOLDER
 from lmcells.service.settings import ServiceSettings
 
 TOKEN = "LMCELLS_TOKEN"
 
-_WORKER = "LMCELLS_SERVICE"  # what a worker process is to load, as JSON
 _BACKLOG = 2048
 _GRACE_SECONDS = 60  # to answer what was accepted, before what is left is cut off
 _COLLECT_AFTER = 10_000  # new objects: a batch makes fewer, and none that only the collector could free
+_SWITCH_SECONDS = 0.0005  # after which a thread that computes lets the next one run: requests pass many hands
+_RESTART_SECONDS = 1.0  # between two starts of a worker that ends at once
+_SPARE_FILES = 64  # besides connections
+_LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 _log = logging.getLogger("lmcells.service")
 
 
-def serve(
-    model: str | None,
-    inventory: str | None,
-    settings: ServiceSettings,
-    *,
-    host: str,
-    port: int,
-    n_workers: int = 1,
-    root_path: str = "",
-) -> None:
-    """Serve a model folder and an inventory file (None: the shipped ones) until a signal ends it."""
-    start_log()
-    expander = Expander.from_pretrained(
-        model, inventory=inventory
-    )  # errors are reported before anything listens
-    listening = listen(host, port)
-    address = url(listening)
-    processes = "one process" if n_workers == 1 else f"{n_workers} processes"
-    _log.info("listening on %s (%d short forms, %s)", address, len(expander.inventory), processes)
-    local = listening.getsockname()[0]
-    if settings.token is None and not (local == "::1" or local.startswith("127.")):
-        _log.warning("no token is set: anyone who can reach %s may use it. Set %s.", address, TOKEN)
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a process is to serve, and how it is reached; it travels to worker processes."""
+
+    expander: ExpanderSettings
+    settings: ServiceSettings
+    host: str = "127.0.0.1"
+    port: int = 8000
+    root_path: str = ""
+    certificate: str | None = None
+    key: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    json_log: bool = False
+
+
+def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
+    """Serve until a signal ends it."""
+    start_log(as_json=options.json_log)
+    _check_certificate(options)
+    # Errors are reported before anything listens.
+    expander = options.expander.open()
+    if n_workers == 1 or not hasattr(socket, "SO_REUSEPORT"):
+        listening = listen(options.host, options.port)
+        _announce(options, listening, 1)
+        _serve_here(options, expander, listening)
+        return
+    del expander
+    # Each worker listens on a socket of its own: the system spreads connections evenly, and a worker that ends takes
+    # only its own with it. This one keeps the port, and never listens.
+    with listen(options.host, options.port, is_shared=True, backlog=None) as reserved:
+        _announce(options, reserved, n_workers)
+        with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
+            os.environ[SHARED_FOLDER] = shared
+            _supervise(options, reserved.getsockname()[1], n_workers)
+
+
+def check(options: ServerOptions) -> None:
+    """Ask the service that runs on this machine whether it is ready; InputError if not."""
+    host = "127.0.0.1" if options.host in ("0.0.0.0", "::") else options.host
+    connections = (
+        HTTPConnection(host, options.port, timeout=5),
+        HTTPSConnection(host, options.port, timeout=5, context=ssl._create_unverified_context()),  # our own
+    )
+    for connection in connections:
+        with closing(connection), suppress(OSError, HTTPException):
+            connection.request("GET", "/readyz")
+            if connection.getresponse().status == 200:
+                return
+    raise InputError(f"no service on {host} port {options.port} is ready. See its log.")
+
+
+def _serve_here(options: ServerOptions, expander: Expander, listening: socket.socket) -> None:
+    settings = options.settings
+    if not settings.allowed_hosts and _is_local(listening):  # a page elsewhere may give us a name of its own
+        settings = replace(settings, allowed_hosts=_LOCAL)
+    app = create_app(expander, settings)
+    freeze_loaded()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    allow_connections(settings.max_connections)
     # uvicorn repeats the signal when all is done; ignoring it then makes the exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    if n_workers == 1:
-        app = create_app(expander, settings)
-        freeze_loaded()
-        uvicorn.Server(_config(app, root_path=root_path)).run(sockets=[listening])
-        return
-    with tempfile.TemporaryDirectory(prefix="lmcells-metrics-") as shared:
-        os.environ[SHARED_FOLDER] = shared
-        limits = {name: value for name, value in asdict(settings).items() if name != "token"}
-        os.environ[_WORKER] = json.dumps({"model": model, "inventory": inventory, "settings": limits})
-        config = _config(f"{__name__}:worker_app", n_workers=n_workers, root_path=root_path)
-        Multiprocess(config, sockets=[listening]).run()
+    uvicorn.Server(_config(app, options, settings)).run(sockets=[listening])
 
 
-def worker_app() -> FastAPI:
-    """Return the application of a worker process, from what its parent left in the environment."""
-    start_log()
-    given = json.loads(os.environ[_WORKER])
-    settings = ServiceSettings(**given["settings"], token=os.environ.get(TOKEN) or None)
-    app = create_app(Expander.from_pretrained(given["model"], inventory=given["inventory"]), settings)
-    freeze_loaded()
-    return app
+def _run_worker(options: ServerOptions, port: int) -> None:
+    start_log(as_json=options.json_log)
+    parent = parent_process()
+
+    def end_with_parent() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=end_with_parent, daemon=True).start()
+    expander = options.expander.open()
+    _serve_here(options, expander, listen(options.host, port, is_shared=True))
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one."""
+def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
+    """Run worker processes, and start another for each that ends, until a signal comes."""
+    spawn = get_context("spawn")
+    is_ending = False
+
+    def end(*_: object) -> None:
+        nonlocal is_ending
+        is_ending = True
+        for process in workers:
+            process.terminate()
+
+    def start() -> BaseProcess:
+        process = spawn.Process(target=_run_worker, args=(options, port))
+        process.start()
+        return process
+
+    workers: list[BaseProcess] = []
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, end)
+    started = time.monotonic()
+    workers += [start() for _ in range(n_workers)]
+    while not is_ending:
+        wait([process.sentinel for process in workers], timeout=1.0)
+        for process in [each for each in workers if not each.is_alive()]:
+            workers.remove(process)
+            multiprocess.mark_process_dead(process.pid)  # type: ignore[no-untyped-call]
+            if is_ending:
+                break
+            if time.monotonic() - started < _RESTART_SECONDS:
+                time.sleep(_RESTART_SECONDS)
+            _log.warning("worker %d ended with %s; starting another", process.pid, process.exitcode)
+            started = time.monotonic()
+            workers.append(start())
+    for process in workers:
+        process.terminate()
+    for process in workers:
+        process.join(_GRACE_SECONDS + 10)
+        process.kill()
+
+
+def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None = _BACKLOG) -> socket.socket:
+    """Return a listening socket; port 0 takes a free one, and no backlog only reserves it."""
     listening = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -86,8 +173,11 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(address)
-        listening.listen(_BACKLOG)
+        if backlog is not None:
+            listening.listen(backlog)
     except (OSError, OverflowError, UnicodeError) as error:
         if listening is not None:
             listening.close()
@@ -98,16 +188,33 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def url(listening: socket.socket) -> str:
+def url(listening: socket.socket, *, scheme: str = "http") -> str:
     """Return the address of the page."""
     host, port = listening.getsockname()[:2]
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def start_log() -> None:
+def start_log(*, as_json: bool = False) -> None:
     """Log to standard error: our own lines, and the server's warnings, which name no path and no body."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     _log.setLevel(logging.INFO)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line; a request's has its fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as JSON, without tracebacks: they may quote a note."""
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        return json.dumps(fields | getattr(record, "fields", {}), ensure_ascii=False)
 
 
 def freeze_loaded() -> None:
@@ -117,15 +224,62 @@ def freeze_loaded() -> None:
     gc.set_threshold(_COLLECT_AFTER)
 
 
-def _config(app: FastAPI | str, *, n_workers: int = 1, root_path: str) -> uvicorn.Config:
+def allow_connections(n_connections: int) -> None:
+    """Raise the limit of open files to what the connections need, as far as the system allows."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = n_connections + _SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < needed:
+            _log.warning(
+                "%d connections need more open files than the %d allowed. Raise `ulimit -n`, or lower "
+                "--max-connections.",
+                n_connections,
+                allowed,
+            )
+
+
+def _announce(options: ServerOptions, listening: socket.socket, n_workers: int) -> None:
+    address = url(listening, scheme="https" if options.certificate else "http")
+    _log.info("listening on %s (%s)", address, "one process" if n_workers == 1 else f"{n_workers} processes")
+    if not options.settings.tokens and not _is_local(listening):
+        _log.warning("no token is set: anyone who can reach %s may use it. Set %s.", address, TOKEN)
+
+
+def _is_local(listening: socket.socket) -> bool:
+    local: str = listening.getsockname()[0]
+    return local == "::1" or local.startswith("127.")
+
+
+def _check_certificate(options: ServerOptions) -> None:
+    if options.certificate is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(options.certificate, options.key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigError(
+            f"--tls-certificate: cannot use {options.certificate} with --tls-key {options.key}: {reason}."
+        ) from None
+
+
+def _config(app: FastAPI, options: ServerOptions, settings: ServiceSettings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        factory=isinstance(app, str),
-        workers=n_workers,
-        root_path=root_path,
+        http=limited_connections(settings),
+        root_path=options.root_path,
         access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
         log_config=None,
+        proxy_headers=bool(options.trusted_proxies),
+        forwarded_allow_ips=list(options.trusted_proxies),
         server_header=False,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
         ws="none",

@@ -1,41 +1,72 @@
 """What the service accepts, and how much of it at a time."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lmcells.errors import ConfigError
+
+_COUNTS = ("max_note_length", "max_notes", "max_concurrency", "max_connections")
+_MEASURES = ("max_body", "receive_seconds", "deadline")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits of the service, and the token that clients must send."""
+    """Limits of the service, the hosts by which it may be called, and the tokens of which clients must send one."""
 
-    max_body: float = 8.0  # MB per request; more is answered with 413
+    max_body: float = 8.0  # MB per request, unpacked; more is answered with 413
     max_note_length: int = 200_000  # characters; more is answered with 422
     max_notes: int = 1_000  # per request; more is answered with 422
-    max_concurrency: int = 128  # requests at a time, reading and waiting included; more is answered with 429
-    body_seconds: float = 30.0  # for a body to arrive; later is answered with 408
-    token: str | None = field(default=None, repr=False)
+    max_concurrency: int = 128  # requests that have arrived and wait for their answer; more: 429
+    max_connections: int = 1_000  # beyond, whoever has been silent for longest is cut off
+    receive_seconds: float = 30.0  # for a request to arrive; later is answered with 408
+    deadline: float = 60.0  # seconds for an answer; later is answered with 503
+    allowed_hosts: tuple[str, ...] = ()  # names in the Host header; none: any
+    tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("max_note_length", "max_notes", "max_concurrency"):
+        for name in _COUNTS:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a whole number of 1 or more.")
-        for name in ("max_body", "body_seconds"):
+        for name in _MEASURES:
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a number above 0.")
-        if self.token is not None and not (
-            self.token.isascii() and self.token.isprintable() and self.token.strip() == self.token != ""
-        ):
-            raise ConfigError(
-                "the token must be printable ASCII without spaces around it. Set another LMCELLS_TOKEN."
-            )
+        for number, token in enumerate(self.tokens, start=1):
+            problem = _problem_of(token)
+            if problem:
+                raise ConfigError(
+                    f"token {number} of {len(self.tokens)} {problem}. Allowed: printable ASCII without spaces around "
+                    "it. Set another LMCELLS_TOKEN, or correct the --token-file."
+                )
 
     @property
     def max_body_bytes(self) -> int:
         """The largest body in bytes."""
         return int(self.max_body * 1_000_000)
+
+
+def read_tokens(path: Path) -> tuple[str, ...]:
+    """Return the tokens of a file: one a line, but for empty lines and those that begin with #."""
+    try:
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ConfigError(f"--token-file: cannot read {path}: {reason}.") from None
+    tokens = tuple(line for line in lines if line and not line.startswith("#"))
+    if not tokens:
+        raise ConfigError(f"--token-file: {path} holds no token. Write one a line.")
+    return tokens
+
+
+def _problem_of(token: str) -> str | None:
+    if not token:
+        return "is empty"
+    if not token.isascii():
+        return "holds a character that is not ASCII, which no header can carry"
+    if not token.isprintable() or token.strip() != token:
+        return "holds a control character, or begins or ends with a space"
+    return None
 
 
 def _flag(name: str) -> str:

@@ -1,55 +1,101 @@
-"""The thread that expands: it takes batches of notes from many requests and answers them together."""
+"""The threads that expand: each takes batches of notes from its lane, from many requests, and answers them together."""
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from threading import Lock, Thread
 
-from lmcells.errors import InputError
-from lmcells.expansion import Sense, SenseInventory, expand_text
-from lmcells.expansion.expander import Expander
+from lmcells.errors import InputError, InventoryError, nearest
+from lmcells.expansion import SenseInventory, expand_text
+from lmcells.expansion.expander import Expander, Lexicon
+from lmcells.expansion.layers import extend
+from lmcells.expansion.long_forms import Floats, Ids
+from lmcells.expansion.ranking import PosteriorRanker, Scorer
 from lmcells.expansion.reader import Occurrence
-from lmcells.service.jobs import AnsweredNote, Batch, Job, NoteQueue
+from lmcells.expansion.windows import Mention, ReadWindows
+from lmcells.pretrained.network import NumpyPosterior
+from lmcells.service.jobs import Batch, Job, Lane, write_answer
 from lmcells.service.messages import InventoryEdits
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import describe_error
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("lmcells.service")
 
 _MAX_INVENTORIES = 8  # the expander keeps its tables for as many
+_SLICE = 512  # mentions that are ranked before the next look at who still waits
+
+# The most that a note may cost in a lane, and a request in the first: see `Job.cost`.
+LANES = {"interactive": 4_500, "bulk": 50_000, "heavy": None}
+
+Edit = Callable[[InventoryEdits], SenseInventory]
+
+
+class Workers:
+    """The lanes, and a thread for each, so that a small request never waits for a large one.
+
+    The threads start with the first request: a mounted application has no start-up of its own.
+    """
+
+    def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
+        # The latest edited inventories are kept, so that a session pays once.
+        edit = lru_cache(_MAX_INVENTORIES)(partial(edit_inventory, expander.inventory))
+        self._lanes = {name: Lane() for name in LANES}
+        self._workers = {name: Worker(expander, edit, metrics) for name in LANES}
+        self._threads: list[Thread] = []
+        self._starting = Lock()
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of notes that wait for a batch."""
+        return sum(lane.n_waiting for lane in self._lanes.values())
+
+    def put(self, job: Job) -> None:
+        """Queue a request in the lane of its size."""
+        self._lanes[lane_of(job)].put(job)
+        with self._starting:
+            if not self._threads:
+                for name, worker in self._workers.items():
+                    batches = iter(self._lanes[name].take, None)
+                    thread = Thread(target=worker.run, args=(batches,), name=f"lmcells-{name}", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+
+    def stop(self) -> None:
+        """Answer all queued requests, then end the threads."""
+        for lane in self._lanes.values():
+            lane.close()
+        for thread in self._threads:
+            thread.join()
+
+
+def lane_of(job: Job) -> str:
+    """Return the first lane that takes requests of this size."""
+    costs = [job.cost(index) for index in range(len(job.notes))]
+    most = max(costs, default=0)
+    if sum(costs) <= (LANES["interactive"] or 0):
+        return "interactive"
+    return "bulk" if most <= (LANES["bulk"] or 0) else "heavy"
+
+
+class Nobody(Exception):  # noqa: N818 - no error of anybody's
+    """Nobody waits for the answer any more."""
 
 
 class Worker:
-    """Expands the notes in the queue, those of a batch together; a request with a mistake in it fails alone.
+    """Expands batches of notes, those of a batch together; a request with a mistake in it fails alone."""
 
-    Its thread starts with the first request: a mounted application has no start-up of its own.
-    """
-
-    def __init__(self, queue: NoteQueue, expander: Expander, metrics: ServiceMetrics) -> None:
-        self._queue = queue
+    def __init__(self, expander: Expander, edit: Edit, metrics: ServiceMetrics) -> None:
         self._expander = expander
-        # The latest edited inventories are kept, so that a session pays once.
-        self._edited = lru_cache(_MAX_INVENTORIES)(partial(edit_inventory, expander.inventory))
         self._metrics = metrics
-        self._thread: Thread | None = None
-        self._starting = Lock()
+        self._edit = edit
+        self._lexicon = lru_cache(_MAX_INVENTORIES)(self._sliced)
+        self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
-    def put(self, job: Job) -> None:
-        """Queue a request."""
-        self._queue.put(job)
-        with self._starting:
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name="lmcells-expander", daemon=True)
-                self._thread.start()
-
-    def stop(self) -> None:
-        """Answer all queued requests, then end the thread."""
-        self._queue.close()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _run(self) -> None:
-        while (batch := self._queue.take()) is not None:
+    def run(self, batches: Iterable[Batch]) -> None:
+        """Answer one batch after the other."""
+        for batch in batches:
             self._metrics.batch_notes.observe(len(batch))
             try:
                 with self._metrics.batch_seconds.time():
@@ -65,19 +111,29 @@ class Worker:
         for edits, notes in by_edits.items():
             try:
                 self._expand(edits, notes)
+            except Nobody:
+                continue
             except Exception:  # try each request alone, so that only the one to blame fails
                 for each in dict.fromkeys(job for job, _ in notes):
                     own = [(job, index) for job, index in notes if job is each and index not in job.answers]
                     try:
                         self._expand(edits, own)
+                    except Nobody:
+                        continue
                     except Exception as error:
                         each.fail(error)
 
+    def check(self) -> None:
+        """Raise `Nobody` if all requests of the batch were given up, or ran out of time."""
+        if all(job.answered.done() for job in self._jobs):
+            raise Nobody
+
     def _expand(self, edits: InventoryEdits | None, notes: Batch) -> None:
+        self._jobs = list(dict.fromkeys(job for job, _ in notes))
         try:
-            lexicon = self._expander.lexicon(self._edited(edits) if edits else self._expander.inventory)
+            lexicon = self._lexicon(edits)
         except InputError as error:
-            for job, _ in notes:
+            for job in self._jobs:
                 job.fail(error)
             return
         read: list[tuple[Job, int, list[Occurrence]]] = []
@@ -86,41 +142,72 @@ class Worker:
                 continue
             note = job.notes[index]
             try:
-                read.append((job, index, lexicon.read(note.text, note.sections)))
+                read.append((job, index, lexicon.read(note.text, note.sections, dict(note.metadata))))
             except InputError as error:
-                job.fail(error)
+                job.fail(error, index)
+        if not read:
+            return
         expanded = self._expander.expand_read([occurrences for *_, occurrences in read], lexicon)
-        answers: list[AnsweredNote] = []
-        for (job, index, occurrences), expansions in zip(read, expanded, strict=True):
-            note, style = job.notes[index], job.request.expanded_text
-            explanations = self._expander.explain_read(occurrences, lexicon) if job.request.explain else None
-            written_out = expand_text(note.text, expansions, style=style) if style else None
-            answers.append(AnsweredNote(note.id, expansions, explanations, written_out))
-        self._metrics.count_notes([job.notes[index].text for job, index, _ in read], expanded)
-        for (job, index, _), answer in zip(read, answers, strict=True):
-            job.answer(index, answer)
+        answers = list(zip(read, expanded, strict=True))
+        # Explanations take long: whoever wants none is answered first.
+        for (job, index, occurrences), expansions in sorted(answers, key=_is_explained):
+            note, request = job.notes[index], job.request
+            explanations = None
+            if request.explain:
+                starts = None if isinstance(request.explain, bool) else set(request.explain)
+                explanations = self._expander.explain_read(occurrences, lexicon, starts)
+            written_out = (
+                expand_text(note.text, expansions, style=request.expanded_text)
+                if request.expanded_text
+                else None
+            )
+            if note.text:  # without, it is the probe of readiness
+                self._metrics.count_note(note.text, expansions)
+            job.answer(index, write_answer(note.id, expansions, explanations, written_out))
+
+    def _sliced(self, edits: InventoryEdits | None) -> Lexicon:
+        """Return the lexicon of an edited inventory, which looks up after every slice."""
+        lexicon = self._expander.lexicon(only_inventory=self._edit(edits) if edits else None)
+        if not isinstance(lexicon.ranker, PosteriorRanker):
+            return lexicon
+        return replace(lexicon, ranker=SlicedRanker(lexicon.ranker, self.check))
+
+
+def _is_explained(answer: tuple[tuple[Job, int, object], object]) -> bool:
+    return bool(answer[0][0].request.explain)
+
+
+class SlicedRanker(PosteriorRanker):
+    """A ranker that calls `check` before every slice of mentions and before every explanation."""
+
+    def __init__(self, ranker: PosteriorRanker, check: Callable[[], None]) -> None:
+        self.__dict__.update(vars(ranker))
+        self._ranker = ranker
+        self._check = check
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        slices = (mentions[start : start + _SLICE] for start in range(0, len(mentions), _SLICE))
+        return [scores for each in slices for scores in super(SlicedRanker, self).scores(each)]
+
+    def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
+        self._check()
+        return self._ranker.posterior(windows, sections)
+
+    def look_up(self, short_forms: Iterable[str]) -> None:
+        self._ranker.look_up(short_forms)
+
+    def scorer(self, posterior: NumpyPosterior) -> Scorer:
+        return self._ranker.scorer(posterior)
 
 
 def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-    """Return an inventory with changes, or itself if there are none; InventoryError if they contradict it.
-
-    Only the short forms concerned are checked, as a full check takes long.
-    """
-    if not (edits.add or edits.remove):
-        return inventory
+    """Return an inventory with changes; InventoryError if they contradict it."""
+    below = SenseInventory() if edits.only else inventory
     for name in edits.remove:
-        inventory.senses(name.short_form)  # UnknownShortForm, with the whole inventory's nearest names
-    touched = {each.short_form for each in edits.remove} | {each.short_form for each in edits.add}
-    part = SenseInventory({name: inventory.by_short_form[name] for name in touched if name in inventory})
-    changed = part.with_senses(
-        add=[
-            Sense(each.short_form.strip(), each.long_form.strip(), each.forms, each.concept_id)
-            for each in edits.add
-        ],
-        remove=[
-            (each.short_form, each.long_form) if each.long_form is not None else each.short_form
-            for each in edits.remove
-        ],
-    )
-    kept = {name: senses for name, senses in inventory.by_short_form.items() if name not in touched}
-    return SenseInventory({**kept, **changed.by_short_form})
+        senses = below.senses(name.short_form)
+        names = [sense.long_form for sense in senses]
+        if name.long_form is not None and name.long_form.casefold() not in map(str.casefold, names):
+            near = nearest(name.long_form, names)
+            raise InventoryError(f"{name.long_form!r} is not a sense of {name.short_form!r}.{near}")
+    removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
+    return extend(below, [*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])

@@ -15,7 +15,7 @@ from lmcells.errors import ConfigError
 from lmcells.model import Batch, CellModel, ModelConfig, SectionDraws, create_model
 from lmcells.training.device_corpus import DeviceTables, divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
-from lmcells.training.loop import run_task
+from lmcells.training.loop import TrainingResult, run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
@@ -35,16 +35,28 @@ class CellTask(Task[CellModel, Step]):
     settings: TrainingSettings
 
     def __init__(
-        self, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, world: World
+        self,
+        corpus: Corpus,
+        *,
+        config: ModelConfig,
+        settings: TrainingSettings,
+        world: World,
+        initial: Mapping[str, Tensor] | None = None,
     ) -> None:
+        """`initial` are the weights to start from, in place of random ones."""
         device = world.device
         self.n_shards = _number_of_shards(settings, world)
         torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
-        model = create_model(config).to(device)
+        model = create_model(config)
+        if initial is not None:
+            model.load_state_dict(initial)
+        model = model.to(device)
         torch.manual_seed(derived_seed(settings.seed, DROPOUT, world.rank))
         # The learning rate of every step depends on where the end is, unless it is constant.
         epochs = {"epochs": settings.epochs} if settings.final_learning_rate < 1 else {}
         identity = {"model": asdict(config), "training": {**epochs, "shards": self.n_shards}}
+        if initial is not None:
+            identity["start"] = {"sum": sum(float(tensor.double().sum()) for tensor in initial.values())}
         super().__init__(corpus, model, settings=settings, world=world, identity=identity)
 
         fused = fused_loss(model, device) if settings.compile == "auto" and self.uses_bf16 else None
@@ -178,4 +190,8 @@ def _number_of_shards(settings: TrainingSettings, world: World) -> int:
     return n_shards
 
 
-train = partial(run_task, CellTask)  # `train(corpus, model_config=..., settings=..., output=...)`
+def train(
+    corpus: Corpus, *, initial: Mapping[str, Tensor] | None = None, **given: Any
+) -> TrainingResult[CellModel]:
+    """Train a cell model: `train(corpus, model_config=..., settings=..., output=...)`, as `run_task` says."""
+    return run_task(partial(CellTask, initial=initial), corpus, **given)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 DEFAULT_PRESET = "default"
-PRESETS = ("paper", "tuned", "default")
+PRESETS = ("paper", "tuned", "default", "adapt")
 
 Overrides = Iterable[str] | Mapping[str, Any]
 """`table.key=value` as text, or `{"table.key": value}`."""

@@ -138,6 +138,19 @@ def build_prototypes(
 
 
 @torch.no_grad()
+def sample_means(model: CellModel, corpus: Corpus, *, settings: TrainingSettings) -> npt.NDArray[np.float32]:
+    """Posterior means at a sample of masked spans, the same spans for every model of a vocabulary: -> (n, d)."""
+    device = _device(model)
+    text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=device)
+    stop_words = stop_word_ids(corpus, device=device)
+    spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
+    drawn = spans.draw(N_CENTER_SPANS, torch.Generator(device).manual_seed(settings.seed))
+    masked = spans.masked(drawn, config=model.config, segment_metadata=text.segment_metadata)
+    means: npt.NDArray[np.float32] = model.eval().posterior(masked.windows).cell.mean.float().cpu().numpy()
+    return means
+
+
+@torch.no_grad()
 def read_long_forms(
     model: CellModel,
     text: ModelText,

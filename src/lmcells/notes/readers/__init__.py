@@ -9,6 +9,7 @@ Memory is bounded by the longest note. What cannot be read is counted with its r
 """
 
 from lmcells.notes.readers.read import FORMATS, detect_format, read_notes
-from lmcells.notes.readers.records import Columns, ReadReport
+from lmcells.notes.readers.records import Columns
+from lmcells.notes.readers.report import ReadReport
 
 __all__ = ["FORMATS", "Columns", "ReadReport", "detect_format", "read_notes"]

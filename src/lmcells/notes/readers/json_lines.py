@@ -9,8 +9,9 @@ from typing import Any
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers import records
-from lmcells.notes.readers.records import Choice, Columns, ReadReport, Rows
+from lmcells.notes.readers import opening, records
+from lmcells.notes.readers.records import Choice, Columns, Rows
+from lmcells.notes.readers.report import ReadReport
 
 # Not strict: a raw tab or NUL inside a string is no reason to lose a note.
 _decode = json.JSONDecoder(strict=False).decode
@@ -20,13 +21,15 @@ class _Skip(Exception):  # noqa: N818 - the reason why a line is skipped, not a 
     pass
 
 
-def read_json_lines(path: Path, *, columns: Columns, report: ReadReport) -> Iterator[Note]:
+def read_json_lines(
+    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
+) -> Iterator[Note]:
     """Yield the notes of a file with a JSON object on each line. Blank lines are not rows."""
-    make = Rows(path, report, records.split_suffix(path)[0])
+    make = Rows(path, report, records.split_suffix(path)[0], folder)
     # Most objects have the same keys.
     choice_for = lru_cache(partial(records.choose, columns, layout=records.DOCUMENTS))
     n_row, first_keys, has_text = 0, None, False
-    with records.open_utf8(path) as file:
+    with opening.open_utf8(path, encoding=columns.encoding, report=report) as file:
         for n_row, (line, content) in enumerate(_lines(file), start=1):
             try:
                 document = _parse(content)
@@ -49,7 +52,7 @@ def read_json_lines(path: Path, *, columns: Columns, report: ReadReport) -> Iter
             if note is not None:
                 yield note
     if n_row == 0:
-        raise records.EmptyFile(path)
+        raise opening.EmptyFile(path)
     if first_keys is None:
         raise FormatError(
             f"{path}: none of its {n_row} lines is a JSON object. JSON lines hold one object a line; "
@@ -62,11 +65,11 @@ def read_json_lines(path: Path, *, columns: Columns, report: ReadReport) -> Iter
 def _lines(file: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line that is not blank with its number; None for one that is longer than any note."""
     n_line = 0
-    while content := file.readline(records.MAX_NOTE_CHARS):
+    while content := file.readline(opening.MAX_NOTE_CHARS):
         n_line += 1
-        if len(content) == records.MAX_NOTE_CHARS:
+        if len(content) == opening.MAX_NOTE_CHARS:
             while content and not content.endswith(b"\n"):
-                content = file.readline(records.MAX_NOTE_CHARS)
+                content = file.readline(opening.MAX_NOTE_CHARS)
             yield n_line, None
         elif not content.isspace():
             yield n_line, content

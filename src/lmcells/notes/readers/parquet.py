@@ -10,15 +10,18 @@ import pyarrow.parquet as pq
 
 from lmcells.errors import FormatError, InputError
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers import records
-from lmcells.notes.readers.records import Choice, Columns, ReadReport, Rows
+from lmcells.notes.readers import opening, records
+from lmcells.notes.readers.records import Choice, Columns, Rows
+from lmcells.notes.readers.report import ReadReport
 
 BATCH_ROWS = 256
 STRINGS = ("string", "large_string", "string_view")
 BYTES = ("binary", "large_binary", "binary_view")
 
 
-def read_parquet(path: Path, *, columns: Columns, report: ReadReport) -> Iterator[Note]:
+def read_parquet(
+    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
+) -> Iterator[Note]:
     """Yield the notes of a Parquet file."""
     _check_magic(path)
     try:
@@ -30,11 +33,12 @@ def read_parquet(path: Path, *, columns: Columns, report: ReadReport) -> Iterato
             _check_types(choice, file.schema_arrow, path)
             used = [choice.text, choice.sections, choice.id, *(column for _, column in choice.metadata)]
             names = list(dict.fromkeys(name for name in used if name is not None))
-            make = Rows(path, report, records.split_suffix(path)[0])
+            make = Rows(path, report, records.split_suffix(path)[0], folder)
             first_row = 1
             for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
                 yield from _notes(batch, make, choice, first_row=first_row)
                 first_row += batch.num_rows
+            report.advance(path.stat().st_size)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is a damaged Parquet file. Copy or write it again.") from error
 
@@ -122,12 +126,12 @@ def _check_magic(path: Path) -> None:
     """Refuse what is not Parquet before pyarrow does, in words that say what it is."""
     try:
         with path.open("rb") as file:
-            magic = file.read(len(records.PARQUET_MAGIC))
+            magic = file.read(len(opening.PARQUET_MAGIC))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not magic:
-        raise records.EmptyFile(path)
-    if magic[:2] == records.GZIP_MAGIC:
+        raise opening.EmptyFile(path)
+    if magic[:2] == opening.GZIP_MAGIC:
         raise FormatError(f"{path} is Parquet inside gzip, which cannot be streamed. Run gunzip on it.")
-    if magic != records.PARQUET_MAGIC:
+    if magic != opening.PARQUET_MAGIC:
         raise FormatError(f"{path} is not a Parquet file. Name its --format, or write it again.")

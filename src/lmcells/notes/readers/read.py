@@ -7,12 +7,15 @@ from pathlib import Path
 
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 from lmcells.notes.note import Note
-from lmcells.notes.readers import records
+from lmcells.notes.readers import opening, records
+from lmcells.notes.readers.fhir import is_fhir, read_fhir
 from lmcells.notes.readers.json_lines import read_json_lines
-from lmcells.notes.readers.records import BinaryFile, Columns, EmptyFile, ReadReport
+from lmcells.notes.readers.opening import BinaryFile, EmptyFile
+from lmcells.notes.readers.records import Columns
+from lmcells.notes.readers.report import ReadReport
 from lmcells.notes.readers.tables import read_table
 
-FORMATS = ("auto", "mimic3", "mimic4", "csv", "tsv", "jsonl", "parquet", "text")
+FORMATS = ("auto", "mimic3", "mimic4", "csv", "tsv", "jsonl", "fhir", "parquet", "text")
 TABLES = {
     "mimic3": (",", records.MIMIC3),
     "mimic4": (",", records.MIMIC4),
@@ -48,13 +51,14 @@ def read_notes(
         raise FormatError(
             f"{format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(format, FORMATS)}"
         )
-    if not path.exists():
+    if path != opening.STDIN and not path.exists():
         raise InputError(f"{path} does not exist. Give a file of notes or a folder of them.")
     read = _read_folder if path.is_dir() else _read_file
 
     def counted() -> Iterator[Note]:
         for note in read(path, format, columns, report):
             report.n_read += 1
+            report.ids.add(note.id)
             yield note
 
     return counted()
@@ -64,24 +68,30 @@ def _read_file(
     path: Path, file_format: str, columns: Columns, report: ReadReport, folder: Path | None = None
 ) -> Iterator[Note]:
     if file_format == "auto":
-        file_format = detect_format(path)
+        file_format = detect_format(path, encoding=columns.encoding)
+        if columns.delimiter is not None and file_format == "text":
+            file_format = "csv"
     if file_format == "text":
-        return read_text_file(path, folder=folder, report=report)
-    if file_format == "jsonl":
-        return read_json_lines(path, columns=columns, report=report)
+        return read_text_file(path, folder=folder, columns=columns, report=report)
+    if file_format in ("jsonl", "fhir"):
+        read = read_json_lines if file_format == "jsonl" else read_fhir
+        return read(path, columns=columns, report=report, folder=folder)
     if file_format == "parquet":
         try:
             from lmcells.notes.readers.parquet import read_parquet
         except ImportError:
             raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
-        return read_parquet(path, columns=columns, report=report)
+        if path == opening.STDIN:
+            raise FormatError("Parquet cannot be read from standard input. Name the file.")
+        return read_parquet(path, columns=columns, report=report, folder=folder)
     delimiter, layout = TABLES[file_format]
-    return read_table(path, delimiter=delimiter, layout=layout, columns=columns, report=report)
+    delimiter = columns.delimiter or delimiter
+    return read_table(path, delimiter=delimiter, layout=layout, columns=columns, report=report, folder=folder)
 
 
 def _read_folder(folder: Path, file_format: str, columns: Columns, report: ReadReport) -> Iterator[Note]:
     """Read the files whose suffix is known, or is that of the named format; count the others."""
-    wanted = {"mimic3": "csv", "mimic4": "csv"}.get(file_format, file_format)
+    wanted = {"mimic3": "csv", "mimic4": "csv", "fhir": "jsonl"}.get(file_format, file_format)
     n_files = 0
     for path in _files_in(folder):
         suffix = records.split_suffix(path)[1]
@@ -120,17 +130,19 @@ def _files_in(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def detect_format(path: Path) -> str:
+def detect_format(path: Path, *, encoding: str = "utf-8") -> str:
     """Tell the format of a file by its name, and by its first bytes where the name leaves it open."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; each of its files has its own format.")
     named = records.SUFFIXES.get(records.split_suffix(path)[1])
-    if named is not None and named != "csv":
-        return named
-    with records.open_bytes(path) as file:
-        head = file.read(_HEAD)
+    if named not in (None, "csv", "jsonl"):
+        return str(named)
+    with opening.open_bytes(path, encoding=encoding) as file:
+        head = file.peek(_HEAD)[:_HEAD]
     if named == "csv":
         return _by_header(head) or named
+    if named == "jsonl":
+        return "fhir" if is_fhir(head) else named
     return _by_content(head, path)
 
 
@@ -140,20 +152,20 @@ def _by_content(head: bytes, path: Path) -> str:
     for magic, kind in PACKED.items():
         if head.startswith(magic):
             raise FormatError(f"{path} is a {kind} file. Unpack it, or compress it with gzip instead.")
-    if head.startswith(records.PARQUET_MAGIC):
+    if head.startswith(opening.PARQUET_MAGIC):
         return "parquet"
-    if head[:2] in records.UTF16_BOMS:
+    if head[:2] in opening.UTF16_BOMS:
         return "text"
     if is_binary(head):
         raise BinaryFile(path)
-    if head.removeprefix(records.UTF8_BOM).lstrip()[:1] == b"{":
-        return "jsonl"
+    if head.removeprefix(opening.UTF8_BOM).lstrip()[:1] == b"{":
+        return "fhir" if is_fhir(head) else "jsonl"
     return _by_header(head) or "text"
 
 
 def _by_header(head: bytes) -> str | None:
     """Tell a table by its row of column names; None when the first line does not name columns."""
-    lines = head.removeprefix(records.UTF8_BOM).lstrip().splitlines()
+    lines = head.removeprefix(opening.UTF8_BOM).lstrip().splitlines()
     line = lines[0].decode(errors="replace") if lines else ""
     for delimiter, table in ((",", "csv"), ("\t", "tsv")):
         try:
@@ -169,23 +181,25 @@ def _by_header(head: bytes) -> str | None:
     return None
 
 
-def read_text_file(path: Path, *, folder: Path | None, report: ReadReport) -> Iterator[Note]:
+def read_text_file(
+    path: Path, *, folder: Path | None, columns: Columns, report: ReadReport
+) -> Iterator[Note]:
     """Yield the one note of a text file; `folder` is the one the user gave, if any."""
-    with records.open_bytes(path) as file:
-        data = file.read(records.MAX_NOTE_CHARS + 1)
-    if len(data) > records.MAX_NOTE_CHARS:
+    with opening.open_bytes(path, encoding=columns.encoding, report=report) as file:
+        data = file.read(opening.MAX_NOTE_CHARS + 1)
+    if len(data) > opening.MAX_NOTE_CHARS:
         raise FormatError(
-            f"{path} is over {records.MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
+            f"{path} is over {opening.MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
         )
-    if data[:2] in records.UTF16_BOMS:  # what Windows calls Unicode
+    if data[:2] in opening.UTF16_BOMS:  # what Windows calls Unicode
         decoded = data.decode("utf-16", "replace")
     elif is_binary(data):
         raise BinaryFile(path)
     else:
-        decoded = data.removeprefix(records.UTF8_BOM).decode(errors="surrogateescape")
+        decoded = data.removeprefix(opening.UTF8_BOM).decode(errors="surrogateescape")
     if not decoded or decoded.isspace():
         raise EmptyFile(path)
-    text = records.mend(decoded)
+    text = opening.mend(decoded)
     if text is not decoded:
         report.warn(records.UTF8_REPLACED, path=path)
     yield Note(records.text_file_id(path, folder=folder), text)

@@ -1,31 +1,20 @@
-"""What all readers of notes share: opening files, choosing columns, ids, sections, and the account of a reading."""
+"""What all readers of notes share: choosing columns, ids and sections."""
 
-import gzip
-import io
+import codecs
 import re
-import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-from lmcells.errors import FormatError, InputError, nearest
+from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.notes.note import Note, Section
+from lmcells.notes.readers.opening import STDIN, mend
+from lmcells.notes.readers.report import ReadReport
 
-GZIP_MAGIC = b"\x1f\x8b"
-PARQUET_MAGIC = b"PAR1"
-UTF8_BOM = b"\xef\xbb\xbf"
-UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
-
-# Longer than any note. It bounds memory where a quote is never closed or a file has no line breaks.
-MAX_NOTE_CHARS = 64 * 1024 * 1024
-BUFFER_BYTES = 256 * 1024
 MAX_NAMES_SHOWN = 20
 
 UTF8_REPLACED = "invalid UTF-8 replaced"
-NO_ID = "no id: row number used"
+NO_ID = "no id: file and row used"
 EMPTY_NOTE = "empty note"
 
 SUFFIXES = (
@@ -33,123 +22,32 @@ SUFFIXES = (
     | {".parquet": "parquet", ".pq": "parquet", ".txt": "text", ".text": "text"}
 )  # fmt: skip
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _COLUMN_NAME = re.compile(r"(?!\d)[\w.#-]{1,30}( [\w.#-]{1,30}){0,2}")
-
-
-class EmptyFile(FormatError):  # noqa: N818 - it names a thing, like MissingExtra
-    """A file without content: an error when the user named it, skipped inside a folder."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is empty. Give a file that holds at least one note.")
-
-
-class BinaryFile(FormatError):  # noqa: N818
-    """A file that is not text: an error when the user named it, skipped inside a folder."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is a binary file, not text. Give text in UTF-8, or name its --format.")
-
-
-def mend(text: str) -> str:
-    """Return `text` with U+FFFD for each byte that was not UTF-8; the same object when there is none.
-
-    Files are decoded with `surrogateescape`, so a bad byte arrives here as a lone surrogate: decoding runs ahead of
-    parsing, and only now is it known which note the byte was in. A lone "\\ud800" in JSON is treated alike.
-    """
-    if text.isascii():
-        return text
-    try:
-        text.encode()  # the fastest test for surrogates
-    except UnicodeEncodeError:
-        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    return text
-
-
-@contextmanager
-def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file for reading, decompressed when its first bytes say gzip, whatever its name."""
-    try:
-        with ExitStack() as stack:
-            file = cast(io.BufferedReader, stack.enter_context(path.open("rb", buffering=BUFFER_BYTES)))
-            if file.peek(2)[:2] == GZIP_MAGIC:
-                unzipped = stack.enter_context(gzip.GzipFile(fileobj=file))
-                file = io.BufferedReader(unzipped, BUFFER_BYTES)
-            yield file
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"{path} is a truncated or damaged gzip file. Copy or download it again."
-        raise FormatError(message) from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-@contextmanager
-def open_utf8(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file that must not be empty, after its byte order mark; UTF-16 is refused."""
-    with open_bytes(path) as file:
-        head = file.peek(3)[:3]
-        if not head:
-            raise EmptyFile(path)
-        if head[:2] in UTF16_BOMS:
-            raise FormatError(f"{path} is UTF-16. Save it as UTF-8: iconv -f UTF-16 -t UTF-8.")
-        if head == UTF8_BOM:
-            file.read(len(UTF8_BOM))
-        yield file
-
-
-@dataclass(slots=True)
-class ReadReport:
-    """The account of a reading. Every row is either read, or skipped for a reason; warnings are about notes kept.
-
-    Reasons are fixed sentences, so that they can be counted and never hold note text.
-    """
-
-    n_read: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    warnings: Counter[str] = field(default_factory=Counter)
-    first_seen: dict[str, str] = field(default_factory=dict)  # reason -> "notes.csv:17", file and line or row
-
-    @property
-    def n_skipped(self) -> int:
-        """How many rows gave no note."""
-        return self.skipped.total()
-
-    @property
-    def n_seen(self) -> int:
-        """How many rows there were."""
-        return self.n_read + self.n_skipped
-
-    def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count a row that gives no note."""
-        self.skipped[reason] += 1
-        self._remember(reason, line, path)
-
-    def warn(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count something the user should know about a note that is kept."""
-        self.warnings[reason] += 1
-        self._remember(reason, line, path)
-
-    def _remember(self, reason: str, line: int | None, path: Path | None) -> None:
-        if reason not in self.first_seen:
-            place = (None if path is None else path.name, None if line is None else str(line))
-            self.first_seen[reason] = ":".join(filter(None, place))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        counts = {"skipped": dict(self.skipped), "warnings": dict(self.warnings)}
-        return {"n_read": self.n_read, **counts, "first_seen": dict(self.first_seen)}
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns the user named; None: the format's own. `metadata` are further ones to keep."""
+    """How the user says that files are read: the columns, None for the format's own, the encoding and the delimiter."""
 
     text: str | None = None
     id: str | None = None
     category: str | None = None
-    metadata: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()  # further columns to keep
+    encoding: str = "utf-8"
+    delimiter: str | None = None  # of a table; None: by the format
 
     def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
+            "".encode(self.encoding)
+        except LookupError:
+            raise ConfigError(
+                f"encoding: found {self.encoding!r}, allowed: one that Python knows, such as utf-8, cp1252, utf-16."
+            ) from None
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise ConfigError(
+                f"delimiter: found {self.delimiter!r}, allowed: one character, such as ; | or tab."
+            )
         if "category" in self.metadata and self.category not in (None, "category"):
             raise InputError(
                 f"Both {self.category!r} (--category-column) and 'category' (--metadata-column) would be "
@@ -241,6 +139,8 @@ def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path)
 
 def split_suffix(path: Path) -> tuple[str, str]:
     """Split a file's name into stem and known suffix: `notes.v2.csv.gz` -> ("notes.v2", ".csv")."""
+    if path == STDIN:
+        return "stdin", ""
     name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
     stem, dot, ending = name.rpartition(".")
     suffix = dot + ending.lower()
@@ -249,11 +149,16 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Makes notes of the rows of one file. A note's id is `source/id`: the same wherever the note is read."""
+    """Makes notes of the rows of one file.
+
+    A note's id is `source/id`, the same wherever the note is read. Without an id of its own it is named by its place,
+    `folder:file:row`, which no id can be: those have a "/".
+    """
 
     path: Path
     report: ReadReport
     source: str
+    folder: Path | None = None  # that the user gave, if any
 
     def note(
         self,
@@ -274,12 +179,11 @@ class Rows:
         if mended != given:
             self.report.warn(UTF8_REPLACED, line, path=self.path)
         text, id_, *values = mended
-        if found_id is None:
-            id_ = f"{self.source}/{row}"
-        elif not (id_ := id_.strip()):  # an empty cell must not take the number that is another row's id
-            self.report.warn(NO_ID, line, path=self.path)
-            id_ = f"{self.source}/row-{row}"
-        elif "/" not in id_:
+        if not (id_ := id_.strip()):
+            if found_id is not None:
+                self.report.warn(NO_ID, line, path=self.path)
+            id_ = f"{text_file_id(self.path, folder=self.folder).replace('/', ':')}:{row}"
+        elif not id_.startswith(f"{self.source}/"):  # an id may say its source itself, but no other file's
             id_ = f"{self.source}/{id_}"
         kept = {key: value.strip() for key, value in zip(metadata, values, strict=True) if value.strip()}
         return Note(id_, text, kept, sections)
@@ -287,6 +191,8 @@ class Rows:
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:
     """Id of a text file: its path, from the name of the given folder on, or of its own when given alone."""
+    if path == STDIN:
+        return "stdin"
     root = path.parent if folder is None else folder
     source = root.name if root.name not in ("", "..") else root.resolve().name
     return "/".join((source or "notes", *path.relative_to(root).parent.parts, split_suffix(path)[0]))

@@ -8,21 +8,28 @@ from pathlib import Path
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
-from lmcells.notes.readers import records
-from lmcells.notes.readers.records import Columns, Layout, ReadReport, Rows
+from lmcells.notes.readers import opening, records
+from lmcells.notes.readers.records import Columns, Layout, Rows
+from lmcells.notes.readers.report import ReadReport
 
 MAX_HEADER_CHARS = 1024 * 1024
 WITHDRAWN = ("1", "1.0")
 
 
 def read_table(
-    path: Path, *, delimiter: str, layout: Layout, columns: Columns, report: ReadReport
+    path: Path,
+    *,
+    delimiter: str,
+    layout: Layout,
+    columns: Columns,
+    report: ReadReport,
+    folder: Path | None = None,
 ) -> Iterator[Note]:
     """Yield the notes of a delimited file whose first row names the columns."""
-    make = Rows(path, report, layout.source or records.split_suffix(path)[0])
+    make = Rows(path, report, layout.source or records.split_suffix(path)[0], folder)
     # Lines end at "\n" alone, which is faster; the csv module deals with "\r\n" itself.
     with (
-        records.open_utf8(path) as file,
+        opening.open_utf8(path, encoding=columns.encoding, report=report) as file,
         io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n") as lines,
     ):
         rows = _rows(lines, delimiter=delimiter, path=path)
@@ -65,7 +72,7 @@ def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tu
         ended = True
         yield from ()
 
-    csv.field_size_limit(records.MAX_NOTE_CHARS)
+    csv.field_size_limit(opening.MAX_NOTE_CHARS)
     reader = csv.reader(chain((first,), lines, end()), delimiter=delimiter)
     while True:
         line = reader.line_num + 1
@@ -76,7 +83,7 @@ def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tu
         except csv.Error as error:
             if "limit" in str(error):
                 raise FormatError(
-                    f"{path}, line {line}: a field goes on for over {records.MAX_NOTE_CHARS:,} characters. "
+                    f"{path}, line {line}: a field goes on for over {opening.MAX_NOTE_CHARS:,} characters. "
                     "A quote is probably not closed there."
                 ) from error
             yield line, "carriage return outside quotes"
@@ -90,7 +97,7 @@ def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tu
 def _header(rows: Iterator[tuple[int, list[str] | str]], path: Path) -> list[str]:
     _, header = next(rows, (0, None))
     if header is None:
-        raise records.EmptyFile(path)
+        raise opening.EmptyFile(path)
     if isinstance(header, str):
         raise FormatError(f"{path}: its first row cannot be parsed ({header}). It must name the columns.")
     return [name.strip() for name in header]

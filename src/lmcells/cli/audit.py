@@ -1,0 +1,97 @@
+"""`lmcells audit`: what the inventory and the section rules lack for one's own notes."""
+
+import argparse
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+from lmcells.cli.arguments import (
+    Command,
+    add_columns,
+    add_expander,
+    add_output,
+    add_running,
+    at_least,
+    columns_of,
+    expander_settings,
+)
+from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.errors import MissingExtra
+from lmcells.expansion.reader import SECTION_STYLES
+from lmcells.integrations.audit import audit
+from lmcells.integrations.rows import NoteFiles
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+    add_output(parser, "FOLDER", "folder to write", replaces="an audit")
+    least = "notes in which something must stand to be listed (2)"
+    parser.add_argument("--min-count", type=at_least(1), default=2, metavar="N", help=least)
+    parser.add_argument(
+        "--no-context", action="store_true", help="write counts alone, no examples from the notes"
+    )
+    expanding = parser.add_argument_group("expanding")
+    add_expander(expanding)
+    sections = "how to find sections that the file does not give (rules)"
+    expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
+    add_columns(parser.add_argument_group("reading notes"))
+    running = add_running(parser, resumes="an audit")
+    running.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (1)")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Read the notes, write the folder and print the counts."""
+    if find_spec("jinja2") is None:
+        raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
+    with ProgressLine() as line:
+        started = time.monotonic()
+
+        def on_progress(n_notes: int, n_characters: int) -> None:
+            line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+
+        report = audit(
+            NoteFiles(options.notes, options.format, columns_of(options)),
+            options.output,
+            expander=expander_settings(options),
+            min_count=options.min_count,
+            with_context=not options.no_context,
+            workers=options.workers,
+            resume=options.resume,
+            on_progress=on_progress,
+        )
+    rows = [
+        ("notes read", report["n_read"]),
+        *account_rows(report),
+        ("short forms that the inventory lacks", report["n_unknown_short_forms"]),
+        ("senses proposed for them", report["n_proposed_senses"]),
+        ("short forms whose sense is unsure", report["n_unsure_short_forms"]),
+        ("headers that no rule knows", report["n_sections"]),
+    ]
+    print_result(options, {"output": str(options.output), **report}, [(str(options.output), rows)])
+    print(
+        f"{options.output} holds words of the notes: patient data. Only you may read it; look through it before you "
+        "pass it on.",
+        file=sys.stderr,
+    )
+
+
+COMMANDS = {
+    "audit": Command(
+        summary="what the inventory and the section rules lack for your notes",
+        description="""\
+Read notes and list, by frequency, the short forms that the inventory lacks, with long forms that the notes define or
+that the letters suggest; those it has whose sense was often unsure; and headers that no rule knows. FOLDER gets a page
+(audit.html), tables, and two files to edit and use: site_inventory.csv (--inventory) and header_rules.json
+(--header-rules). They hold text of the notes, so only you may read them. An audit that was stopped goes on with
+--resume.""",
+        example="""\
+examples:
+  lmcells audit notes/ --output audit
+  lmcells audit NOTEEVENTS.csv.gz --output audit --workers 8 --min-count 20 --resume
+  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context""",
+        add_arguments=add_arguments,
+        run=run,
+    )
+}

@@ -1,0 +1,158 @@
+"""Concepts of a terminology for the senses of an inventory, by their names.
+
+    names = read_omop_concepts(Path("CONCEPT.csv"))      # or read_umls_names(Path("MRCONSO.RRF"))
+    links = link_concepts(inventory, names)
+    links[0].outcome, links[0].concept_id                # "exact", "4329847"
+
+A sense is linked if one concept has the long form as a name, else one of its forms; first as they are written but for
+case, then with hyphens, number and punctuation evened out (`form_key`). Where several concepts have the name, the
+standard (OMOP) or preferred (UMLS) ones count; if there are still several, the sense is ambiguous and stays as it was.
+The files are read once, line by line; only names that the inventory has are kept.
+"""
+
+import csv
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple, TextIO
+
+from lmcells.errors import FormatError, InputError
+from lmcells.expansion.inventory import Sense, SenseInventory, form_key
+
+Outcome = Literal["exact", "normalised", "ambiguous", "missing", "kept"]
+
+_OMOP_COLUMNS = ("concept_id", "concept_name", "vocabulary_id", "standard_concept", "invalid_reason")
+_UMLS_FIELDS = 17  # and an empty one after the last bar
+_CUI, _LANGUAGE, _STATUS, _PREFERRED, _SOURCE, _NAME, _SUPPRESSED = 0, 1, 2, 6, 11, 14, 16
+
+
+class ConceptName(NamedTuple):
+    """A name of a concept."""
+
+    concept_id: str
+    name: str
+    vocabulary: str
+    is_preferred: bool  # standard in OMOP, the preferred name in UMLS
+
+
+@dataclass(frozen=True, slots=True)
+class ConceptLink:
+    """What was found for a sense: "kept" if it had a concept already; all concepts with the name, if ambiguous."""
+
+    sense: Sense
+    outcome: Outcome
+    concept_id: str | None = None
+    concepts: tuple[ConceptName, ...] = ()
+
+
+def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
+    """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as Athena has it, or with commas."""
+    with _open(path) as file:
+        header = file.readline()
+        delimiter = "\t" if "\t" in header else ","
+        names = [name.strip().strip('"').lower() for name in header.split(delimiter)]
+        missing = [name for name in _OMOP_COLUMNS if name not in names]
+        if missing:
+            raise FormatError(f"{path} has no column {missing[0]!r}. Give OMOP's CONCEPT table.")
+        at = [names.index(name) for name in _OMOP_COLUMNS]
+        is_plain = delimiter == "\t"  # Athena quotes nothing, and names hold quotes
+        rows = (line.rstrip("\r\n").split("\t") for line in file) if is_plain else csv.reader(file)
+        for row in rows:
+            if len(row) <= max(at):
+                continue
+            concept_id, name, vocabulary, standard, invalid = (row[index] for index in at)
+            if not invalid and (not vocabularies or vocabulary in vocabularies):
+                yield ConceptName(concept_id, name, vocabulary, standard == "S")
+
+
+def read_umls_names(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
+    """Stream the English names of UMLS's MRCONSO.RRF that are not suppressed."""
+    with _open(path) as file:
+        for number, line in enumerate(file, start=1):
+            row = line.rstrip("\n").split("|")
+            if len(row) < _UMLS_FIELDS:
+                raise FormatError(
+                    f"{path}, line {number} has {len(row)} fields, not 18. Give UMLS's MRCONSO.RRF."
+                )
+            source = row[_SOURCE]
+            if (
+                row[_LANGUAGE] == "ENG"
+                and row[_SUPPRESSED] == "N"
+                and (not vocabularies or source in vocabularies)
+            ):
+                is_preferred = row[_STATUS] == "P" and row[_PREFERRED] == "Y"
+                yield ConceptName(row[_CUI], row[_NAME], source, is_preferred)
+
+
+def _open(path: Path) -> TextIO:
+    try:
+        return path.open(encoding="utf-8-sig", newline="")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}. Check the path.") from error
+
+
+def link_concepts(inventory: SenseInventory, names: Iterable[ConceptName]) -> list[ConceptLink]:
+    """Link each sense of an inventory, in its order."""
+    open_senses = [sense for sense in inventory if sense.concept_id is None]
+    written = {_plain(form) for sense in open_senses for form in (sense.long_form, *sense.forms)}
+    keys = {form_key(form) for form in written}
+    exact: dict[str, dict[str, ConceptName]] = {}
+    normal: dict[tuple[str, ...], dict[str, ConceptName]] = {}
+    for name in names:
+        plain = _plain(name.name)
+        key = form_key(plain)
+        if key in keys:
+            _keep(normal.setdefault(key, {}), name)
+            if plain in written:
+                _keep(exact.setdefault(plain, {}), name)
+    links = []
+    for sense in inventory:
+        if sense.concept_id is not None:
+            links.append(ConceptLink(sense, "kept", sense.concept_id))
+            continue
+        forms = [sense.long_form, *(form for form in sense.forms if form != sense.long_form)]
+        found: list[tuple[Outcome, dict[str, ConceptName]]] = [
+            ("exact", exact.get(_plain(form), {})) for form in forms
+        ]
+        found += [("normalised", normal.get(form_key(form), {})) for form in forms]
+        links.append(_link(sense, found))
+    return links
+
+
+def _link(sense: Sense, found: Iterable[tuple[Outcome, dict[str, ConceptName]]]) -> ConceptLink:
+    """Take the first name that one concept has; the first that several have tells what is ambiguous."""
+    ambiguous: tuple[ConceptName, ...] = ()
+    for outcome, concepts in found:
+        several = [each for each in concepts.values() if each.is_preferred] or list(concepts.values())
+        if len(several) == 1:
+            return ConceptLink(sense, outcome, several[0].concept_id, tuple(several))
+        ambiguous = ambiguous or tuple(several)
+    return ConceptLink(sense, "ambiguous" if ambiguous else "missing", None, ambiguous)
+
+
+def linked_inventory(links: Iterable[ConceptLink]) -> SenseInventory:
+    """Return the senses with the concepts that were found."""
+    return SenseInventory.from_senses(replace(link.sense, concept_id=link.concept_id) for link in links)
+
+
+def write_report(links: Iterable[ConceptLink], path: Path) -> None:
+    """Write a row a sense: what was found, and the concepts that an ambiguous one may be."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("short_form", "long_form", "outcome", "concept_id", "concepts"))
+        for link in links:
+            concepts = "; ".join(
+                f"{each.concept_id} {each.name} ({each.vocabulary})" for each in link.concepts
+            )
+            sense = link.sense
+            table.writerow((sense.short_form, sense.long_form, link.outcome, link.concept_id or "", concepts))
+
+
+def _keep(concepts: dict[str, ConceptName], name: ConceptName) -> None:
+    kept = concepts.get(name.concept_id)
+    if kept is None or (name.is_preferred and not kept.is_preferred):
+        concepts[name.concept_id] = name
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())

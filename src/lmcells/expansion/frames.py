@@ -1,0 +1,114 @@
+"""Frames of notes, of Arrow, pandas, polars or any other with its interchange -> a stream of rows, one per expansion.
+
+reader = expander.expand_frame(df, text="note_text", id="note_id")   # nothing is expanded yet
+reader.read_pandas()       # or polars.from_arrow(reader), or: for batch in reader
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from lmcells.errors import FormatError, InputError, MissingExtra, nearest
+
+if TYPE_CHECKING:
+    from lmcells.expansion.expander import Expander, LayerLike
+
+ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
+_FIELDS = ("short_form", "section", "long_form", "probability", "concept_id", "source", "abstained")
+
+
+def expand_frame(
+    expander: "Expander",
+    frame: Any,
+    *,
+    text: str,
+    id: str | None,  # noqa: A002 - the word of all readers
+    batch_size: int,
+    inventory: "LayerLike | None",
+) -> Any:
+    """Return a `pyarrow.RecordBatchReader`; see `Expander.expand_frame`."""
+    if batch_size < 1:
+        raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise MissingExtra("pyarrow", extra="parquet", purpose="Expanding frames") from None
+    names = [name for name in (id, text) if name is not None]
+    reader = _stream(pa, frame, names)
+    missing = [name for name in names if name not in reader.schema.names]
+    if missing:
+        found = reader.schema.names
+        raise FormatError(
+            f"the frame has no column {missing[0]!r}; columns found: {', '.join(found[:20])}."
+            f"{nearest(missing[0], found)}"
+        )
+    candidate = pa.struct(
+        [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
+    )
+    schema = pa.schema(
+        [
+            pa.field(ROW, pa.int64()) if id is None else reader.schema.field(id),
+            pa.field("start", pa.int64()),
+            pa.field("end", pa.int64()),
+            pa.field("written", pa.string()),
+            *(pa.field(name, pa.float64() if name == "probability" else pa.string()) for name in _FIELDS),
+            pa.field("candidates", pa.list_(candidate)),
+        ]
+    )
+
+    def batches() -> Iterator[Any]:
+        first = 0
+        for batch in reader:
+            for start in range(0, batch.num_rows, batch_size):
+                part = batch.slice(start, batch_size)
+                ids = pa.array(range(first, first + part.num_rows)) if id is None else part.column(id)
+                yield rows_of(ids, _texts(pa, part.column(text), name=text))
+                first += part.num_rows
+
+    def rows_of(ids: Any, texts: list[str | None]) -> Any:
+        notes = [(note, at) for at, note in enumerate(texts) if note]
+        at_row: list[int] = []
+        rows: dict[str, list[Any]] = {name: [] for name in schema.names[1:]}
+        for expansions, at in expander.pipe(
+            notes, batch_size=batch_size, as_tuples=True, inventory=inventory
+        ):
+            for each in expansions:
+                at_row.append(at)
+                rows["start"].append(each.start)
+                rows["end"].append(each.end)
+                rows["written"].append((texts[at] or "")[each.start : each.end])
+                for name in _FIELDS:
+                    rows[name].append(getattr(each, name))
+                rows["candidates"].append(each.to_dict()["candidates"])
+        columns = [pa.array(rows[name], schema.field(name).type) for name in schema.names[1:]]
+        return pa.record_batch([ids.take(pa.array(at_row, pa.int64())), *columns], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _stream(pa: Any, frame: Any, names: list[str]) -> Any:
+    """Read a frame as Arrow batches; of a frame in memory only the columns that are needed."""
+    if isinstance(frame, pa.RecordBatchReader):
+        return frame
+    columns = getattr(frame, "columns", None)  # pandas and polars; a pyarrow table has column_names
+    if isinstance(frame, pa.Table | pa.RecordBatch):
+        kept = [name for name in names if name in frame.schema.names]
+        frame = frame.select(kept or frame.schema.names)
+    elif columns is not None and all(name in list(columns) for name in names):
+        frame = frame[names]
+    if not hasattr(frame, "__arrow_c_stream__"):
+        kind = type(frame).__name__
+        raise InputError(
+            f"a frame has the Arrow interchange (pyarrow, pandas from 2.2, polars, ...), found: {kind}."
+        )
+    return pa.RecordBatchReader.from_stream(frame)
+
+
+def _texts(pa: Any, column: Any, *, name: str) -> list[str | None]:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return [None] * len(column)
+    if str(column.type) not in ("string", "large_string", "string_view"):
+        raise FormatError(f"column {name!r} holds {column.type}, not text.")
+    texts: list[str | None] = column.to_pylist()
+    return texts

@@ -1,0 +1,54 @@
+"""Which expander to open, as plain values."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lmcells.errors import ConfigError
+from lmcells.expansion.expander import Expander
+from lmcells.expansion.reader import SECTION_STYLES
+
+
+@dataclass(frozen=True, slots=True)
+class ExpanderSettings:
+    """Which expander to open: plain values that can be sent to another process, which opens it there.
+
+    `inventory` are files of senses and rules over the shipped inventory, or over `only_inventory` where that is given.
+    """
+
+    model: str | None = None  # model folder; None: the shipped one
+    inventory: tuple[str, ...] = ()
+    sections: str = "rules"  # how sections are found: rules, paper or none
+    threshold: float | None = None  # abstain below this probability; None: the model's own threshold
+    letters: bool = True  # also expand what is in no inventory, by its letters
+    codes: bool = False  # also read out codes such as pT3a
+    only_inventory: str | None = None
+    header_rules: str | None = None  # file of own headers
+
+    def __post_init__(self) -> None:
+        given = (self.inventory,) if isinstance(self.inventory, str) else tuple(self.inventory or ())
+        object.__setattr__(self, "inventory", given)
+        if self.sections not in SECTION_STYLES:
+            raise ConfigError(f"sections: found {self.sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold: found {self.threshold}, allowed: 0 to 1.")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of senses and headers, in the order in which they are read."""
+        named = (self.only_inventory, *self.inventory, self.header_rules)
+        return tuple(Path(name) for name in named if name is not None)
+
+    def open(self) -> Expander:
+        """Load the model and return an expander."""
+        expander = Expander.from_pretrained(
+            self.model,
+            inventory=self.inventory or None,
+            only_inventory=self.only_inventory,
+            sections=self.sections,
+            header_rules=self.header_rules,
+            letters=self.letters,
+            codes=self.codes,
+        )
+        if self.threshold is not None:
+            expander.calibration = replace(expander.calibration, least_probability=self.threshold)
+        return expander

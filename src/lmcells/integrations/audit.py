@@ -1,0 +1,435 @@
+"""What an inventory and the section rules lack for one's own notes: counts by short form and header, with proposals.
+
+report = audit(NoteFiles([Path("notes/")]), Path("audit"))
+
+The folder then holds `audit.html`, tables for people (`unknown_short_forms.csv`, `unsure_short_forms.csv`,
+`sections.csv`), and two files to edit and use: `site_inventory.csv` (`--inventory`) and `header_rules.json`
+(`--header-rules`). They hold text of the notes, so only their owner may read them.
+
+Notes are read in the shards of `annotate`, each counted on its own and kept in `audit.parts/` until the end. Beyond
+`_MOST_KEPT` distinct items the rarest are dropped, so memory is bounded.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from lmcells.errors import InputError
+from lmcells.expansion.expander import Expander
+from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.inventory import SenseInventory, SenseLookup
+from lmcells.expansion.inventory_mining import DefinitionCounts
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
+from lmcells.expansion.settings import ExpanderSettings
+from lmcells.files import read_json
+from lmcells.integrations.annotate import OnProgress, _begun, _Job, _open_parts, make_plan
+from lmcells.integrations.engines import find_engine
+from lmcells.integrations.rows import NoteFiles
+from lmcells.integrations.shards import (
+    SHARD_NOTES,
+    Shard,
+    expand_notes,
+    shared_expander,
+)
+from lmcells.notes.note import Note, Section
+from lmcells.notes.section_styles import section_finder
+from lmcells.notes.sections import find_alias, load_aliases, upper_name
+from lmcells.notes.tokens import MARK, is_in_capitals
+
+UNSURE = 0.7  # an answer below this probability is unsure
+_MOST_KEPT = 200_000
+_AROUND = 50  # characters of an example on either side
+_LEAST_SHARE = 0.8  # of the occurrences that letters read alike, to propose it
+_N_SHOWN = 300  # rows of a table on the page
+
+# Two capitals or more, or consonants alone: what looks like a short form. Longer ones are words that were stressed.
+_SHAPE = re.compile(
+    r"(?<![\w'’&/.@-])(?:[A-Z](?:[A-Za-z]{0,4}[A-Z])[a-z]?\d?|[bcdfghjklmnpqrstvwxz]{2,5})(?![\w'’&/@-]|\.\w)"
+)
+_ROMAN = re.compile(r"[IVX]+")
+_LOWER_WORD = re.compile(r"\b[a-z]{4,7}\b")
+_LABEL = re.compile(r"^[ \t]*([A-Z][A-Za-z][A-Za-z /&-]{1,38}):", re.MULTILINE)
+
+Row = dict[str, Any]
+
+
+def audit(
+    notes: NoteFiles,
+    output: Path,
+    *,
+    expander: ExpanderSettings | None = None,
+    min_count: int = 2,
+    with_context: bool = True,
+    workers: int = 1,
+    shard_notes: int = SHARD_NOTES,
+    resume: bool = False,
+    on_progress: OnProgress = lambda *_: None,
+) -> dict[str, Any]:
+    """Read all notes and write the folder; -> its counts.
+
+    Args:
+        notes: The files to read.
+        output: The folder to write.
+        expander: The model, inventory and header rules; by default the shipped ones.
+        min_count: In how many notes an item must stand to be listed.
+        with_context: Also write an example of each item, which is text of a note.
+        workers: The number of processes, each of which loads the model.
+        shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
+        resume: Continue a job that was stopped.
+        on_progress: Called with how far the job is.
+    """
+    settings = expander or ExpanderSettings()
+    rows = f"audit, examples: {with_context}"
+    plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
+    if resume and (done := _done(output, plan, min_count)):
+        return done
+    parts = output.with_name(f"{output.name}.parts")
+    shared = shared_expander(settings)  # report what is wrong with the model here, once
+    try:
+        _open_parts(parts, plan, _begun(parts) if resume else None)
+        parts.chmod(0o700)
+        job = _Job(notes, parts, on_progress)
+        task = AuditTask(settings, with_context)
+        for result in find_engine("local")(task, job.shards(n_notes=shard_notes), workers):  # type: ignore[arg-type]
+            job.keep(result)
+        findings = _Findings(shared.inventory)
+        failed: Counter[str] = Counter()
+        for counts, rows_of_shard in job.results():
+            failed.update(reason for _, reason in counts["failed"])
+            for line in rows_of_shard.split(b"\n")[:-1]:
+                findings.add(json.loads(line))
+        report = {**job.reading.to_dict(), "failed": dict(failed), "min_count": min_count}
+        if not report["n_read"]:
+            raise InputError("no note could be read. Check the path and --format.")
+        report = _write(findings, output, report, plan)
+        shutil.rmtree(parts)
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
+    return report
+
+
+def _done(output: Path, plan: Mapping[str, Any], min_count: int) -> dict[str, Any] | None:
+    """Return the counts of an audit that is finished and was the same."""
+    try:
+        saved: dict[str, Any] = read_json(output / "report.json")
+    except (OSError, ValueError):
+        return None
+    return saved if saved.pop("plan", None) == plan and saved.get("min_count") == min_count else None
+
+
+@dataclass(slots=True)
+class _Item:
+    """A short form or a header: how often it stands, how it was read, and one place where it stands."""
+
+    n_notes: int = 0
+    n: int = 0
+    readings: Counter[str] = field(default_factory=Counter)
+    example: str = ""
+
+    def add(self, n_notes: int, n: int, readings: Mapping[str, int], example: str) -> None:
+        self.n_notes += n_notes
+        self.n += n
+        self.readings.update(readings)
+        self.example = self.example or example
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTask:
+    """What a worker does with every shard: count what stands in its notes."""
+
+    expander: ExpanderSettings
+    with_context: bool = True
+
+    def run(self, shard: Shard) -> bytes:
+        """Return a line of counts, then a line for each item, all JSON."""
+        count = _ShardCounts(shared_expander(self.expander), self.expander, with_context=self.with_context)
+        failed = []
+        expanded = expand_notes(count.expander, shard.notes)
+        for note, expansions in zip(shard.notes, expanded, strict=True):
+            if isinstance(expansions, str):
+                failed.append((note.id, expansions))
+            else:
+                count.note(note, expansions)
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in count.rows()]
+        counts = {
+            "number": shard.number,
+            "n_notes": len(shard.notes),
+            "n_characters": shard.n_characters,
+            "n_rows": len(lines),
+            "outcomes": {},
+            "failed": failed,
+        }
+        return "".join([json.dumps(counts), "\n", *lines]).encode()
+
+
+class _ShardCounts:
+    """Counts the short forms and headers of the notes of a shard."""
+
+    def __init__(self, expander: Expander, settings: ExpanderSettings, *, with_context: bool) -> None:
+        self.expander = expander
+        rules = None if settings.header_rules is None else Path(settings.header_rules)
+        self._aliases = load_aliases(rules)
+        self._sections = section_finder(settings.sections, header_rules=rules)
+        self._known = {_plain(name) for name in expander.inventory.short_forms}
+        self._with_context = with_context
+        self._definitions = DefinitionCounts(expander.inventory)
+        self._items: dict[tuple[str, str], _Item] = {}
+        self._in_lower_case: Counter[str] = Counter()
+
+    def note(self, note: Note, expansions: Sequence[Expansion]) -> None:
+        """Count one note."""
+        self._definitions.add(note)
+        sections = note.sections if note.sections is not None else self._sections(note)
+        found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for each in expansions:
+            key, reading = self._kind_of(each)
+            found.setdefault(key, []).append((each.start, reading))
+        for start, short_form in self._unknown(note.text, expansions, sections):
+            found.setdefault(("unknown", short_form), []).append((start, ""))
+        for start, kind, name in self._headers(note.text, sections):
+            found.setdefault((kind, name), []).append((start, ""))
+        for key, places in found.items():
+            readings = Counter(reading for _, reading in places if reading)
+            example = (
+                self._example(note.text, places[0][0]) if self._with_context and key[0] != "known" else ""
+            )
+            self._items.setdefault(key, _Item()).add(1, len(places), readings, example)
+
+    def _kind_of(self, each: Expansion) -> tuple[tuple[str, str], str]:
+        best = each.candidates[0].long_form if each.candidates else ""
+        if _plain(each.short_form) not in self._known:
+            is_read = each.source == "letters"
+            kind = "unknown" if is_read or each.source == "definition" else "known"
+            return (kind, each.short_form), best if is_read else ""
+        is_unsure = each.source == "model" and (each.probability is None or each.probability < UNSURE)
+        return ("unsure" if is_unsure else "known", each.short_form), best
+
+    def _unknown(
+        self, text: str, expansions: Sequence[Expansion], sections: Sequence[Section]
+    ) -> Iterator[tuple[int, str]]:
+        """Yield what looks like a short form and was not read in any way."""
+        self._in_lower_case.update(_LOWER_WORD.findall(text))
+        taken = [(each.start, each.end) for each in expansions]
+        taken += [(section.start, section.body_start) for section in sections]
+        taken += [match.span() for match in MARK.finditer(text)]
+        is_taken = bytearray(len(text))
+        for start, end in taken:
+            is_taken[start:end] = b"\1" * (end - start)
+        for match in _SHAPE.finditer(text):
+            start, end = match.span()
+            word = match[0]
+            lower = word.lower()
+            if (
+                is_taken[start]
+                or _plain(word) in self._known
+                or _ROMAN.fullmatch(word)
+                or lower in NOT_SHORTHAND
+            ):
+                continue
+            around = text[max(0, start - _AROUND) : end + _AROUND]
+            if word.islower() or not (lower in NAMES or is_in_capitals(around)):
+                yield start, word
+
+    def _headers(self, text: str, sections: Sequence[Section]) -> Iterator[tuple[int, str, str]]:
+        """Yield headers that are not in the table of aliases, and labels before a colon that are taken for none."""
+        starts = set()
+        for section in sections:
+            if section.header is not None:
+                starts.add(section.start)
+                if find_alias(self._aliases, section.header) is None:
+                    yield section.start, "header", upper_name(section.header)
+        for match in _LABEL.finditer(text):
+            if match.start() not in starts and find_alias(self._aliases, match[1]) is None:
+                yield match.start(), "label", upper_name(match[1])
+
+    def _example(self, text: str, start: int) -> str:
+        return " ".join(text[max(0, start - _AROUND) : start + 2 * _AROUND].split())
+
+    def rows(self) -> Iterator[list[Any]]:
+        """Yield all counts as plain data."""
+        for (kind, name), item in self._items.items():
+            if kind == "unknown" and name.isupper() and self._in_lower_case[name.lower()] > item.n:
+                continue  # a word that was stressed
+            yield [kind, name, item.n_notes, item.n, dict(item.readings.most_common(8)), item.example]
+        for wordings, n_notes in self._definitions.counts():
+            yield ["definition", n_notes, [list(each) for each in wordings]]
+
+
+class _Findings:
+    """The counts of all shards; of each kind, the rarest are dropped beyond a number."""
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._inventory = inventory
+        self._items: dict[str, dict[str, _Item]] = {}
+        self._definitions = DefinitionCounts(inventory)
+
+    def add(self, row: list[Any]) -> None:
+        """Add a row of a shard."""
+        if row[0] == "definition":
+            self._definitions.add_counts(row[2], row[1])
+            return
+        kind, name, n_notes, n, readings, example = row
+        items = self._items.setdefault(kind, {})
+        items.setdefault(name, _Item()).add(n_notes, n, readings, example)
+        if len(items) > _MOST_KEPT:
+            least = sorted(item.n_notes for item in items.values())[_MOST_KEPT // 4]
+            self._items[kind] = {name: item for name, item in items.items() if item.n_notes > least}
+
+    def items(self, kind: str, min_count: int) -> list[tuple[str, _Item]]:
+        """Return the items of a kind that stand in enough notes, the most frequent first."""
+        found = [
+            (name, item) for name, item in self._items.get(kind, {}).items() if item.n_notes >= min_count
+        ]
+        return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
+
+    def unknown(self, min_count: int) -> list[Row]:
+        """Return the short forms that the inventory lacks, with the long forms that notes and letters propose."""
+        defined: dict[str, list[str]] = {}
+        for proposed in self._definitions.propose(min_count=1).senses:
+            defined.setdefault(_plain(proposed.sense.short_form), []).append(proposed.sense.long_form)
+        return [
+            {
+                "short_form": name,
+                "n_notes": item.n_notes,
+                "n_occurrences": item.n,
+                "defined_as": "; ".join(defined.get(_plain(name), [])[:5]),
+                "by_letters": "; ".join(long_form for long_form, _ in item.readings.most_common(3)),
+                "example": item.example,
+            }
+            for name, item in self.items("unknown", min_count)
+        ]
+
+    def unsure(self, min_count: int) -> list[Row]:
+        """Return the short forms whose sense was often not clear."""
+        known = self._items.get("known", {})
+        return [
+            {
+                "short_form": name,
+                "n_notes": item.n_notes,
+                "n_unsure": item.n,
+                "n_occurrences": item.n + known.get(name, _Item()).n,
+                "likeliest": "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4)),
+                "example": item.example,
+            }
+            for name, item in self.items("unsure", min_count)
+        ]
+
+    def sections(self, min_count: int) -> list[Row]:
+        """Return headers that no rule names, and labels that are taken for no header."""
+        names = sorted({alias.name for alias in load_aliases().values() if alias.name})
+        return [
+            {
+                "header": name,
+                "n_notes": item.n_notes,
+                "is_section": "yes" if kind == "header" else "no",
+                "may_be": next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), ""),
+                "example": item.example,
+            }
+            for kind in ("header", "label")
+            for name, item in self.items(kind, min_count)
+        ]
+
+    def proposals(self, min_count: int) -> list[Row]:
+        """Return rows of a site's inventory: senses that notes define, and readings by letters that agree."""
+        lookup = SenseLookup(self._inventory)
+        rows: dict[tuple[str, str], Row] = {}
+        for sense, n_notes in self._definitions.propose(min_count=min_count).senses:
+            if all(lookup(sense.short_form, form) is None for form in sense.forms):
+                forms = ";".join(form for form in sense.forms if ";" not in form)
+                rows[sense.key] = _proposal(
+                    sense.short_form, sense.long_form, forms, n_notes, "defined in notes"
+                )
+        for name, item in self.items("unknown", min_count):
+            for long_form, n in item.readings.most_common(1):
+                if n >= _LEAST_SHARE * item.n and (name, long_form) not in rows:
+                    rows[name, long_form] = _proposal(
+                        name, long_form, long_form, item.n_notes, "by its letters"
+                    )
+        return sorted(rows.values(), key=lambda row: (-row["n_notes"], row["short_form"], row["long_form"]))
+
+
+def _proposal(short_form: str, long_form: str, forms: str, n_notes: int, why: str) -> Row:
+    return {
+        "short_form": short_form,
+        "long_form": long_form,
+        "action": "add",
+        "forms": forms,
+        "n_notes": n_notes,
+        "comment": why,
+    }
+
+
+def _plain(short_form: str) -> str:
+    return short_form.casefold().replace(".", "")
+
+
+_PROPOSED = ("short_form", "long_form", "action", "forms", "n_notes", "comment")
+_TABLES = {
+    "unknown_short_forms": ("short_form", "n_notes", "n_occurrences", "defined_as", "by_letters", "example"),
+    "unsure_short_forms": ("short_form", "n_notes", "n_unsure", "n_occurrences", "likeliest", "example"),
+    "sections": ("header", "n_notes", "is_section", "may_be", "example"),
+}
+
+
+def _write(
+    findings: _Findings, output: Path, reading: Mapping[str, Any], plan: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the folder, readable by its owner alone; -> what was read, and the number of rows of each table."""
+    from lmcells.evaluation.report.page import render
+
+    min_count = reading["min_count"]
+    tables = {
+        "unknown_short_forms": findings.unknown(min_count),
+        "unsure_short_forms": findings.unsure(min_count),
+        "sections": findings.sections(min_count),
+    }
+    proposals = findings.proposals(min_count)
+    own: dict[str, list[str]] = {
+        row["header"]: [] for row in tables["sections"] if row["is_section"] == "yes"
+    }
+    counts = {f"n_{name}": len(rows) for name, rows in tables.items()} | {"n_proposed_senses": len(proposals)}
+    report = {**reading, **counts}
+    output.mkdir(parents=True, exist_ok=True)
+    output.chmod(0o700)
+    for name, rows in tables.items():
+        _write_private(output / f"{name}.csv", _csv(_TABLES[name], rows))
+    _write_private(output / "site_inventory.csv", _csv(_PROPOSED, proposals))
+    _write_private(output / "header_rules.json", json.dumps(own, ensure_ascii=False, indent=1) + "\n")
+    page = render(
+        "audit.html",
+        report=report,
+        proposals=proposals[:_N_SHOWN],
+        shown=_N_SHOWN,
+        **{name: rows[:_N_SHOWN] for name, rows in tables.items()},
+    )
+    _write_private(output / "audit.html", page)
+    _write_private(output / "report.json", json.dumps({**report, "plan": plan}, indent=1) + "\n")
+    return report
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return table.getvalue()
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    temporary = path.with_name(f"{path.name}.partial")
+    temporary.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
+        file.write(text)
+    temporary.replace(path)

@@ -1,0 +1,125 @@
+"""FHIR: the plain text of DocumentReference and DiagnosticReport resources.
+
+A file is NDJSON, one resource a line, as bulk export writes it; or one resource or Bundle as JSON. Text is taken from
+the first attachment of type text/plain: by the standard, a document's attachments are the same in other formats.
+"""
+
+import base64
+import binascii
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from lmcells.errors import FormatError
+from lmcells.notes.note import Note
+from lmcells.notes.readers import opening, records
+from lmcells.notes.readers.records import Columns, Rows
+from lmcells.notes.readers.report import ReadReport
+
+# Where each resource has its attachments, and what kind of document it is.
+_RESOURCES = {"DocumentReference": ("content", "type"), "DiagnosticReport": ("presentedForm", "code")}
+_WITHDRAWN = ("entered-in-error", "cancelled")
+_NAMES_RESOURCE = re.compile(rb'"resourceType"\s*:\s*"')
+_CHARSET = re.compile(r"charset\s*=\s*\"?([\w.-]+)", re.IGNORECASE)
+
+
+def is_fhir(head: bytes) -> bool:
+    """Whether the first bytes of a JSON file name a FHIR resource."""
+    return _NAMES_RESOURCE.search(head[:4096]) is not None
+
+
+def read_fhir(
+    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
+) -> Iterator[Note]:
+    """Yield the notes of a FHIR file; other resources are counted as skipped."""
+    make = Rows(path, report, records.split_suffix(path)[0], folder)
+    with opening.open_utf8(path, encoding=columns.encoding, report=report) as file:
+        for line, resource in _resources(file, path):
+            note = _note(resource, make, line) if isinstance(resource, dict) else "not a FHIR resource"
+            if isinstance(note, str):
+                report.skip(note, line, path=path)
+            elif note is not None:
+                yield note
+
+
+def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield each resource with its line; None for what is not JSON."""
+    first = file.readline(opening.MAX_NOTE_CHARS)
+    if not first:
+        raise opening.EmptyFile(path)
+    if (
+        resource := _parse(first)
+    ) is None:  # no whole object on its first line: one document, over many lines
+        resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
+        if resource is None:
+            raise FormatError(
+                f"{path} is neither NDJSON nor one JSON document of at most {opening.MAX_NOTE_CHARS:,} bytes. "
+                "Export FHIR as NDJSON, one resource a line."
+            )
+        yield from ((1, each) for each in _entries(resource))
+        return
+    yield from ((1, each) for each in _entries(resource))
+    for number, line in enumerate(iter(lambda: file.readline(opening.MAX_NOTE_CHARS), b""), start=2):
+        if not line.isspace():
+            yield from ((number, each) for each in _entries(_parse(line)))
+
+
+def _parse(content: bytes) -> Any:
+    try:
+        return json.loads(content.decode(errors="surrogateescape"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _entries(resource: Any) -> Iterable[Any]:
+    """The resources of a Bundle, or the resource itself."""
+    if not isinstance(resource, dict) or resource.get("resourceType") != "Bundle":
+        return [resource]
+    entries = resource.get("entry")
+    return [each.get("resource") for each in _objects(entries)]
+
+
+def _note(resource: dict[str, Any], make: Rows, line: int) -> Note | str | None:
+    """Return the note of a resource, or the reason why it has none."""
+    kind = resource.get("resourceType")
+    if kind not in _RESOURCES:
+        return "resource of another type"
+    if resource.get("status") in _WITHDRAWN or resource.get("docStatus") in _WITHDRAWN:
+        return "marked as an error (status)"
+    attachments, described = _RESOURCES[kind]
+    found = [each.get("attachment", each) for each in _objects(resource.get(attachments))]
+    text = _text([each for each in found if isinstance(each, dict)])
+    if text is None:
+        return "no attachment with plain text in it"
+    found_id = resource.get("id")
+    note_id = f"{kind}/{found_id}" if isinstance(found_id, str) and found_id.strip() else ""
+    return make.note(text, note_id, {"category": _name(resource.get(described))}, row=line, line=line)
+
+
+def _text(attachments: list[dict[str, Any]]) -> str | None:
+    for each in attachments:
+        content_type, data = each.get("contentType"), each.get("data")
+        is_plain = content_type is None or str(content_type).lower().startswith("text/plain")
+        if is_plain and isinstance(data, str):
+            try:
+                content = base64.b64decode("".join(data.split()), validate=True)
+                charset = _CHARSET.search(str(content_type))
+                return content.decode(charset[1] if charset else "utf-8", "surrogateescape")
+            except (binascii.Error, LookupError, UnicodeDecodeError):
+                continue
+    return None
+
+
+def _name(concept: Any) -> str:
+    """What a CodeableConcept is called."""
+    if not isinstance(concept, dict):
+        return ""
+    names = [concept.get("text"), *(each.get("display") for each in _objects(concept.get("coding")))]
+    return next((name for name in names if isinstance(name, str) and name.strip()), "")
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,134 @@
+"""The account of a reading: what was read, what was skipped and why, and which ids repeat."""
+
+import io
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+REPEATED_ID = "id of an earlier note"
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """The account of a reading. Every row is either read, or skipped for a reason; warnings are about notes kept.
+
+    Reasons are fixed sentences, so that they can be counted and never hold note text.
+    """
+
+    n_read: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+    first_seen: dict[str, str] = field(default_factory=dict)  # reason -> "notes.csv:17", file and line or row
+    ids: "_SeenIds" = field(default_factory=lambda: _SeenIds(), repr=False)  # which tells of ids that repeat
+    _bytes_before: int = field(default=0, repr=False)  # of the files that are read to their end
+    _file: io.BufferedReader | None = field(default=None, repr=False)
+
+    @property
+    def n_skipped(self) -> int:
+        """How many rows gave no note."""
+        return self.skipped.total()
+
+    @property
+    def n_seen(self) -> int:
+        """How many rows there were."""
+        return self.n_read + self.n_skipped
+
+    @property
+    def n_bytes(self) -> int:
+        """How much of the files on disk has been read."""
+        return self._bytes_before + (0 if self._file is None or self._file.closed else self._file.tell())
+
+    @contextmanager
+    def reading(self, file: io.BufferedReader) -> Iterator[None]:
+        """Follow how far a file is read."""
+        self._file, size = file, os.fstat(file.fileno()).st_size
+        try:
+            yield
+        finally:
+            self._file = None
+            self.advance(size)
+
+    def advance(self, n_bytes: int) -> None:
+        """Count a file that was read to its end."""
+        self._bytes_before += n_bytes
+
+    def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
+        """Count a row that gives no note."""
+        self.skipped[reason] += 1
+        self._remember(reason, line, path)
+
+    def warn(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
+        """Count something the user should know about a note that is kept."""
+        self.warnings[reason] += 1
+        self._remember(reason, line, path)
+
+    def _remember(self, reason: str, line: int | None, path: Path | None) -> None:
+        if reason not in self.first_seen:
+            place = (None if path is None else path.name, None if line is None else str(line))
+            self.first_seen[reason] = ":".join(filter(None, place))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        warnings, first_seen = dict(self.warnings), dict(self.first_seen)
+        if n_repeated := self.ids.n_repeated:
+            warnings[REPEATED_ID] = n_repeated
+            first_seen[REPEATED_ID] = self.ids.first_repeated
+        return {
+            "n_read": self.n_read,
+            "skipped": dict(self.skipped),
+            "warnings": warnings,
+            "first_seen": first_seen,
+        }
+
+
+class _SeenIds:
+    """Tells which ids repeat, in eight bytes a note; ids are remembered by a hash."""
+
+    _BLOCK = 1 << 16
+
+    def __init__(self) -> None:
+        self._sorted = np.empty(0, np.uint64)  # of all blocks so far
+        self._block: dict[int, str] = {}  # hash -> id
+        self._n_repeated = 0
+        self._first_repeated = ""
+
+    def add(self, note_id: str) -> None:
+        hashed = blake2b(note_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        number = int.from_bytes(hashed)
+        if number in self._block:
+            self._n_repeated += 1
+            self._first_repeated = self._first_repeated or note_id
+            return
+        self._block[number] = note_id
+        if len(self._block) == self._BLOCK:
+            self._close_block()
+
+    def _close_block(self) -> None:
+        new = np.fromiter(self._block, np.uint64, len(self._block))
+        at = np.searchsorted(self._sorted, new)
+        seen = np.zeros(len(new), bool)
+        inside = at < len(self._sorted)
+        seen[inside] = self._sorted[at[inside]] == new[inside]
+        self._n_repeated += int(seen.sum())
+        if seen.any():
+            self._first_repeated = self._first_repeated or self._block[int(new[seen.argmax()])]
+        self._sorted = np.sort(np.concatenate([self._sorted, new[~seen]]), kind="stable")
+        self._block = {}
+
+    @property
+    def n_repeated(self) -> int:
+        """How many notes have an id that an earlier one has."""
+        self._close_block()
+        return self._n_repeated
+
+    @property
+    def first_repeated(self) -> str:
+        """One of these ids."""
+        return self._first_repeated

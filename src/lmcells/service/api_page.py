@@ -1,0 +1,144 @@
+"""The API as a page: the schema written out as HTML here, so that it needs no script and nothing from elsewhere."""
+
+import json
+from html import escape
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+_STYLE = """\
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; }
+h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: 1rem; }
+code, pre { font-family: ui-monospace, monospace; font-size: .9em; }
+pre { overflow: auto; padding: .75rem; border: 1px solid #8886; border-radius: .3rem; }
+table { border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
+"""
+_REF = "#/components/schemas/"
+Schema = dict[str, Any]
+
+
+def add_api_page(app: FastAPI, path: str) -> None:
+    """Add the page, and its style sheet beside it."""
+    style = f"{path}.css"
+
+    @app.get(path, include_in_schema=False)
+    async def show_api() -> Response:
+        return Response(render(app.openapi(), style=style.rpartition("/")[2]), media_type="text/html")
+
+    @app.get(style, include_in_schema=False)
+    async def show_style() -> Response:
+        return Response(_STYLE, media_type="text/css")
+
+
+def render(schema: Schema, *, style: str) -> str:
+    """Return the page of a schema."""
+    operations = [
+        (path, method, operation)
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    ]
+    links = "".join(
+        f'<li><a href="#{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code></a> '
+        f"{escape(operation['summary'])}</li>"
+        for path, method, operation in operations
+    )
+    models = schema["components"]["schemas"]
+    info = schema["info"]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{info["title"]} API</title>'
+        f'<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="{style}"></head><body><main>'
+        f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
+        f'The same as <a href="openapi.json">OpenAPI schema</a>. <a href="./">To the page.</a></p><ul>{links}</ul>'
+        + "".join(_operation(*operation, models) for operation in operations)
+        + "<h2>Messages</h2>"
+        + "".join(_model(name, model) for name, model in sorted(models.items()))
+        + "</main></body></html>"
+    )
+
+
+def _operation(path: str, method: str, operation: Schema, models: Schema) -> str:
+    parts = [
+        f'<h2 id="{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code></h2>',
+        f"<p>{escape(operation['summary'])}. {escape(operation.get('description', ''))}</p>",
+    ]
+    if "security" in operation:
+        parts.append("<p>Needs <code>Authorization: Bearer TOKEN</code>.</p>")
+    rows = [
+        (each["name"], _type(each["schema"]), each.get("description", ""))
+        for each in operation.get("parameters", ())
+    ]
+    parts.append(_table(("parameter", "type", ""), rows))
+    for content_type, content in operation.get("requestBody", {}).get("content", {}).items():
+        parts.append(
+            f"<h3>Body: <code>{content_type}</code></h3><p>{_type(content['schema'])}</p>"
+            + _example(content["schema"], models)
+        )
+    answers = []
+    for status, answer in operation["responses"].items():
+        kinds = [_type(each.get("schema", {})) for each in answer.get("content", {}).values()]
+        answers.append((status, " or ".join(filter(None, kinds)), answer["description"]))
+    return "".join(parts) + "<h3>Answers</h3>" + _table(("status", "content", ""), answers)
+
+
+def _model(name: str, model: Schema) -> str:
+    required = model.get("required", ())
+    rows = [
+        (
+            field if field in required else f"{field} (optional)",
+            _type(given),
+            given.get("description", ""),
+        )
+        for field, given in model.get("properties", {}).items()
+    ]
+    example = _example(model, {})
+    return (
+        f'<h3 id="{name}">{name}</h3><p>{escape(model.get("description", ""))}</p>'
+        + _table(("field", "type", ""), rows)
+        + (f"<details><summary>Example</summary>{example}</details>" if example else "")
+    )
+
+
+def _type(schema: Schema) -> str:
+    """Describe a schema in a few words, with links to the messages."""
+    if "$ref" in schema:
+        name = schema["$ref"].removeprefix(_REF)
+        return f'<a href="#{name}">{name}</a>'
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(_type(each) for each in schema[several])
+    if "enum" in schema or "const" in schema:
+        return " or ".join(
+            f"<code>{escape(str(each))}</code>" for each in schema.get("enum", [schema.get("const")])
+        )
+    limits = {
+        "maxLength": "at most {:,} characters",
+        "maxItems": "at most {:,}",
+        "minimum": "from {}",
+        "maximum": "to {}",
+    }
+    said = [limits[name].format(schema[name]) for name in limits if name in schema]
+    inner = f" of {_type(schema['items'])}" if "items" in schema else ""
+    return escape(str(schema.get("type", ""))) + inner + (f" ({', '.join(said)})" if said else "")
+
+
+def _example(schema: Schema, models: Schema) -> str:
+    for each in (schema, *schema.get("anyOf", ())):
+        found = models.get(each.get("$ref", "").removeprefix(_REF), each)
+        if found.get("examples"):
+            shown = found["examples"][0]
+            text = shown if isinstance(shown, str) else json.dumps(shown, indent=2, ensure_ascii=False)
+            return f"<pre>{escape(text)}</pre>"
+    return ""
+
+
+def _table(names: tuple[str, ...], rows: list[tuple[str, str, str]]) -> str:
+    if not rows:
+        return ""
+    head = "".join(f"<th>{name}</th>" for name in names)
+    body = "".join(
+        f"<tr><td><code>{escape(str(first))}</code></td><td>{kind}</td><td>{escape(text)}</td></tr>"
+        for first, kind, text in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -1,0 +1,125 @@
+"""Connections of uvicorn with limits: how many, how large a header, how long a request may take to arrive.
+
+Routes can limit only what reaches them. Silent sockets, half a header or a header of 300 MB never do.
+"""
+
+from asyncio import TimerHandle, Transport
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from lmcells.service.settings import ServiceSettings
+
+MAX_HEADER = 32_768  # bytes of the request line and all headers
+SEND_SECONDS = 30.0  # for a client that does not read its answer
+_EACH = 4  # bytes around the name and the value of a header
+
+_REFUSALS = {
+    408: ("Request Timeout", "the request did not arrive in time."),
+    431: ("Request Header Fields Too Large", f"the headers are larger than {MAX_HEADER:,} bytes."),
+    503: ("Service Unavailable", "all connections are in use. Try again later."),
+}
+
+
+def limited_connections(settings: ServiceSettings) -> type[HttpToolsProtocol]:
+    """Return the class of connections that a server with these settings is to use."""
+    waiting: dict[HttpToolsProtocol, None] = {}  # for a whole request; whoever has waited longest is first
+
+    class _LimitedConnection(HttpToolsProtocol):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            self._n_header = 0  # bytes, while the header is not complete
+            self._in_header = True
+            self._arriving: TimerHandle | None = None
+            self._sending: TimerHandle | None = None
+
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > settings.max_connections:
+                if not waiting:
+                    self._refuse(503)
+                    return
+                next(iter(waiting)).transport.abort()
+            self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            self.resume_writing()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            if self.transport.is_closing():
+                return
+            if self in waiting and self._arriving is None:
+                self._arriving = self.loop.call_later(settings.receive_seconds + 1, self._is_late)
+            if self._in_header:
+                self._n_header += len(data)
+            super().data_received(data)
+            if self._in_header and self._n_header > MAX_HEADER and not self.transport.is_closing():
+                self._refuse(431)
+
+        def on_headers_complete(self) -> None:
+            self._in_header, self._n_header = False, 0
+            n_bytes = len(self.url) + sum(len(name) + len(value) + _EACH for name, value in self.headers)
+            if self.transport.is_closing():
+                return
+            if n_bytes > MAX_HEADER:
+                self._refuse(431)
+            else:
+                super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            if not self.transport.is_closing():
+                super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._in_header = True
+            self._stop_waiting()
+            if not self.transport.is_closing():
+                super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.pipeline and not self.transport.is_closing():
+                self._wait(is_new=False)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._sending = self.loop.call_later(SEND_SECONDS, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            if self._sending is not None:
+                self._sending.cancel()
+                self._sending = None
+            if self.flow is not None:
+                super().resume_writing()
+
+        def _wait(self, *, is_new: bool = True) -> None:
+            """A new connection must send a request; between requests, uvicorn limits the silence."""
+            waiting.pop(self, None)
+            waiting[self] = None
+            if is_new:
+                self._arriving = self.loop.call_later(settings.receive_seconds, self._is_late)
+
+        def _stop_waiting(self) -> None:
+            waiting.pop(self, None)
+            if self._arriving is not None:
+                self._arriving.cancel()
+                self._arriving = None
+
+        def _is_late(self) -> None:
+            if self._in_header:
+                self._refuse(408)
+            else:
+                self.transport.abort()  # a route has answered 408 already, or never reads the body
+
+        def _refuse(self, status: int) -> None:
+            phrase, detail = _REFUSALS[status]
+            content = f'{{"detail":"{detail}"}}'
+            self.transport.write(
+                f"HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n{content}".encode()
+            )
+            self.transport.close()
+
+    return _LimitedConnection

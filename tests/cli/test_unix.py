@@ -1,0 +1,191 @@
+"""Commands behave as a unix user expects: pipes, full disks, other encodings, dumb terminals, Ctrl-C."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmcells.cli.main import main
+from note_files import write_jsonl
+
+NOTES = [{"id": str(number), "text": f"Pt s/p CABG, now in PT. HTN. Visit {number}."} for number in range(40)]
+COMMAND = [sys.executable, "-m", "lmcells"]
+
+
+def run(*arguments: Any, **settings: Any) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        check=False,
+        stderr=subprocess.PIPE,
+        **{"stdout": subprocess.PIPE, **settings},
+    )
+
+
+def environment(**variables: str) -> dict[str, str]:
+    return os.environ | variables
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return write_jsonl(tmp_path / "stdin.jsonl", NOTES)
+
+
+def test_a_pipe_gives_the_rows_of_a_file(notes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    arguments = ("--shard-notes", "7", "--workers", "2")
+    assert run("annotate", notes, "--output", out, *arguments).returncode == 0
+    piped = run("annotate", "-", "--output", "-", *arguments, input=notes.read_bytes())
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout == out.read_bytes()
+    assert b"notes read" in piped.stderr
+
+
+def test_rows_for_omop_are_numbered_in_a_pipe_too(tmp_path: Path) -> None:
+    table = "note_id,note_text\n71,Pt in PT.\n72,HTN\n"
+    given = ("--output-format", "omop", "--nlp-date", "2026-01-31")
+    piped = run("annotate", "-", "--output", "-", *given, input=table.encode())
+    (tmp_path / "note.csv").write_text(table)
+    run("annotate", tmp_path / "note.csv", "--output", tmp_path / "out.jsonl", *given)
+    rows = [json.loads(line) for line in piped.stdout.splitlines()]
+    assert [row["note_nlp_id"] for row in rows] == list(range(1, len(rows) + 1))
+    assert piped.stdout == (tmp_path / "out.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "txt"])
+def test_the_format_of_standard_input_is_told_by_its_first_bytes(format_: str) -> None:
+    given = {"csv": "id,text\n1,HTN\n", "jsonl": '{"id": 1, "text": "HTN"}\n', "txt": "HTN and more"}[format_]
+    done = run("annotate", "-", "--output", "-", input=given.encode())
+    (row,) = map(json.loads, done.stdout.splitlines())
+    assert row["note_id"] == ("stdin" if format_ == "txt" else "stdin/1")
+
+
+def test_a_table_without_rows_gives_a_file_without_rows(tmp_path: Path) -> None:
+    (tmp_path / "notes.csv").write_text("id,text\n")
+    done = run("annotate", tmp_path / "notes.csv", "--output", tmp_path / "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.csv").read_text().startswith("note_id,start,end,")
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", 0), ("./typo", 2), ("../no/such", 2), ("note.txt", 2), ("s/p", 0)]
+)
+def test_a_path_that_does_not_exist_is_not_taken_for_a_note(
+    text: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["expand", text]) == code
+    captured = capsys.readouterr()
+    if code:
+        assert captured.err == f"lmcells expand: {Path(text)} does not exist. Check the path.\n"
+    else:
+        assert [each["short_form"] for each in json.loads(captured.out)] == ([text] if text else [])
+
+
+def test_a_threshold_leaves_open_what_is_less_sure(capsys: pytest.CaptureFixture[str]) -> None:
+    note = "Pt s/p CABG, now in PT. Dx: MS."
+    assert main(["expand", note, "--threshold", "0"]) == 0
+    answers = json.loads(capsys.readouterr().out)
+    assert main(["expand", note, "--threshold", "1"]) == 0
+    strict = json.loads(capsys.readouterr().out)
+    assert sum(each["abstained"] is not None for each in strict) > sum(
+        each["abstained"] is not None for each in answers
+    )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize(
+    "command", [["expand", "HTN"], ["info", "default"], ["annotate", "-", "--output", "-"]]
+)
+def test_a_full_disk_is_said_in_one_line(command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = run(*command, stdout=full, input=b"HTN")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[-1].endswith("cannot be written: No space left on device.")
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_ends_a_command_quietly() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "completion", "fish"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(60) in (0, 141)
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_a_terminal_of_another_encoding_shows_what_it_can() -> None:
+    note = "5 µg – “HTN” → ≥ 3"
+    variables = environment(PYTHONIOENCODING="cp1252", PYTHONUTF8="0")
+    shown = run("expand", "-", "--pretty", input=note.encode(), env=variables)
+    assert shown.returncode == 0, shown.stderr
+    assert "5 µg – “[HTN]” ? ? 3" in shown.stdout.decode("cp1252")
+    plain = run("expand", "-", input=note.encode(), env=variables)
+    assert json.loads(plain.stdout)[0]["short_form"] == "HTN"
+
+
+def test_a_dumb_terminal_gets_no_escapes() -> None:
+    leader, follower = pty.openpty()
+    done = subprocess.run(
+        [*COMMAND, "expand", "Pt with HTN."], stdout=follower, stderr=follower, check=False,
+        env=environment(TERM="dumb"),
+    )  # fmt: skip
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert done.returncode == 0
+    assert b"[HTN]" in shown
+    assert b"\x1b" not in shown
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int) -> None:
+    rows = [{"id": str(number), "text": " ".join(each["text"] for each in NOTES)} for number in range(300)]
+    notes = write_jsonl(tmp_path / "many.jsonl", rows)
+    out = tmp_path / "out.jsonl"
+    command = ["annotate", notes, "--output", out, "--shard-notes", "2", "--workers", workers]
+    process = subprocess.Popen(
+        [*COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not list(tmp_path.glob("out.jsonl.parts/part-*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all processes get it
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    last = "lmcells annotate: interrupted. Go on with the same command and --resume."
+    assert errors.decode().splitlines() == [last]
+    assert run(*command, "--resume").returncode == 0
+    assert len(out.read_bytes().splitlines()) > 300
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_commands_flags_and_choices(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in ("annotate", "casi", "overwrite", "local ray spark"):
+        assert word in script
+
+
+def test_bash_completes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["completion", "bash"])
+    (tmp_path / "lmcells.bash").write_text(capsys.readouterr().out)
+    asked = {
+        "lmcells anno": ["annotate"],
+        "lmcells annotate --engine s": ["spark"],
+        "lmcells dataset ca": ["casi"],
+    }
+    for line, expected in asked.items():
+        code = f"""source lmcells.bash; COMP_WORDS=({line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lmcells
+        printf '%s\\n' "${{COMPREPLY[@]}}" """
+        done = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == expected

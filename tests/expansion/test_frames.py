@@ -1,0 +1,85 @@
+"""Frames in, Arrow batches out: lazily, with the surface text, and ids as they were given."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lmcells import Expander
+from lmcells.errors import FormatError, InputError
+
+pa = pytest.importorskip("pyarrow")
+
+NOTES = {"key": [7, 9, 11], "note": ["Pt with HTN.", None, "s/p CABG, in PT"], "other": [b"x", b"y", b"z"]}
+WRITTEN = [(7, "Pt"), (7, "HTN"), (11, "s/p"), (11, "CABG"), (11, "PT")]
+
+
+@pytest.fixture(scope="module")
+def expander() -> Expander:
+    return Expander.from_pretrained()
+
+
+def rows(reader: Any) -> list[tuple[Any, str]]:
+    return [(row["key"], row["written"]) for row in reader.read_all().to_pylist()]
+
+
+def test_arrow_tables_and_readers_are_read(expander: Expander) -> None:
+    table = pa.table(NOTES)
+    assert rows(expander.expand_frame(table, text="note", id="key")) == WRITTEN
+    assert rows(expander.expand_frame(table.to_reader(), text="note", id="key", batch_size=1)) == WRITTEN
+
+
+def test_pandas_and_polars_are_read(expander: Expander) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = expander.expand_frame(pandas.DataFrame(NOTES), text="note", id="key").read_pandas()
+    assert list(zip(frame["key"], frame["written"], strict=True)) == WRITTEN
+    polars = pytest.importorskip("polars")
+    back = polars.from_arrow(expander.expand_frame(polars.DataFrame(NOTES), text="note", id="key"))
+    assert back.select("key", "written").rows() == WRITTEN
+
+
+def test_rows_are_the_expansions(expander: Expander) -> None:
+    (first, *_) = expander.expand_frame(pa.table(NOTES), text="note", id="key").read_all().to_pylist()
+    expansion = expander(NOTES["note"][0])[0]
+    expected = expansion.to_dict() | {"key": 7, "written": "Pt", "concept_id": expansion.concept_id}
+    assert {name: first[name] for name in expected} == expected
+    assert set(first) == set(expected)
+
+
+@pytest.mark.parametrize("type_", ["int32", "string", "large_string", "timestamp[us]", "dictionary"])
+def test_ids_keep_their_type(expander: Expander, type_: str) -> None:
+    words = pa.array(["a", "b", "c"]).dictionary_encode()
+    ids = words if type_ == "dictionary" else pa.array([1, 2, 3]).cast(pa.type_for_alias(type_))
+    table = pa.table({"key": ids, "text": NOTES["note"]})
+    found = expander.expand_frame(table, id="key").read_all()
+    assert found.schema.field("key").type == ids.type
+    assert found["key"].combine_chunks().to_pylist() == [ids[0].as_py()] * 2 + [ids[2].as_py()] * 3
+
+
+def test_without_ids_rows_are_numbered_over_all_batches(expander: Expander) -> None:
+    reader = pa.table({"text": ["HTN"] * 5}).to_reader(max_chunksize=2)
+    assert expander.expand_frame(reader, batch_size=1).read_all()["row"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_nothing_is_read_before_it_is_asked_for(expander: Expander) -> None:
+    read: list[int] = []
+
+    def batches() -> Iterator[Any]:
+        for number in range(5):
+            read.append(number)
+            yield pa.record_batch({"text": ["HTN", "CABG"]})
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("text", pa.string())]), batches())
+    expanded = expander.expand_frame(reader, batch_size=2)
+    assert read == []
+    assert expanded.read_next_batch().num_rows == 2
+    assert read == [0]
+
+
+def test_what_cannot_be_read_is_refused(expander: Expander) -> None:
+    with pytest.raises(FormatError, match=r"no column 'texts'; columns found: .*Nearest: 'text'"):
+        expander.expand_frame(pa.table({"text": ["a"]}), text="texts")
+    with pytest.raises(InputError, match="found: list"):
+        expander.expand_frame(["a"])
+    with pytest.raises(FormatError, match="'text' holds int64, not text"):
+        expander.expand_frame(pa.table({"text": [1]})).read_all()

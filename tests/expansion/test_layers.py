@@ -1,0 +1,221 @@
+"""Layers of inventories: what is added, forbidden and pinned where, in files and in answers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lmcells import Expander
+from lmcells.errors import InventoryError
+from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
+from lmcells.expansion.inventory import SenseRule, load_rules, read_rules
+from lmcells.expansion.layers import PlaceRules, extend
+from lmcells.notes.note import Note
+from lmcells.notes.sections import load_aliases
+
+BASE = SenseInventory.from_senses(
+    [
+        Sense("PT", "physical therapy", ("physical therapy", "physiotherapy")),
+        Sense("PT", "prothrombin time"),
+        Sense("MS", "multiple sclerosis", concept_id="7"),
+        Sense("MS", "mitral stenosis"),
+    ]
+)
+IN_CARDIOLOGY = {"where": {"section": "CARDIOLOGY"}}
+
+
+def rule(short_form: str, long_form: str = "*", action: str = "add", **others: Any) -> dict[str, Any]:
+    return {"short_form": short_form, "long_form": long_form, "action": action, **others}
+
+
+def names(inventory: SenseInventory, short_form: str) -> list[str]:
+    return [sense.long_form for sense in inventory.senses(short_form)]
+
+
+def allowed_in(inventory: SenseInventory, short_form: str, section: str = "", **metadata: str) -> Any:
+    found = PlaceRules(inventory, load_aliases())(short_form, section, metadata)
+    if found is None:
+        return None
+    allowed = [inventory.senses(short_form)[at].long_form for at in found.senses]
+    return allowed if found.pinned is None else (allowed, found.pinned.long_form)
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Expander:
+    return Expander.from_pretrained()
+
+
+def answers(found: list[Expansion]) -> list[tuple[str, str | None, str]]:
+    return [(each.short_form, each.long_form, each.source) for each in found]
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("site.csv", "short_form,long_form,action,section,ward\nMS,mitral stenosis,pin,CARDIOLOGY,B2\nXX,new,,,\n"),
+        ("site", "Short_Form\tlong_form\taction\tsection\tward\nMS\tmitral stenosis\tpin\tCARDIOLOGY\tB2\nXX\tnew\n"),
+        ("site.csv", "short_form,long_form,action,where\nMS, mitral stenosis, pin, section=CARDIOLOGY;ward=B2\nXX,new"),
+        (
+            "site.json",
+            json.dumps(
+                [
+                    rule("MS", "mitral stenosis", "pin", where={"ward": "B2", "section": "CARDIOLOGY"}),
+                    {"short_form": "XX", "long_form": "new", "n_notes": 3},
+                ]
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_every_format_says_the_same(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    where = (("section", "CARDIOLOGY"), ("ward", "B2"))
+    assert [each for _, each in load_rules(tmp_path / name)] == [
+        SenseRule(Sense("MS", "mitral stenosis"), "pin", where),
+        SenseRule(Sense("XX", "new")),
+    ]
+
+
+def test_all_bad_rows_are_found_with_their_lines(tmp_path: Path) -> None:
+    path = tmp_path / "site.csv"
+    path.write_text(
+        'short_form,long_form,action,where\nPT,"two\nlines",,\n\n,x,,\nPT,y,ban,\nPT,,pin,\n'
+        "PT,*,pin,\nPT,z,add,ward\nPT,two lines,,,,too many\nPT,two  lines\n"
+    )
+    rules, problems = read_rules(path)
+    assert [place for place, _ in rules] == ["line 2"]
+    assert [problem.split(":")[0] for problem in problems] == [f"line {n}" for n in (5, 6, 7, 8, 9, 10, 11)]
+    assert "a sense of 'PT' already (line 2)" in problems[-1]
+    with pytest.raises(InventoryError, match=r"site\.csv, line 5: .* And 6 more: lmcells inventory check"):
+        load_rules(path)
+    (tmp_path / "site.json").write_text('[\n {"short_form": "PT"},\n\n {"short_form": "PT", "long_form": 3}]')
+    assert [each.split(":")[0] for each in read_rules(tmp_path / "site.json")[1]] == [
+        "entry 1 (line 2)",
+        "entry 2 (line 4)",
+    ]
+
+
+def test_rules_are_no_inventory_of_their_own(tmp_path: Path) -> None:
+    for row, message in (
+        ("PT,x,forbid,", "line 2: forbid is a rule"),
+        ("PT,x,,PLAN", "line 2: depends on 'section'"),
+    ):
+        (tmp_path / "site.csv").write_text(f"short_form,long_form,action,section\n{row}\n")
+        with pytest.raises(InventoryError, match=message):
+            load_inventory(tmp_path / "site.csv")
+
+
+# Layers
+
+
+def test_senses_are_added_and_forbidden_everywhere() -> None:
+    mine = extend(
+        BASE, [Sense("PT", "posterior tibial"), rule("MS", "stenosis, mitral", "forbid"), Sense("XX", "new")]
+    )
+    assert names(mine, "PT") == ["physical therapy", "prothrombin time", "posterior tibial"]
+    assert names(mine, "MS") == ["multiple sclerosis", "mitral stenosis"]  # no way to write it
+    mine = extend(mine, [rule("PT", "Physiotherapy", "forbid"), rule("MS", action="forbid")])
+    assert names(mine, "PT") == ["prothrombin time", "posterior tibial"]
+    assert names(mine, "MS") == []
+    assert mine.rules == {}
+    assert len(BASE) == 2
+
+
+def test_a_sense_that_is_there_gains_forms_and_a_concept() -> None:
+    (sense, _) = extend(BASE, [Sense("MS", "Multiple Sclerosis", ("MS disease",), "9")]).senses("MS")
+    assert sense == Sense("MS", "multiple sclerosis", ("multiple sclerosis", "MS disease"), "9")
+
+
+def test_what_holds_depends_on_the_place() -> None:
+    site = [
+        rule("MS", "mitral stenosis", "pin", **IN_CARDIOLOGY),
+        rule("MS", "morphine sulfate", where={"category": "nurs*"}),
+        rule("PT", action="forbid", where={"section": "PMH"}),
+    ]
+    mine = extend(BASE, site)
+    both = ["multiple sclerosis", "mitral stenosis"]
+    assert allowed_in(mine, "MS") == both
+    assert allowed_in(mine, "MS", "Cardiology") == (both, "mitral stenosis")
+    assert allowed_in(mine, "MS", category="Nursing/other") == [*both, "morphine sulfate"]
+    assert allowed_in(mine, "PT", "PAST MEDICAL HISTORY") == []
+    assert allowed_in(mine, "PT", "PLAN") == ["physical therapy", "prothrombin time"]
+    assert allowed_in(extend(mine, [Sense("XX", "new")]), "XX") is None
+
+
+def test_later_layers_and_more_conditions_are_stronger() -> None:
+    specific = rule("MS", "mitral stenosis", "pin", **IN_CARDIOLOGY)
+    general = rule("MS", "multiple sclerosis", "pin")
+    for site in ([specific, general], [general, specific]):
+        assert allowed_in(extend(BASE, site), "MS", "CARDIOLOGY")[1] == "mitral stenosis"
+        assert allowed_in(extend(BASE, site), "MS", "PLAN")[1] == "multiple sclerosis"
+    above = extend(extend(BASE, [specific]), [general])
+    assert allowed_in(above, "MS", "CARDIOLOGY")[1] == "multiple sclerosis"
+    assert allowed_in(extend(above, [rule("MS", action="forbid")]), "MS", "PLAN") == []
+
+
+def test_a_layered_inventory_may_be_a_layer() -> None:
+    site = extend(SenseInventory(), [rule("MS", "x", "pin", **IN_CARDIOLOGY), rule("PT", action="forbid")])
+    mine = extend(BASE, site)
+    assert names(mine, "PT") == []
+    assert allowed_in(mine, "MS", "PLAN") == ["multiple sclerosis", "mitral stenosis"]
+    assert allowed_in(mine, "MS", "CARDIOLOGY")[1] == "x"
+
+
+# Answers of the shipped model
+
+
+def test_a_pinned_sense_is_the_answer(shipped: Expander) -> None:
+    note = "CARDIOLOGY: severe MS again.\n\nPLAN: MS, q6h."
+    pins = [
+        rule("MS", "mitral stenosis", "pin", concept_id="4", **IN_CARDIOLOGY),
+        rule("q6h", "every sixth hour", "pin"),
+        rule("zzq", "never heard of", "pin"),
+    ]
+    found = shipped(f"{note} zzq", inventory=pins)
+    assert answers(found)[0] == ("MS", "mitral stenosis", "pinned")
+    assert found[0].probability == 1.0
+    assert found[0].concept_id == "4"
+    assert answers(found)[1][2] == "model"
+    assert answers(found)[2:] == [("q6h", "every sixth hour", "pinned"), ("zzq", "never heard of", "pinned")]
+    assert answers(shipped(note)) == answers(shipped(note, inventory=[Sense("XYZ", "something new")]))
+    (defined,) = shipped("mitral stenosis (MS)", inventory=[rule("MS", "multiple sclerosis", "pin")])
+    assert defined.long_form == "mitral stenosis"  # the note's own words are stronger
+
+
+@pytest.mark.parametrize("where", [{}, {"section": "PLAN"}])
+def test_a_forbidden_short_form_is_not_read_in_another_way(shipped: Expander, where: dict[str, str]) -> None:
+    note = "PLAN: PT tomorrow. Pt is well, q6h."
+    assert [each.short_form for each in shipped(note)] == ["PT", "Pt", "q6h."]
+    forbidden = [rule(name, action="forbid", where=where) for name in ("PT", "q6h")]
+    assert [each.short_form for each in shipped(note, inventory=forbidden)] == ["Pt"]
+
+
+def test_rules_read_the_metadata_of_notes(shipped: Expander) -> None:
+    pin = [rule("MS", "mitral stenosis", "pin", where={"category": "Echo", "ward": "B2"})]
+    notes = [
+        Note("1", "MS", {"category": "echo", "ward": "b2"}),
+        Note("2", "MS", {"category": "echo"}),
+        "MS",
+    ]
+    sources = [found[0].source for found in shipped.pipe(notes, inventory=pin)]
+    assert sources == ["pinned", "model", "model"]
+    assert shipped("MS", inventory=pin, metadata={"Category": "ECHO", "WARD": "B2"})[0].source == "pinned"
+
+
+def test_layers_of_files_lie_over_the_shipped_inventory(tmp_path: Path) -> None:
+    (tmp_path / "site.csv").write_text(
+        "short_form,long_form,action\nMS,mitral stenosis,pin\nQZX,quartz oxide,\n"
+    )
+    (tmp_path / "mine.tsv").write_text("short_form\tlong_form\taction\nMS\tmorphine sulfate\tpin\n")
+    files = [tmp_path / "site.csv", str(tmp_path / "mine.tsv")]
+    expander = Expander.from_pretrained(inventory=files)
+    assert answers(expander("MS QZX HTN")) == [
+        ("MS", "morphine sulfate", "pinned"),
+        ("QZX", "quartz oxide", "model"),
+        ("HTN", "hypertension", "model"),
+    ]
+    alone = Expander.from_pretrained(only_inventory=tmp_path / "site.csv", letters=False)
+    assert [each.short_form for each in alone("MS QZX HTN")] == ["MS", "QZX"]

@@ -1,0 +1,144 @@
+"""Connections that are silent, slow or too many: they are cut off, and others are not."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import httpx
+import pytest
+
+from lmcells import Expander
+from lmcells.service import connections
+from service.serving import in_thread, wait_until
+
+HEAD = b"POST /v1/expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def url(expander: Expander) -> Iterator[str]:
+    with in_thread(expander, max_connections=20, receive_seconds=1.0, max_concurrency=4) as running:
+        yield running
+
+
+def connect(url: str, start: bytes = b"") -> socket.socket:
+    host, _, port = url.removeprefix("http://").partition(":")
+    connection = socket.create_connection((host, int(port)))
+    connection.settimeout(20)
+    connection.sendall(start)
+    return connection
+
+
+def answer_of(connection: socket.socket) -> bytes:
+    """Return all that is answered until the connection is closed."""
+    content = b""
+    while piece := _received(connection):
+        content += piece
+    return content
+
+
+def _received(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65_536)
+    except ConnectionError:
+        return b""
+
+
+def is_served(url: str) -> bool:
+    answer = httpx.post(f"{url}/v1/expand", json={"text": "PT"}, timeout=20)
+    return answer.status_code == 200 and len(answer.json()["expansions"]) == 1
+
+
+@pytest.mark.parametrize("start", [b"", HEAD[:30], HEAD, HEAD + b"Content-Length: 9\r\n\r\n{"])
+def test_more_silent_connections_than_allowed_stop_nobody(url: str, start: bytes) -> None:
+    with ExitStack() as open_:
+        silent = [open_.enter_context(connect(url, start)) for _ in range(60)]
+        for _ in range(5):
+            assert is_served(url)
+        assert answer_of(silent[0]) == b""  # the oldest is cut off at once
+        said = answer_of(silent[-1])  # the youngest when its time is over
+        assert said == b"" or said.startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_header_must_arrive_in_time(url: str) -> None:
+    with connect(url, HEAD) as slow:
+        start = time.monotonic()
+        while time.monotonic() - start < 10:  # a byte now and then helps nobody
+            time.sleep(0.1)
+            try:
+                slow.sendall(b"x")
+            except ConnectionError:
+                break
+        assert time.monotonic() - start < 5
+    with connect(url, HEAD) as slow:
+        assert answer_of(slow).startswith(b"HTTP/1.1 408 Request Timeout")
+
+
+def test_a_second_request_must_arrive_in_time_too(url: str) -> None:
+    with connect(url, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") as slow:
+        assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
+        slow.sendall(b"\r\n")  # ends uvicorn's own waiting
+        start = time.monotonic()
+        assert b"HTTP/1.1 200" not in answer_of(slow)
+        assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"X: " + b"x" * 40_000 + b"\r\n\r\n",
+        b"".join(b"X-%d: x\r\n" % number for number in range(5_000)) + b"\r\n",
+        b"X: " + b"x" * 3_000_000,
+    ],
+)
+def test_large_headers_are_refused(url: str, header: bytes) -> None:
+    with connect(url) as large:
+        try:
+            large.sendall(HEAD + header)
+            said = answer_of(large)
+        except ConnectionError:
+            said = b""  # it was refused before all of it was sent
+    assert said == b"" or said.startswith(b"HTTP/1.1 431 ")
+    assert is_served(url)
+    with connect(url, b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n") as large:
+        assert answer_of(large).startswith(b"HTTP/1.1 431 ")
+
+
+def test_bodies_that_do_not_arrive_take_no_place(url: str) -> None:
+    with ExitStack() as open_:
+        for _ in range(10):  # of 4 places
+            open_.enter_context(connect(url, HEAD + b"Content-Length: 9\r\n\r\n{"))
+        assert is_served(url)
+
+
+def test_connections_that_are_used_stay(url: str) -> None:
+    with httpx.Client(base_url=url) as client:
+        for _ in range(30):
+            assert client.get("/livez").status_code == 200
+            time.sleep(0.05)
+
+
+def test_requests_in_a_row_on_one_connection_are_all_answered(url: str) -> None:
+    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with connect(url, request * 3 + last) as pipeline:
+        assert answer_of(pipeline).count(b"HTTP/1.1 200 OK") == 4
+
+
+def test_who_does_not_read_the_answer_is_cut_off(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "SEND_SECONDS", 0.5)
+    with in_thread(expander) as url, connect(url) as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        body = b'{"text":"' + b"PT " * 8_000 + b'"}'
+        deaf.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        wait_until(lambda: "lmcells_notes_total 1.0" in httpx.get(f"{url}/metrics").text)
+        wait_until(lambda: "lmcells_requests_in_progress 0.0" in httpx.get(f"{url}/metrics").text)
+        is_cut = False
+        for _ in range(50):
+            try:
+                deaf.sendall(b"x")
+            except ConnectionError:
+                is_cut = True
+                break
+            time.sleep(0.1)
+        assert is_cut

@@ -1,0 +1,104 @@
+"""From bytes to a request: what is not as described is refused, in one line, in bounded time and memory."""
+
+import json
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from lmcells.errors import InputError
+from lmcells.service import ServiceSettings
+from lmcells.service.messages import ManyNotes, OneNote
+from lmcells.service.requests import NDJSON, read_request
+from service.serving import SECRET
+
+MOST = 29_000  # values: more are refused before they get here
+
+
+def read(given: Any, content_type: str = "application/json", **options: Any) -> OneNote | ManyNotes:
+    content = given if isinstance(given, bytes) else json.dumps(given).encode()
+    return read_request(content, content_type, options, ServiceSettings(max_note_length=100, max_notes=1_000))
+
+
+def test_one_note_several_notes_and_lines_are_read() -> None:
+    assert read({"text": "PT", "explain": [3]}) == OneNote(text="PT", explain=(3,))
+    assert isinstance(read({"notes": [{"text": "PT"}]}), ManyNotes)
+    lines = read(b'{"text": "PT"}\n\n{"id": "b", "text": "MS"}\r\n', NDJSON, explain=True)
+    assert isinstance(lines, ManyNotes)
+    assert ([note.text for note in lines.notes], lines.explain) == (["PT", "MS"], True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        [],
+        {"text": 1},
+        {"text": None},
+        {"text": "PT", "notes": []},
+        {"notes": {"text": "PT"}},
+        {"text": "PT", "explain": "yes"},
+        {"text": "PT", "explain": [-1]},
+        {"text": "PT", "explain": list(range(201))},
+        {"text": "PT", "expanded_text": "html"},
+        {"text": "PT", "sections": [{"start": "0", "end": 1}]},
+        {"text": "PT", "sections": [{"start": -1, "end": 1}]},
+        {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
+        {"text": "PT", "sections": [{"start": True, "end": 1}]},
+        {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
+        b'{"text": "\\ud800"}',
+        b'{"text": "\xff"}',
+        b'{"text": NaN}',
+        b"[" * 100_000,
+        b"",
+        {"text": "x" * 101},
+        {"notes": [{"text": ""}] * 1_001},
+    ],
+)
+def test_what_is_not_as_described_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError):
+        read(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"[]", "line 2: not a JSON object."),
+        (b"{", "line 2: not JSON: "),
+        (b'{"text": 1}', "line 2: text: Input should be a valid string."),
+        (b'{"text": "' + b"x" * 101 + b'"}', "line 2: text: found 101 characters, allowed: 100."),
+    ],
+)
+def test_a_wrong_line_is_named(line: bytes, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        read(b'{"text": "PT"}\n' + line, NDJSON)
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"text": "PT", "inventory": {"add": [{}] * MOST}},
+        {"text": "PT", "inventory": {"remove": [SECRET] * MOST}},
+        {"notes": [{"text": ""}] * MOST},
+        {"notes": [{"text": 1, "a": 1, "b": 1}] * 900},
+        {f"{SECRET}{number}": number for number in range(MOST)},
+        {"notes": [{"text": "", "sections": [{"start": 0, "end": 0, "header": "x"}] * 9}] * 900},
+        {"text": [[]] * MOST},
+    ],
+)
+def test_whatever_the_body_time_and_memory_are_bounded(hostile: Any) -> None:
+    content = json.dumps(hostile).encode()
+    tracemalloc.start()
+    start = time.perf_counter()
+    said = ""
+    try:
+        read(content)
+    except InputError as error:
+        said = str(error)
+    assert SECRET not in said
+    assert time.perf_counter() - start < 5  # a fraction of a second, but for the tracing
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 40_000_000
