@@ -48,8 +48,9 @@ def run(options: argparse.Namespace) -> None:
     with ProgressLine() as line:
         started = time.monotonic()
 
-        def on_progress(n_notes: int, n_characters: int) -> None:
-            line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+        def on_progress(n_notes: int, n_characters: int, share: float | None) -> None:
+            seconds = time.monotonic() - started
+            line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
 
         report = audit(
             NoteFiles(options.notes, options.format, columns_of(options)),

@@ -93,7 +93,7 @@ def annotate(
     if done is not None and not overwrite:
         return done
     parts = _beside(output, "parts")
-    begun = _begun(parts) if resume else None
+    begun = begun_plan(parts) if resume else None
     if begun is None and output.exists() and not overwrite:
         raise InputError(
             f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
@@ -101,9 +101,9 @@ def annotate(
         )
     shared_expander(settings)  # report what is wrong with the model here, once
     try:
-        began = _open_parts(parts, plan, begun)
+        began = open_parts(parts, plan, begun)
         task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
-        job = _Job(notes, parts, on_progress)
+        job = ShardJob(notes, parts, on_progress)
         for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)
         report = job.finish(output, task.layout) | {"sha256": sha256(output)}
@@ -216,7 +216,7 @@ class _Progress:
         self._on_progress(self._n_notes, self._n_characters, share)
 
 
-class _Job:
+class ShardJob:
     """Reads the notes, keeps the results by shard, and puts them together at the end."""
 
     def __init__(self, notes: NoteFiles, parts: Path, on_progress: OnProgress) -> None:
@@ -340,7 +340,7 @@ def _digest(files: Iterable[Path]) -> str:
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
+def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
     """Continue the job that was begun, or start over; -> when it began."""
     if begun is None:
         shutil.rmtree(parts, ignore_errors=True)
@@ -358,7 +358,7 @@ def _open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None)
     return datetime.fromisoformat(begun["time"])
 
 
-def _begun(parts: Path) -> dict[str, Any] | None:
+def begun_plan(parts: Path) -> dict[str, Any] | None:
     try:
         saved = read_json(parts / PLAN)
     except (OSError, ValueError):

@@ -31,7 +31,7 @@ from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import read_json
-from lmcells.integrations.annotate import OnProgress, _begun, _Job, _open_parts, make_plan
+from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts
 from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles
 from lmcells.integrations.shards import (
@@ -95,9 +95,9 @@ def audit(
     parts = output.with_name(f"{output.name}.parts")
     shared = shared_expander(settings)  # report what is wrong with the model here, once
     try:
-        _open_parts(parts, plan, _begun(parts) if resume else None)
+        open_parts(parts, plan, begun_plan(parts) if resume else None)
         parts.chmod(0o700)
-        job = _Job(notes, parts, on_progress)
+        job = ShardJob(notes, parts, on_progress)
         task = AuditTask(settings, with_context)
         for result in find_engine("local")(task, job.shards(n_notes=shard_notes), workers):  # type: ignore[arg-type]
             job.keep(result)
