@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from lmcells.cli.arguments import (
     Command,
@@ -30,9 +30,9 @@ from lmcells.expansion.concept_linking import (
 )
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import (
+    ACTIONS,
     ALL_SENSES,
     SUFFIXES,
-    Action,
     SenseInventory,
     SenseLookup,
     load_inventory,
@@ -171,7 +171,7 @@ def _check(options: argparse.Namespace) -> None:
     if bad_rows:
         summary["rows_that_cannot_be_used"] = len(bad_rows)
     if len(n_rules) > 1 or layer.rules:
-        summary |= {f"rows_that_{action}": n_rules[action] for action in get_args(Action)}
+        summary |= {f"rows_that_{action}": n_rules[action] for action in ACTIONS}
         summary["conditions_on"] = (
             ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
         )
