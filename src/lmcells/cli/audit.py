@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         ("notes read", report["n_read"]),
         *account_rows(report),
         ("short forms that the inventory lacks", report["n_unknown_short_forms"]),
-        ("senses proposed for them", report["n_proposed_senses"]),
+        ("senses proposed for them", report["n_site_inventory"]),
         ("short forms whose sense is unsure", report["n_unsure_short_forms"]),
         ("headers that no rule knows", report["n_sections"]),
     ]

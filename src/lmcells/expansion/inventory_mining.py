@@ -177,6 +177,7 @@ class DefinitionCounts:
     def __init__(self, known: SenseInventory | None = None) -> None:
         self.n_notes = 0
         self.n_definitions = 0
+        self._n_kept = 0  # distinct definitions of `add_counts`
         self._lookup = SenseLookup(known or SenseInventory())
         # By short form without case and dots: how many notes define it in exactly these ways.
         self._n_notes_with: dict[str, Counter[frozenset[Wording]]] = {}
@@ -207,11 +208,20 @@ class DefinitionCounts:
         for counts in self._n_notes_with.values():
             yield from counts.items()
 
-    def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int) -> None:
-        """Add what `counts` gave for other notes."""
+    def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int, *, most: int) -> None:
+        """Add what `counts` gave for other notes; beyond `most` distinct definitions the rarest are dropped."""
         together = frozenset(Wording(*each) for each in wordings)
-        plain = _plain(next(iter(together)).short_form)
-        self._n_notes_with.setdefault(plain, Counter())[together] += n_notes
+        counts = self._n_notes_with.setdefault(_plain(next(iter(together)).short_form), Counter())
+        self._n_kept += together not in counts
+        counts[together] += n_notes
+        if self._n_kept > most:
+            least = sorted(n for each in self._n_notes_with.values() for n in each.values())[most // 4]
+            kept = {
+                plain: Counter({together: n for together, n in each.items() if n > least})
+                for plain, each in self._n_notes_with.items()
+            }
+            self._n_notes_with = {plain: each for plain, each in kept.items() if each}
+            self._n_kept = sum(map(len, kept.values()))
 
     def propose(self, *, min_count: int = 1) -> ProposedInventory:
         """Merge the spellings of one long form into a sense, and keep the senses that `min_count` notes define."""

@@ -82,9 +82,7 @@ def annotate(
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    for path in notes.paths:
-        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-            raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
+    refuse_output_inside(notes, output)
     run = find_engine(engine)
     settings = expander or ExpanderSettings()
     rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
@@ -162,6 +160,13 @@ def annotate_stream(
             next_number += 1
             progress.advance(counts["n_notes"], counts["n_characters"], reading)
     return totals.report(reading)
+
+
+def refuse_output_inside(notes: NoteFiles, output: Path) -> None:
+    """Refuse an output that would be read as notes."""
+    for path in notes.paths:
+        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
+            raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
 
 
 def _check_sizes(**sizes: int) -> None:
