@@ -270,7 +270,10 @@ class _ShardCounts:
                 yield match.start(), "label", upper_name(match[1])
 
     def _example(self, text: str, start: int) -> str:
-        return " ".join(text[max(0, start - _AROUND) : start + 2 * _AROUND].split())
+        words = text[max(0, start - _AROUND) : start + 2 * _AROUND].split(" ")
+        first = 1 if start > _AROUND and len(words) > 3 else 0  # not the end of a word
+        last = -1 if start + 2 * _AROUND < len(text) and len(words) > 3 else len(words)
+        return " ".join(" ".join(words[first:last]).split())
 
     def rows(self) -> Iterator[list[Any]]:
         """Yield all counts as plain data."""
