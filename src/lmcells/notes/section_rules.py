@@ -60,7 +60,7 @@ _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*
 _SPACE = re.compile(r" +")
 _IN_LINE = (
     r"[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
-    r"([^\W_][^.;!?:\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
+    r"([^\W_][^.;!?:\r\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
 )
 _AFTER_PERIOD = re.compile(r"\." + _IN_LINE)  # `re` jumps to a literal
 _AFTER_SENTENCE = re.compile(r"[.;!?]" + _IN_LINE)
@@ -148,19 +148,20 @@ class SectionRules:
 
     def _in_running_text(self, text: str, lines: list[_Candidate], layout: _Layout) -> list[_Candidate]:
         """Find headers of the table after a period, in capitals where others are; more where the note is one line."""
+        if "\n" not in text or "\n" not in text.strip():
+            return self._in_one_line(text, {each.body_start for each in lines})
         known = [
             _in_line((raw, label, match.start(1), match.end()))
             for match in _AFTER_PERIOD.finditer(text)
-            if (label := self._label(raw := match[1].rstrip(_RULES + _BLANKS), needs_alias=True)) is not None
-            and (label.own or (label.known and (label.capitals or not layout.in_capitals)))
+            if (label := self._in_table(raw := match[1].rstrip(_RULES + _BLANKS))) is not None
+            and (label.own or label.capitals or not layout.in_capitals)
         ]
-        is_one_line = "\n" not in text or "\n" not in text.strip()
-        if not known and not is_one_line:
+        if not known:
             return []
         taken = {each.body_start for each in lines}
         known = [each for each in known if each.body_start not in taken]
         n_lines = sum(each.label.known and _is_known_header(text, each, layout) for each in lines)
-        return self._in_one_line(text, taken) if is_one_line or len(known) > n_lines else known
+        return self._in_one_line(text, taken) if len(known) > n_lines else known
 
     def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
         """Find the headers of a note without lines: also unknown ones in capitals, and some without a colon."""
@@ -169,14 +170,17 @@ class SectionRules:
             raw = written.rstrip(_RULES + _BLANKS)
             if end in taken or end in found or len(raw) < 2:
                 continue
-            may_be_unknown = is_sentence and raw.isupper()
-            label = self._label(raw, needs_alias=not may_be_unknown)
-            known = (raw, label, start, end) if label is not None and label.known else None
-            known = known or self._first_known(raw, start, is_joined=True)
-            if known is None and may_be_unknown and text[start - 3 : start - 2].isdigit():
-                known = self._last_known(raw, start, end)  # "2. DM MEDICATIONS:" ends a list
-            if known is None and may_be_unknown and label is not None:
-                known = raw, label, start, end
+            label = self._in_table(raw)
+            known = (
+                (raw, label, start, end)
+                if label is not None
+                else self._first_known(raw, start, is_joined=True)
+            )
+            if known is None and is_sentence and raw.isupper():
+                if text[start - 3 : start - 2].isdigit():  # "2. DM MEDICATIONS:" ends a list
+                    known = self._last_known(raw, start, end)
+                label = self._label(raw, needs_alias=False)
+                known = known or (label and (raw, label, start, end))
             if known is not None:
                 found[end] = _in_line(known)
         for match in _CAPITALS_WITHOUT_COLON.finditer(text):
@@ -190,8 +194,8 @@ class SectionRules:
         words = written.split(" ")
         for n_words in range(len(words) - is_joined, 0, -1):
             raw = " ".join(words[:n_words])
-            label = self._label(raw, needs_alias=True) if raw else None
-            if label is not None and label.known and label.capitals and not label.measurable:
+            label = self._in_table(raw) if raw else None
+            if label is not None and label.capitals and not label.measurable:
                 is_next = not is_joined or find_alias(self._aliases, " ".join(words[n_words:])) is not None
                 return (raw, label, start, start + len(raw)) if is_next else None
         return None
@@ -199,10 +203,18 @@ class SectionRules:
     def _last_known(self, written: str, start: int, end: int) -> _Known | None:
         for space in _SPACE.finditer(written):
             raw = written[space.end() :]
-            label = self._label(raw, needs_alias=True)
-            if label is not None and label.known:
+            label = self._in_table(raw) if raw[:1].isalnum() else None
+            if label is not None:
                 return raw, label, start + space.end(), end
         return None
+
+    def _in_table(self, raw: str) -> _Label | None:
+        """Return the label of a header that the table has as a section, or the user's file has."""
+        label = self._labels.get(raw) or self._label(raw, needs_alias=True)
+        if label is None or not (label.known or label.own):
+            return None
+        self._labels[raw] = label
+        return label
 
     def _candidates(self, text: str) -> list[_Candidate]:
         candidates = []
