@@ -153,7 +153,7 @@ class SectionRules:
         known = [
             _in_line((raw, label, match.start(1), match.end()))
             for match in _AFTER_PERIOD.finditer(text)
-            if (label := self._in_table(raw := match[1].rstrip(_RULES + _BLANKS))) is not None
+            if (label := self._in_table(raw := _bare(match[1]))) is not None
             and (label.own or label.capitals or not layout.in_capitals)
         ]
         if not known:
@@ -167,7 +167,7 @@ class SectionRules:
         """Find the headers of a note without lines: also unknown ones in capitals, and some without a colon."""
         found: dict[int, _Candidate] = {}
         for start, end, written, is_sentence in _before_colons(text):
-            raw = written.rstrip(_RULES + _BLANKS)
+            raw = _bare(written)
             if end in taken or end in found or len(raw) < 2:
                 continue
             label = self._in_table(raw)
@@ -226,7 +226,7 @@ class SectionRules:
                 continue
             raw = header.rstrip()
             if raw[-1] in _RULES:
-                raw = raw.rstrip(_RULES + _BLANKS) or raw
+                raw = _bare(raw) or raw
             start = match.start()
             after_blank = _is_after_blank(padded, start)
             marks = numbering or ""
@@ -240,11 +240,13 @@ class SectionRules:
             if (label is None or not (has_colon or label.known)) and ("-" in raw or "–" in raw or "—" in raw):
                 dash = _DASH.search(raw)
                 known = (
-                    self._label(raw[: dash.start()], needs_alias=True) if dash and dash.start() > 1 else None
+                    self._label(raw[: dash.start()].rstrip(), needs_alias=True)
+                    if dash and dash.start() > 1
+                    else None
                 )
                 is_title = label is not None and dash is not None and _FULL_WORD.search(raw, dash.end())
                 if dash and known and known.known and not raw[0].islower() and not is_title:
-                    raw, label, has_colon = raw[: dash.start()], known, True
+                    raw, label, has_colon = raw[: dash.start()].rstrip(), known, True
                     body_start = match.start(2) + dash.end() - 1
             if marks and label is not None and label.known and header.rstrip() != raw and not has_colon:
                 has_colon = marks[0] in "*_=~-"  # rules on both sides
@@ -280,6 +282,14 @@ class SectionRules:
             return None
         stands_alone = not measurable and not _SIGNATURE_OR_VALUE.search(raw)
         return _Label(upper_name(raw), capitals=capitals, measurable=measurable, stands_alone=stands_alone)
+
+
+def _bare(written: str) -> str:
+    """Return a header without the blanks and rules after it."""
+    raw = written.rstrip()
+    while raw and raw[-1] in _RULES:
+        raw = raw.rstrip(_RULES).rstrip()
+    return raw
 
 
 def _is_after_blank(padded: str, start: int) -> bool:
