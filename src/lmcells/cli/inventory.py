@@ -85,14 +85,15 @@ def _find(options: argparse.Namespace) -> None:
                     seconds = time.monotonic() - started
                     line.update(notes_message(report.n_read, n_characters, seconds=seconds))
         line.update(f"gathering {definitions.n_wordings:,} definitions")
-        proposed = definitions.propose(min_count=options.min_count)
-    n_rare = proposed.n_too_rare
-    if not proposed.senses:
+        proposed = definitions.propose()
+    found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
+    n_rare = len(proposed) - len(found)
+    if not found:
         raise InputError(
             f"no definition was found in at least {options.min_count:,} of {report.n_read:,} notes "
             f"({n_rare:,} in fewer). Give more notes, or a smaller --min-count."
         )
-    inventory = proposed.inventory
+    inventory = SenseInventory.from_senses(found)
     save_inventory(inventory, options.output)
     summary = {
         "inventory": str(options.output),

@@ -327,7 +327,7 @@ class _Findings:
     def _unknown(self, min_count: int) -> Iterator[tuple[Any, ...]]:
         """Yield the short forms that the inventory lacks, with the long forms that notes and letters propose."""
         defined: dict[str, list[str]] = {}
-        for sense, _ in self._definitions.propose(min_count=1).senses:
+        for sense, _ in self._definitions.propose():
             defined.setdefault(_plain(sense.short_form), []).append(sense.long_form)
         for name, item in self.items("unknown", min_count):
             by_notes = "; ".join(defined.get(_plain(name), [])[:5])
@@ -354,8 +354,8 @@ class _Findings:
         """Yield rows of a site's inventory: senses that notes define, and readings by letters that agree."""
         lookup = SenseLookup(self._inventory)
         defined = set()
-        for sense, n_notes in self._definitions.propose(min_count=min_count).senses:
-            if all(lookup(sense.short_form, form) is None for form in sense.forms):
+        for sense, n_notes in self._definitions.propose():
+            if n_notes >= min_count and all(lookup(sense.short_form, form) is None for form in sense.forms):
                 defined.add(sense.key)
                 forms = ";".join(form for form in sense.forms if ";" not in form)
                 yield sense.short_form, sense.long_form, "add", forms, n_notes, "defined in notes"
