@@ -58,12 +58,14 @@ _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
 _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # unless it numbers a list
 _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
 _SPACE = re.compile(r" +")
-_IN_LINE = (
-    r"[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
+_AFTER_SENTENCE = re.compile(
+    r"[.;!?][)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
     r"([^\W_][^.;!?:\r\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
 )
-_AFTER_PERIOD = re.compile(r"\." + _IN_LINE)  # `re` jumps to a literal
-_AFTER_SENTENCE = re.compile(r"[.;!?]" + _IN_LINE)
+_LABEL_END = re.compile(r":(?<=[A-Za-z)*_ ]:)(?!//)[*_]{0,2}+")  # `re` jumps to a literal
+_AFTER_PERIOD = re.compile(
+    r"\.[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+([^\W_][^.;!?:\r\n]{0,79}+)\Z"
+)
 _AFTER_COLON = re.compile(r":[ \t]{1,4}+(?=([A-Z][A-Za-z &/-]{2,60}+):(?![/\d]))")
 _CAPITAL_AND_COLON = re.compile(r":(?<=[A-Z]:)(?![/\d])")
 _CAPITALS_AFTER_WORDS = re.compile(r"(?<=[a-z0-9%][ \t])[A-Z][A-Z &/-]{3,60}\Z")
@@ -150,16 +152,18 @@ class SectionRules:
         """Find headers of the table after a period, in capitals where others are; more where the note is one line."""
         if "\n" not in text or "\n" not in text.strip():
             return self._in_one_line(text, {each.body_start for each in lines})
-        known = [
-            _in_line((raw, label, match.start(1), match.end()))
-            for match in _AFTER_PERIOD.finditer(text)
-            if (label := self._in_table(raw := _bare(match[1]))) is not None
-            and (label.own or label.capitals or not layout.in_capitals)
-        ]
+        taken = {each.body_start for each in lines}
+        known = []
+        for colon in _LABEL_END.finditer(text):
+            if colon.end() in taken:  # most of them
+                continue
+            start = max(0, colon.start() - LONGEST_HEADER - 8)
+            before = _AFTER_PERIOD.search(text, start, colon.start())
+            label = self._in_table(raw := _bare(before[1])) if before else None
+            if before and label and (label.own or label.capitals or not layout.in_capitals):
+                known.append(_in_line((raw, label, before.start(1), colon.end())))
         if not known:
             return []
-        taken = {each.body_start for each in lines}
-        known = [each for each in known if each.body_start not in taken]
         n_lines = sum(each.label.known and _is_known_header(text, each, layout) for each in lines)
         return self._in_one_line(text, taken) if len(known) > n_lines else known
 
@@ -230,9 +234,10 @@ class SectionRules:
             start = match.start()
             after_blank = _is_after_blank(padded, start)
             marks = numbering or ""
-            numbering = "##" if marks[:2] == "##" else marks[:1]
-            if numbering and numbering in "*_=~-" and (numbering != "-" or marks[:2] == "--"):
-                numbering, after_blank = "", True
+            if marks:
+                numbering = "##" if marks[:2] == "##" else marks[0]
+                if marks[0] in "*_=~" or marks[:2] == "--":
+                    numbering, after_blank = "", True
             body_start, has_colon = match.end() - 1, colon is not None
             # Most lines of text end here: alone and not after a blank line, only an alias is a header.
             needs_alias = colon is None and not after_blank
@@ -253,7 +258,9 @@ class SectionRules:
             if label is None or (raw[0].islower() and not label.own and _goes_on(padded, start)):
                 continue
             labels[raw] = label
-            candidates.append(_Candidate(start, body_start, raw, label, numbering, has_colon, after_blank))
+            candidates.append(
+                _Candidate(start, body_start, raw, label, numbering or "", has_colon, after_blank)
+            )
         if len(labels) > _KEPT_LABELS:
             labels.clear()
         return candidates
