@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 
 if TYPE_CHECKING:
-    from lmcells.expansion.expander import Expander, LayerLike
+    from lmcells.expansion.expander import Expander
+    from lmcells.expansion.layers import LayerLike
 
 ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
 _FIELDS = ("short_form", "section", "long_form", "probability", "concept_id", "source", "abstained")
