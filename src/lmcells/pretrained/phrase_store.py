@@ -126,7 +126,7 @@ class PhraseStore:
         """Leave out the least frequent phrases, but none that is to be kept, until few enough prototypes are left."""
         offsets = self.arrays["offsets"].astype(np.int64)
         sizes = np.diff(offsets)
-        is_kept = np.array([phrase in kept for phrase in self.phrases])
+        is_kept = np.array([phrase in kept for phrase in self.phrases], np.bool_)
         order = np.lexsort((-self.arrays["counts"].astype(np.int64), ~is_kept))
         fits = np.cumsum(sizes[order]) <= max_prototypes
         return self._only(np.sort(order[fits | is_kept[order]]))
