@@ -3,6 +3,7 @@
 import math
 import shutil
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -76,7 +77,7 @@ def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> f
             beta = words_section_weights(model)(THERAPY, words).tolist()
         else:
             each = [prior(torch.tensor(words))]
-            each[0] = type(each[0])(each[0].mean.mean(dim=0), each[0].log_variance.mean(dim=0))
+            each[0] = type(each[0])(each[0].mean.mean(dim=0), each[0].log_variance.exp().mean(dim=0).log())
             beta = [1.0]
     total = 0.0
     for weight, p in zip(beta, each, strict=True):
@@ -351,3 +352,20 @@ def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
     np.testing.assert_array_equal(adjusted[2], expected[1])
     for alone in (1, 3, 4):
         assert adjusted[alone] is scores[alone]
+
+
+def test_what_another_thread_forgets_is_looked_up_again(
+    reader_of_all: PretrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of short forms is bounded: a thread may clear it just after another has looked one up."""
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY)
+    look_up, times = ranker.look_up, count()
+
+    def forgotten_at_first(short_forms: list[str]) -> None:
+        look_up(short_forms)
+        if next(times) == 0:
+            ranker._senses.clear()
+
+    monkeypatch.setattr(ranker, "look_up", forgotten_at_first)
+    assert len(ranker.prototypes("PT")) == len(INVENTORY.senses("PT"))
+    assert next(times) == 2

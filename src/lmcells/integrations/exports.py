@@ -91,7 +91,7 @@ Abstained
 [events]
 
 [attributes]
-Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned
+Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned|review
 """
 DOCUMENTS = "documents.tsv"
 """The table of file names and note ids."""

@@ -35,7 +35,7 @@ _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # of each parameter
 
 # Settings added after runs had been started, with the value that was in effect before.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"masked_span_reach": 2},
+    "model": {"masked_span_reach": 2, "hidden_dropout": False},
     "training": {"contrastive_reads_all": False},
 }
 
@@ -79,9 +79,9 @@ def load_newest(output: Path) -> State | None:
     return None
 
 
-def has_checkpoints(output: Path) -> bool:
-    """Whether a run has left any state here, complete or not."""
-    return bool(_newest_first(output))
+def newest_step(output: Path) -> int | None:
+    """The step of the newest state that a run has left here; None where there is none."""
+    return next((int(path.stem) for path in _newest_first(output)), None)
 
 
 def save_task(task: "Task[Any, Any]", output: Path) -> None:

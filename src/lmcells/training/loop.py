@@ -3,6 +3,7 @@
 A `lmcells.training.task.Task` says what is trained; everything else is the same for all.
 """
 
+import errno
 import shutil
 import signal
 import threading
@@ -17,12 +18,21 @@ import torch
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
-from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
+from lmcells.training.checkpoint import FOLDER, newest_step, restore_task, save_task
 from lmcells.training.distributed import best_threads, join_world, own_randomness
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped, find_peak
+from lmcells.training.metrics import (
+    METRICS,
+    TENSORBOARD,
+    MetricsLog,
+    Progress,
+    TrainingFailed,
+    TrainingStopped,
+    find_peak,
+)
 from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REPORT_SECONDS = 15.0  # at most between two reports on a CPU
 _FIRST_SECONDS = 1.0  # that a first step may take without one
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
@@ -86,12 +96,13 @@ def run_task(
     """
     if corpus.tokens.size == 0:
         raise CorpusError(f"{corpus.folder} has no tokens to train on. Lower --min-count or give more notes.")
-    if not resume and not overwrite and has_checkpoints(output):
+    if not resume and not overwrite and newest_step(output) is not None:
         raise ConfigError(
             f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
             "another folder."
         )
     with (
+        told_in_one_line(output),
         join_world(device) as world,
         own_randomness(world.device),
         stop_requests() as signals,
@@ -122,9 +133,34 @@ def run_task(
         return TrainingResult(task.model.eval(), record)
 
 
+@contextmanager
+def told_in_one_line(output: Path) -> Iterator[None]:
+    """Say what to do where the disk is full or memory is too small; what is on the disk is complete in any case."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"
+        advice = "Lower training.batch_size or training.chunk_tokens, or use a larger device"
+        raise TrainingFailed(
+            f"too little memory to train: {reason}. {advice}; {_standing(output)}."
+        ) from None
+    except OSError as error:
+        if error.errno not in _DISK_IS_FULL:
+            raise
+        advice = "Free some space, then go on with --resume"
+        raise TrainingFailed(
+            f"{error.filename or output} cannot be written: {error.strerror}. {advice}; {_standing(output)}."
+        ) from None
+
+
+def _standing(output: Path) -> str:
+    step = newest_step(output)
+    return "there is no checkpoint yet" if step is None else f"the checkpoint of step {step:,} stands"
+
+
 def _remove_run(output: Path) -> None:
     """Remove what a run writes, and nothing else that lies in its folder."""
-    for name in (FOLDER, TENSORBOARD):
+    for name in (FOLDER, TENSORBOARD, "best"):
         shutil.rmtree(output / name, ignore_errors=True)
     (output / METRICS).unlink(missing_ok=True)
 
@@ -155,7 +191,7 @@ def _loop(
             )
             always = task.is_over or (checked and task.saves_at_checks)
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
-            evaluating |= always or (checked and settings.evaluate_minutes == 0)
+            evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
             # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
             patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS

@@ -26,6 +26,10 @@ class TrainingDiverged(LmcellsError):  # noqa: N818 - it tells what happened
     """A loss or a gradient is no longer a finite number."""
 
 
+class TrainingFailed(LmcellsError):  # noqa: N818 - it tells what happened
+    """The disk is full, or the device has too little memory; the last checkpoint stands."""
+
+
 class TrainingWarning(UserWarning):
     """Training goes on, but not as the user may expect."""
 

@@ -140,6 +140,12 @@ class Task(ABC, Generic[M, B]):
         """Whether no step is left."""
         return self.epoch >= self.settings.epochs
 
+    @property
+    def is_evaluation_point(self) -> bool:
+        """Whether the last step ended one of the parts of its epoch after which the model is evaluated."""
+        n, done, size = self.settings.evaluations, self.step_in_epoch, self.steps_per_epoch
+        return n > 1 and done > 0 and done * n // size > (done - 1) * n // size
+
     def start(self) -> None:
         """Begin to train, or go on after what a checkpoint has put back."""
         self.model.train()
