@@ -23,6 +23,12 @@ from lmcells.expansion.inventory import save_inventory
 from locations import ROOT, text_folder
 
 PARTS = ("train", "test")
+SAME_STEPS = (
+    "--set",
+    "training.batch_size=2048",
+    "--set",
+    "training.contrastive_spans=1024",
+)  # as the preset adapt has
 READING = ("--stop-words", "--spell-out", 0.5, "--min-count", 3, "--min-header-count", 5)
 
 
@@ -76,7 +82,7 @@ def main() -> None:
     lmcells("dataset", "reverse", folder / "test.jsonl", *drawn, *written)
     settings = [part for setting in options.set for part in ("--set", setting)]
     ways = {
-        "from scratch": ["--epochs", options.scratch_epochs],
+        "from scratch": ["--epochs", options.scratch_epochs, *SAME_STEPS],
         "adapted": ["--from", options.base],
     }
     print("| model | accuracy | macro F1 | minutes |\n|---|---|---|---|", flush=True)
