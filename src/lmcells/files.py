@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,12 +84,17 @@ def read_json(path: Path) -> Any:
 def write_tensors(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write named arrays in the safetensors format, atomically, and wait for the disk."""
+    """Write named arrays in the safetensors format, atomically, and wait for the disk; OSError where it is full."""
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with atomic_write(path, durable=True) as temporary:
         temporary.touch()
         mode = temporary.stat().st_mode  # as the user's other files; save_file lets only the owner read
-        save_file(contiguous, temporary, dict(metadata) if metadata else None)
+        try:
+            save_file(contiguous, temporary, dict(metadata) if metadata else None)
+        except SafetensorError as error:
+            if (code := re.search(r"(?:os error|code:) (\d+)", str(error))) is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
         temporary.chmod(mode)
 
 

@@ -5,6 +5,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,15 @@ from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
 
 if TYPE_CHECKING:
+    from lmcells.evaluation.training_scores import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
+    from lmcells.pretrained.phrase_store import PhraseStore
+    from lmcells.training import Progress
+    from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
+_LONG = 1800.0  # seconds of training after which we say what is quicker
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
 
 
@@ -58,7 +64,8 @@ def train(
     long_forms: Sequence[Path | str] = (),
     from_model: Path | str | None = None,
     evaluate: Sequence[Path | str] = (),
-    inventory: Path | str | None = None,
+    inventory: Path | str | Sequence[Path | str] | None = None,
+    keep_best: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> TrainedModel:
     """Train a model on a corpus and save it as a folder; metrics.jsonl and checkpoints go to OUTPUT.training.
@@ -72,50 +79,85 @@ def train(
     prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
     long_forms: inventories whose long forms the store should know first, beside the shipped ones.
     from_model: a model folder, or "default", to adapt: training goes on from its weights, and it keeps what it knows.
-    evaluate, inventory: datasets that are scored while training, and their senses.
+    evaluate, inventory: datasets that are scored while training, and their senses: for all, or for each.
+    keep_best: for each of several datasets, also save the model that was best on the others, in OUTPUT.training/best.
     on_progress: called with a line about the run.
 
     Under torchrun only the main process saves the model.
     """
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
+    from lmcells.training.loop import told_in_one_line
+
     output, say = Path(output), on_progress or (lambda _: None)
     if kind is not None and kind not in KINDS:
         raise ConfigError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}.{nearest(kind, KINDS)}")
-    if bool(evaluate) != (inventory is not None):
+    senses = [inventory] if isinstance(inventory, Path | str) else list(inventory or ())
+    if bool(evaluate) != bool(senses):
         raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
     _require_free(output, resume=resume, overwrite=overwrite)
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     file = None if config is None else Path(config)
-    scored = [Path(dataset) for dataset in evaluate]
     running: dict[str, Any] = {
         "output": output.with_name(f"{output.name}.training"),
         "device": device,
         "resume": resume,
         "overwrite": overwrite,
+        "on_start": say,
         "on_progress": lambda progress: say(str(progress)),
     }
-    given = {"preset": preset, "file": file, "overrides": overrides}
-    if kind == ELMO:
-        if from_model is not None:
-            raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
-        return _train_elmo(corpus, output, running, scored=scored, inventory=inventory, **given)
-    return _train_cells(
-        corpus,
-        output,
-        running,
-        kind=kind,
-        from_model=from_model,
-        known=[load_inventory(Path(path)) for path in long_forms],  # refuses a bad one before training
-        scored=scored,
-        inventory=inventory,
-        max_prototypes=prototypes,
-        dtype=dtype,
-        say=say,
-        **given,
-    )
+    scorer = None
+    if evaluate:
+        from lmcells.evaluation.training_scores import BEST, TrainingScorer
+
+        scorer = TrainingScorer(
+            list(map(Path, evaluate)),
+            inventories=list(map(Path, senses)),
+            corpus=corpus,
+            keep_in=running["output"] / BEST if keep_best else None,
+        )
+    if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):
+        running["on_progress"] = _advising(say, is_adapting=from_model is not None)
+    given: dict[str, Any] = {"preset": preset, "file": file, "overrides": overrides}
+    with told_in_one_line(running["output"]):
+        if kind == ELMO:
+            if from_model is not None:
+                raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")
+            return _train_elmo(corpus, output, running, scorer=scorer, **given)
+        return _train_cells(
+            corpus,
+            output,
+            running,
+            kind=kind,
+            from_model=from_model,
+            known=[load_inventory(Path(path)) for path in long_forms],  # refuses a bad one before training
+            scorer=scorer,
+            max_prototypes=prototypes,
+            dtype=dtype,
+            say=say,
+            **given,
+        )
+
+
+def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
+    """Pass reports on; where the first tells of a long training on a CPU, also say what suits the machine better."""
+    others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
+    if not is_adapting:
+        others.insert(0, "--from default (adapts the shipped model)")
+    is_told = False
+
+    def report(progress: "Progress") -> None:
+        nonlocal is_told
+        text = str(progress)
+        if progress.seconds_left is not None and not is_told:
+            is_told = True
+            if progress.seconds_left > _LONG:
+                text = f"{text}. That is long for a CPU; quicker: {', '.join(others)}"
+        say(text)
+
+    return report
 
 
 def _train_elmo(
@@ -123,8 +165,7 @@ def _train_elmo(
     output: Path,
     running: dict[str, Any],
     *,
-    scored: Sequence[Path],
-    inventory: Path | str | None,
+    scorer: "TrainingScorer | None",
     **given: Any,
 ) -> TrainedModel:
     from lmcells.language_model.train import train_language_model
@@ -132,10 +173,8 @@ def _train_elmo(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ConfigError("a language model is trained by one process. Start it without torchrun.")
     elmo = load_language_model_configuration(**given)
-    if inventory is not None:
-        from lmcells.evaluation.evaluate import elmo_evaluation_hook
-
-        running["evaluate"] = elmo_evaluation_hook(scored, inventory=Path(inventory), corpus=corpus)
+    if scorer is not None:
+        running["evaluate"] = scorer.elmo
     result = train_language_model(
         corpus, model_config=elmo.model_config(corpus), settings=elmo.training, **running
     )
@@ -155,8 +194,7 @@ def _train_cells(
     file: Path | None,
     overrides: Overrides,
     known: Sequence[SenseInventory],
-    scored: Sequence[Path],
-    inventory: Path | str | None,
+    scorer: "TrainingScorer | None",
     max_prototypes: int | None,
     dtype: StoredDtype,
     say: Callable[[str], None],
@@ -183,12 +221,8 @@ def _train_cells(
         changed = {name: value for name, value in cells.model.items() if of_preset.get(name) != value}
         model_config = adaptation.model_config(changed)
         running["initial"] = adaptation.initial_weights(seed=settings.seed)
-    if inventory is not None:
-        from lmcells.evaluation.evaluate import evaluation_hook
-
-        running["evaluate"] = evaluation_hook(
-            scored, inventory=Path(inventory), corpus=corpus, metadata_kind=metadata
-        )
+    if scorer is not None:
+        running["evaluate"] = partial(scorer.cells, metadata_kind=metadata)
     is_main = int(os.environ.get("RANK", "0")) == 0
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)
@@ -212,7 +246,8 @@ def _train_cells(
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
                 max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
             )
-        model, record, vocabulary, phrases = trained.model, trained.record, None, store
+        model, record, vocabulary = trained.model, trained.record, None
+        phrases: Prototypes | PhraseStore | None = store
         if adaptation is not None and store is not None:
             phrases = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)

@@ -3,6 +3,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -238,8 +239,8 @@ def test_what_a_protocol_adds_is_on_the_page_and_in_the_tables(folder: Path, pag
     text = page.text
     assert REMARK in text
     assert "LMC@_b$ was chosen on dev & co by the mean macro F1 of its runs, and not on this dataset." in text
-    assert "0.74 / 0.69" in text
-    assert "0.71 / –" in text
+    assert "0.74 / 0.78 / 0.69 / 0.81" in text
+    assert "0.71 / 0.73 / – / 0.79" in text
     chosen = rows_of(folder, "selection")
     assert [(row["setting"], row["chosen"]) for row in chosen] == [("LMC", "False"), ("LMC@_b$", "True")]
     assert float(chosen[1]["macro_f1"]) == results()[2].metrics.macro_f1
@@ -359,3 +360,17 @@ def test_latex_escapes_every_special_character() -> None:
     assert escape("a_b & 5% {x} $y$ #1 \\ ~^\n") == (
         r"a\_b \& 5\% \{x\} \$y\$ \#1 \textbackslash{} \textasciitilde{}\textasciicircum{} "
     )
+
+
+def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(tmp_path: Path) -> None:
+    everyone = results()
+    oracle = max(everyone, key=lambda result: result.metrics.macro_f1)
+    write_report(tmp_path, everyone, dataset_name="x", oracles=[oracle.model], n_rounds=5, n_resamples=5)
+    lines = (tmp_path / "tables" / "main.tex").read_text().splitlines()
+    (row,) = [line for line in lines if line.startswith(f"{escape(oracle.model)} &")]
+    assert "textbf" not in row
+    assert f"& {oracle.metrics.mean_weighted_f1:.2f} & {oracle.metrics.macro_f1:.2f} " in row
+    assert sum("textbf" in line for line in lines) > 1
+    page = (tmp_path / "report.html").read_text()
+    cells = re.findall(r'<th scope="row">([^<]*)</th>\s*((?:<td[^>]*>.*?</td>\s*)+)', page)
+    assert not any("best" in row for name, row in cells if unescape(name) == oracle.model)

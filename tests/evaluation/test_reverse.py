@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpora import corpus_of
 from lmcells.errors import ConfigError
 from lmcells.evaluation.dataset import NoteSplit
 from lmcells.evaluation.long_form_finder import LongFormFinder, lower_text, spells_in_order
@@ -20,17 +21,21 @@ from lmcells.evaluation.reverse import (
     GIVEN_AWAY,
     IN_HEADER,
     NOT_DRAWN,
+    RARE_SENSE,
+    REPEATED,
     SINGLE_SENSE,
     TOO_LONG,
     ReversePart,
     build_reverse_dataset,
-    used_inventory,
+    frequent_sections,
     window_around,
 )
 from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
+from lmcells.notes.token_arrays import find_tokens
+from lmcells.notes.tokens import iterate_tokens
 
 INVENTORY = SenseInventory.from_senses(
     [
@@ -54,6 +59,7 @@ def parts_of(
 ) -> dict[str, ReversePart]:
     return build_reverse_dataset(
         notes,
+        inventory,
         finder=LongFormFinder(inventory),
         find_sections=section_finder(sections),
         **settings,
@@ -155,30 +161,46 @@ def test_forms_can_be_held_to_spell_their_short_form() -> None:
 # ---- windows
 
 
+def window_of(text: str, start: int, end: int, *, n_words: int) -> str:
+    window = window_around(text, find_tokens(text), start, end, n_words=n_words, bounds=(0, len(text)))
+    assert window is not None
+    return text[slice(*window)]
+
+
 def test_a_window_has_as_many_words_on_the_left_as_on_the_right() -> None:
     # The authors kept 20 - n words of the n between 11 and 19 that stood on the left.
     for n_left in range(30):
-        text = "w " * n_left + "(X)" + " w" * 30
-        window = window_around(text, 2 * n_left + 1, 2 * n_left + 2, n_words=20, bounds=(0, len(text)))
-        assert window is not None
-        assert text[slice(*window)].split() == ["w"] * min(20, n_left) + ["(X)"] + ["w"] * 20
+        before = "".join(f"w{number} " for number in range(n_left))
+        text = before + "(X)" + "".join(f" v{number}" for number in range(30))
+        words = window_of(text, len(before) + 1, len(before) + 2, n_words=20).split()
+        assert len(words) == min(20, n_left) + 1 + 20
+        assert words.index("(X)") == min(20, n_left)
 
 
-@given(st.text("ab \n", max_size=40), st.text("ab \n", max_size=40), st.integers(1, 5))
-def test_windows_are_cut_between_words(before: str, after: str, n_words: int) -> None:
-    text = f"{before}X{after}"
-    window = window_around(text, len(before), len(before) + 1, n_words=n_words, bounds=(0, len(text)))
-    assert window is not None
-    begin, stop = window
-    assert begin == 0 or text[begin - 1].isspace() or text[begin].isspace()
-    assert stop == len(text) or text[stop].isspace()
-    assert len(text[begin : len(before)].split()) <= n_words + 1
-    assert text[begin:stop].split() == text.split()[slice(*_places(text, len(before), n_words))]
+def test_words_that_no_model_reads_do_not_count() -> None:
+    text = "pain of the knee and of a hip, X for all of the very very severe pain in the arm"
+    assert window_of(text, 31, 32, n_words=2) == "knee and of a hip, X for all of the very very severe pain"
+    assert window_of("gait gait gait pain X", 20, 21, n_words=2) == "gait gait gait pain X"
 
 
-def _places(text: str, place: int, n_words: int) -> tuple[int, int]:
-    index = next(n for n, word in enumerate(re.finditer(r"\S+", text)) if word.start() <= place < word.end())
-    return max(0, index - n_words), index + n_words + 1
+@given(st.text("abc \n", max_size=40), st.text("abc \n", max_size=40), st.integers(1, 5))
+def test_windows_are_cut_between_words_and_hold_as_many_as_a_model_reads(
+    before: str, after: str, n_words: int
+) -> None:
+    text = f"{before} X {after}"
+    found = window_of(text, len(before) + 1, len(before) + 2, n_words=n_words)
+    at = text.index(found, max(0, len(before) + 2 - len(found)))
+    assert found == found.strip()
+    assert not at or text[at - 1].isspace()
+    assert text[at + len(found) : at + len(found) + 1] in ("", " ", "\n")
+    left, right = found.split("X")
+    for side, whole in ((left, before), (right, after)):
+        assert min(n_words, n_read(whole)) == min(n_words, n_read(side))
+
+
+def n_read(text: str) -> int:
+    words = [token.word for token in iterate_tokens(text)]
+    return len([word for at, word in enumerate(words) if at == 0 or words[at - 1] != word])
 
 
 def test_windows_stay_inside_their_section() -> None:
@@ -217,7 +239,7 @@ def test_another_long_form_of_the_short_form_gives_the_answer_away() -> None:
     assert part.dropped == {GIVEN_AWAY: 4}
     assert len(part.examples) == 2
     assert len(draw(*texts, allow_candidates=True).examples) == 6
-    far = "physical therapy" + " w" * 20 + " prothrombin time"
+    far = "physical therapy" + "".join(f" w{n}" for n in range(20)) + " prothrombin time"
     assert len(draw(far).examples) == 2
 
 
@@ -233,7 +255,59 @@ def test_a_short_form_needs_two_senses() -> None:
     part = draw("physical therapy", "physiotherapy", "pulmonary artery", "physician assistant")
     assert {example.short_form for example in part.examples} == {"PA"}
     assert part.dropped == {SINGLE_SENSE: 2}
-    assert used_inventory(INVENTORY, part).short_forms == ("PA",)
+    assert part.inventory.short_forms == ("PA",)
+
+
+def test_a_short_form_needs_every_long_form_in_all_notes_and_keeps_all_candidates() -> None:
+    """The paper's rule: each long form at least twice in MIMIC, counted before any split."""
+    texts = ["physical therapy", "prothrombin time", "pulmonary artery", "physician assistant"]
+    assert {each.short_form for each in draw(*texts, *texts[:2], min_found=2).examples} == {"PT"}
+    part = draw(*texts, *texts[:2], min_found=2)
+    assert part.dropped == {RARE_SENSE: 2}
+    assert [sense.long_form for sense in part.inventory] == ["physical therapy", "prothrombin time"]
+    in_header = draw("PROTHROMBIN TIME:\nup\nPROTHROMBIN TIME:\nup", *["physical therapy"] * 2, min_found=2)
+    assert len(in_header.examples) == 2  # no candidate is dropped because its examples ran out
+    assert in_header.inventory.n_senses == 2
+
+    notes = [Note(f"n/{number}", text) for number, text in enumerate(texts[:2] * 2)]
+    split = NoteSplit.parse("a=0.5")
+    inside = [note for note in notes if split.part_of(note.id)]
+    assert 0 < len(inside) < len(notes)
+    of_split = parts_of(notes, split=split, min_found=2)["a"]
+    assert (
+        {each.note_id for each in of_split.examples} == {note.id for note in inside} == set(of_split.note_ids)
+    )
+    assert not parts_of(inside, min_found=2)[""].examples
+
+
+def test_examples_with_the_words_of_another_are_dropped_where_asked_for() -> None:
+    texts = [
+        "the physical therapy, 3 times",
+        "physiotherapy 5 times",
+        "physical therapy once",
+        "prothrombin time",
+    ]
+    assert len(draw(*texts).examples) == 4
+    part = draw(*texts, drop_repeated=True)
+    assert part.dropped == {REPEATED: 1}
+    assert [example.note_id for example in part.examples] == ["n/0", "n/2", "n/3"]
+
+
+def test_sections_are_those_of_a_corpus_of_the_same_notes(tmp_path: Path) -> None:
+    """A header rarer than the threshold is body text in both, not a section of its own in one."""
+    texts = ["PLAN: gait then physical therapy\nRARELY SEEN: prothrombin time up"] + [
+        "PLAN: prothrombin time"
+    ] * 3
+    notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
+    find_sections = frequent_sections(notes, style="paper", min_count=2)
+    (part,) = build_reverse_dataset(
+        notes, INVENTORY, finder=LongFormFinder(INVENTORY), find_sections=find_sections, allow_candidates=True
+    ).values()
+    corpus = corpus_of(tmp_path, texts, sections="paper", min_count=0, min_header_count=2)
+    assert {example.section for example in part.examples} == {"PLAN"} < set(corpus.metadata_names("section"))
+    first = next(example for example in part.examples if example.note_id == "n/0")
+    assert first.text == "gait then PT\nRARELY SEEN: prothrombin time up"
+    assert "rarely" in corpus.words
 
 
 def test_at_most_so_many_examples_of_a_sense_are_drawn() -> None:
@@ -298,7 +372,7 @@ def test_every_occurrence_is_drawn_equally_often() -> None:
 
 @pytest.mark.parametrize("settings", [{"max_per_sense": 0}, {"window": 0}])
 def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="found 0, allowed: 1 or more"):
+    with pytest.raises(ConfigError, match=r"is 0.*allowed: 1 or more"):
         draw("PT", **settings)
 
 

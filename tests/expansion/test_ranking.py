@@ -77,7 +77,7 @@ def slow_divergence(model: PretrainedModel, one: Mention, words: list[int]) -> f
             beta = words_section_weights(model)(THERAPY, words).tolist()
         else:
             each = [prior(torch.tensor(words))]
-            each[0] = type(each[0])(each[0].mean.mean(dim=0), each[0].log_variance.mean(dim=0))
+            each[0] = type(each[0])(each[0].mean.mean(dim=0), each[0].log_variance.exp().mean(dim=0).log())
             beta = [1.0]
     total = 0.0
     for weight, p in zip(beta, each, strict=True):

@@ -109,7 +109,7 @@ def test_windows_from_the_tokens_of_a_note_are_those_of_the_mentions_own_texts(
 def test_mentions_of_one_text_share_its_tokens_and_texts_do_not_touch() -> None:
     text = "pain PT gait PT pain"
     first, second = (Mention(text, start, start + 2, "PT", None) for start in (5, 13))
-    other = Mention("PT OR", 0, 2, "PT", None)
+    other = Mention("PT x OR", 0, 2, "PT", None)
     found = WindowReader(WORD_IDS, radius=2)([first, other, second])
     assert found.context[found.context_mask].tolist() == [0, 1, 2, 6, 2, 1, 0]
     assert found.context_mask.sum(axis=1).tolist() == [3, 1, 3]

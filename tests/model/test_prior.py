@@ -41,3 +41,42 @@ def test_the_word_table_keeps_metadata_out_of_the_moment_table() -> None:
     assert moments.a1.shape == (tiny_config("mbsge").n_words, 5)
     picked = model.prior.moments(SectionDraws(words=torch.tensor([4, 2])), variance_floor=0.0)
     torch.testing.assert_close(picked.a1, moments.a1[[4, 2]])
+
+
+def test_dropout_of_the_hidden_layer_drops_whole_units_of_a_word() -> None:
+    """h / keep where a unit is kept, 0 where it is dropped, whichever section it meets."""
+    prior = tiny_model(hidden_dim=64).prior
+    for rate in (0.0, 0.25):
+        prior.hidden_dropout.p = rate
+        from_words, from_metadata = prior.project(prior.words.weight)
+        hidden = (from_words.unsqueeze(1) + from_metadata).relu()  # (13, 6, 64)
+        plain = prior.eval().project(prior.words.weight)
+        expected = (plain[0].unsqueeze(1) + plain[1]).relu() / (1 - rate)
+        prior.train()
+        dropped = from_words < -1000  # (13, 64)
+        assert bool(dropped.any()) == (rate > 0)
+        torch.testing.assert_close(hidden, expected.masked_fill(dropped.unsqueeze(1), 0.0))
+    assert 0.15 < dropped.double().mean() < 0.35
+
+
+def test_the_moment_table_and_the_center_are_dropped_out_in_training_only() -> None:
+    model = tiny_model(dropout=0.5, hidden_dim=64)
+    draws = SectionDraws(sections=torch.randint(6, (13, 4)))
+    model.prior.dropout.p = 0.0
+    for of_step in (
+        lambda: model.prior.moments(draws, variance_floor=0.0).a1,
+        lambda: model.prior(torch.arange(6), torch.arange(6)).mean,
+    ):
+        model.train()
+        assert not torch.equal(of_step(), of_step())
+        model.eval()
+        assert torch.equal(of_step(), of_step())
+    without = tiny_model(dropout=0.5, hidden_dropout=False).prior
+    assert without.hidden_dropout.p == 0
+
+
+@pytest.mark.parametrize("kind", ["bsg", "mbsge"])
+def test_variances_of_words_start_where_the_authors_have_them(kind: str) -> None:
+    found = tiny_model(kind).prior.log_variance.weight
+    assert -3.5 <= found.min() < found.max() <= -1.5
+    assert tiny_model(kind, embedding_std=0.1).prior.log_variance.weight.abs().max() < 1

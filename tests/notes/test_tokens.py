@@ -9,8 +9,8 @@ from lmcells.notes.tokens import STOP_WORDS, iterate_tokens, spell
 
 PIECES = [
     *"s/p C&S p.o. 500mg L4-5 don't OR or The THE patient's [**1-2**] ___ x-ray _%#NAME#%_ 10,000 A&Ox3 "
-    "b.i.d. - . / é ’s [** **] HIV's a I V71.09 T37.7C 1.5 5mg2 N\u212a".split(),
-    *(" ", "\n"),
+    "b.i.d. - . / é ’s [** **] HIV's a I V71.09 T37.7C 1.5 5mg2 N\u212a IS PAIN".split(),
+    *(" ", " ", "  ", "\n"),
 ]
 nasty_text = st.one_of(
     st.text(),
@@ -33,6 +33,10 @@ def words(text: str, *, stop_words: bool = False) -> list[str]:
         ("taken to the OR now or later", ["taken", "or", "later"]),
         ("IS used AS needed, NO fever", ["is", "used", "as", "needed", "no", "fever"]),
         ("A man. I saw him", ["man", "saw"]),
+        ("THE PATIENT IS ALERT AND ORIENTED", ["patient", "alert", "oriented"]),
+        ("TAKEN TO THE OR", ["taken"]),
+        ("seen in the OR. THE PATIENT  WAS AWAKE", ["seen", "or", "patient", "awake"]),
+        ("NO fever, AS needed FOR PAIN", ["no", "fever", "as", "needed", "for", "pain"]),
         ("took 500mg at 10:30 on 7/16/2151", ["took", "<digit>", "mg", "<digit>", "<digit>"]),
         ("vitamin B12 q6h", ["vitamin", "b12", "q6h"]),
         ("PT/OT and nausea/vomiting", ["pt", "ot", "nausea", "vomiting"]),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import resource
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -13,7 +14,8 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
-from lmcells.training.checkpoint import load_newest
+from lmcells.training.checkpoint import load_newest, newest_step
+from lmcells.training.metrics import TrainingFailed, read_metrics
 from lmcells.training.task import Clock, clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
@@ -191,6 +193,56 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus
     settings = tiny_settings(learning_rate=1e30, epochs=3)
     with pytest.raises(TrainingDiverged, match=r"no longer finite.*Lower training.learning_rate"):
         run(corpus, tmp_path, settings)
+
+
+def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_stands(
+    corpus: Corpus, tmp_path: Path
+) -> None:
+    settings = tiny_settings(epochs=3, batch_size=1024)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(
+        _: Any, hours: float
+    ) -> dict[str, Any]:  # from the end of the second epoch on, no file may be large
+        if hours and newest_step(tmp_path) is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+        return {}
+
+    try:
+        with pytest.raises(TrainingFailed) as failed:
+            run(corpus, tmp_path, settings, evaluate=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    step = newest_step(tmp_path)
+    assert str(failed.value).endswith(f"go on with --resume; the checkpoint of step {step} stands.")
+    assert "cannot be written" in str(failed.value)
+    assert not list(tmp_path.rglob("*.partial"))
+    resumed = run(corpus, tmp_path, settings, resume=True)
+    unbroken = run(corpus, tmp_path / "again", settings)
+    assert resumed.record["steps"] == unbroken.record["steps"] == 3 * step
+    for name, value in unbroken.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name])
+
+
+def test_too_little_memory_is_told_in_one_line(corpus: Corpus, tmp_path: Path) -> None:
+    def fill(*_: Any) -> dict[str, Any]:
+        raise torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...\nSee docs"
+        )
+
+    with pytest.raises(
+        TrainingFailed, match=r"CUDA out of memory\. Lower training\.batch_size.*no checkpoint yet"
+    ):
+        run(corpus, tmp_path, tiny_settings(), evaluate=fill)
+
+
+def test_evaluations_are_spread_over_an_epoch(corpus: Corpus, tmp_path: Path) -> None:
+    settings = tiny_settings(epochs=2, batch_size=200, evaluations=3)
+    steps = run(corpus, tmp_path, settings, evaluate=lambda *_: {"x": {"macro_f1": 0.5}}).record["steps"]
+    found = [line["step"] for line in read_metrics(tmp_path) if "evaluation" in line]
+    assert len(found) == 6
+    assert found[2::3] == [steps // 2, steps]
+    assert all(abs(at - (number + 1) * steps / 6) <= 1 for number, at in enumerate(found))
 
 
 def test_a_corpus_in_chunks_trains_on_every_token(corpus: Corpus, tmp_path: Path) -> None:

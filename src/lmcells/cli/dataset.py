@@ -13,11 +13,10 @@ from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
 from lmcells.evaluation.dataset import NoteSplit, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
-from lmcells.evaluation.reverse import build_reverse_dataset, used_inventory
+from lmcells.evaluation.reverse import build_reverse_dataset, frequent_sections
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
-from lmcells.notes.section_styles import section_finder
 
 
 def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
@@ -89,14 +88,22 @@ def _add_reverse(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("what is drawn").add_argument
     number: dict[str, Any] = {"type": int, "metavar": "N"}
     add("--max-per-sense", default=500, help="at most so many examples per sense (500)", **number)
-    add("--window", default=20, help="words on each side (20)", **number)
+    found = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
+    add("--min-found", default=0, help=found, **number)
+    add("--window", default=20, help="words on each side, not counting stop words (20)", **number)
     add("--seed", default=0, help="random seed of the sample (0)", **number)
     parts = "one dataset per name; the part of a note depends on its id"
     add("--split", metavar="NAME=SHARE,...", help=parts)
     add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
+    add(
+        "--drop-repeated",
+        action="store_true",
+        help="drop examples with the same words as another of their sense",
+    )
     spelled = "only forms that have the short form's letters, in order"
     add("--spelled-forms", action="store_true", help=spelled)
-    arguments.add_reading(parser)
+    rare = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
+    arguments.add_reading(parser).add_argument("--min-header-count", default=1, help=rare, **number)
     add_json(parser)
 
 
@@ -106,15 +113,19 @@ def _reverse(options: argparse.Namespace) -> None:
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
     report = ReadReport()
+    drawn = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
     parts = build_reverse_dataset(
         _read_notes(options, report),
+        inventory,
         finder=finder,
-        find_sections=section_finder(options.sections, header_rules=options.header_rules),
-        max_per_sense=options.max_per_sense,
-        window=options.window,
-        seed=options.seed,
-        allow_candidates=options.allow_candidates,
+        find_sections=frequent_sections(
+            (note for note in _read_notes(options, ReadReport()) if not (split and split.part_of(note.id))),
+            style=options.sections,
+            min_count=options.min_header_count,
+            header_rules=options.header_rules,
+        ),
         split=split,
+        **{name: getattr(options, name) for name in drawn},
     )
     if not any(part.examples for part in parts.values()):
         raise InputError(
@@ -126,7 +137,7 @@ def _reverse(options: argparse.Namespace) -> None:
         output = part_of_split(options.output, name)
         write_dataset(output, part.examples)
         if options.inventory_output:
-            save_inventory(used_inventory(inventory, part), part_of_split(options.inventory_output, name))
+            save_inventory(part.inventory, part_of_split(options.inventory_output, name))
         datasets.append(
             {
                 "dataset": str(output),
@@ -199,7 +210,9 @@ Find the long forms of an inventory in notes, replace each by its short form, an
 Every example names its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.""",
     example="""\
 examples:
-  lmcells dataset reverse NOTEEVENTS.csv.gz --inventory casi_inventory.json --output mimic_rs.jsonl --sections paper
+  lmcells dataset reverse NOTEEVENTS.csv.gz --inventory casi_inventory.json --output mimic_rs.jsonl --sections paper \\
+    --min-header-count 10 --min-found 2 --allow-candidates --drop-repeated --inventory-output mimic_rs.json
+    (the paper's test set)
   lmcells dataset reverse notes/ --inventory inventory.json --output rs.jsonl --split dev=0.1,test=0.1
     (writes rs.dev.jsonl and rs.test.jsonl; the other notes are left for pre-training)""",
     add_arguments=_add_reverse,

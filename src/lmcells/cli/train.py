@@ -17,7 +17,7 @@ _DTYPES = ("float32", "float16", "int8")
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
 _PASSED_ON = (
     "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
-    "from_model", "evaluate", "inventory",
+    "from_model", "evaluate", "inventory", "keep_best",
 )  # fmt: skip
 _OVERRIDES = {  # flags that are a setting of their own
     "epochs": "training.epochs",
@@ -91,22 +91,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="DATASET",
-        help="score this dataset after each epoch or check (or training.evaluate_minutes); may be repeated",
+        help="score this dataset after each epoch or check (see training.evaluations); may be repeated",
     )
-    running.add_argument("--inventory", type=Path, metavar="FILE", help="senses for --evaluate")
+    senses = "senses for --evaluate: once for all datasets, or once for each"
+    running.add_argument("--inventory", action="append", type=Path, default=[], metavar="FILE", help=senses)
+    best = "for each dataset, keep the model that is best on the others, in MODEL.training/best"
+    running.add_argument("--keep-best", action="store_true", help=best)
 
 
 def run(options: argparse.Namespace) -> None:
     """Train, save the model, and print how it went."""
     flags = {setting: getattr(options, flag) for flag, setting in _OVERRIDES.items()}
     named = [f"{setting}={value}" for setting, value in flags.items() if value is not None]
+    shown: list[str] = []
+
+    def show(message: str) -> None:
+        """The first two reports, what is about to happen and how long it will take, stay on the screen."""
+        if len(shown) < 2:
+            shown.append(message)
+            print(f"lmcells train: {message}", file=sys.stderr, flush=True)
+        else:
+            line.update(message)
+
     with ProgressLine() as line, warnings.catch_warnings():
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
             given = {name: getattr(options, name) for name in _PASSED_ON}
             overrides = [*named, *options.overrides]
-            trained = train(options.corpus, overrides=overrides, on_progress=line.update, **given)
+            trained = train(options.corpus, overrides=overrides, on_progress=show, **given)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
             number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM

@@ -4,33 +4,25 @@ evaluate(["default", "dominant"], dataset="dev.jsonl", inventory="senses.csv")  
 """
 
 import re
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
-from lmcells.evaluation.encoder_baselines import elmo_ranker
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.rankers import make_ranker, window_words
-from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory, load_inventory
-from lmcells.expansion.ranking import CellRanker, Ranker, Ranking
+from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
+from lmcells.expansion.ranking import Ranker, Ranking
+from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
-from lmcells.pretrained import PretrainedModel, save_pretrained
-
-if TYPE_CHECKING:  # torch takes seconds to import
-    from lmcells.language_model.model import LanguageModel
-    from lmcells.model import CellModel
-
-Scores = dict[str, dict[str, float]]  # dataset -> metric -> value
 
 _RUNS = re.compile(r"[^\W_]+")
 
@@ -177,16 +169,17 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
     and notes whose form the corpus does not have are counted.
     """
-    of_examples = list(note_ids)
-    tested, trained = set(of_examples), set(corpus.metadata_names("document"))
+    written = list(note_ids)
+    of_examples, names = list(map(given_id, written)), corpus.metadata_names("document")
+    tested, trained = set(of_examples), set(map(given_id, names))
     leaked = tested & trained
     forms = set(map(form_of, trained))
     n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
     if tested and n_incomparable == len(tested):
         raise InputError(
-            f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
-            f"in {corpus.folder} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
-            f"are truly different notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
+            f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
+            f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
+            f"If they are truly other notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),
@@ -211,50 +204,3 @@ def form_of(id_: str) -> str:
 def _some(ids: set[str]) -> str:
     shown = [repr(id_) for id_ in sorted(ids)[:3]]
     return ", ".join([*shown, "..."] if len(ids) > len(shown) else shown) or "none"
-
-
-def evaluation_hook(
-    datasets: Sequence[Path], *, inventory: Path, corpus: Corpus, metadata_kind: str
-) -> Callable[["CellModel", float], Scores]:
-    """Return what scores a model on each dataset while it trains, as in the paper's figure of accuracy by hours.
-
-    Everything is read now, so that a mistake shows before training.
-    """
-    senses, score = _scorer(datasets, inventory)
-
-    def score_model(model: "CellModel", _: float) -> Scores:
-        with tempfile.TemporaryDirectory() as folder:
-            save_pretrained(model, Path(folder) / "model", corpus=corpus, metadata_kind=metadata_kind)
-            return score(CellRanker(PretrainedModel.from_pretrained(Path(folder) / "model"), senses))
-
-    return score_model
-
-
-def elmo_evaluation_hook(
-    datasets: Sequence[Path], *, inventory: Path, corpus: Corpus
-) -> Callable[["LanguageModel", float], Scores]:
-    """The same for a language model, which is scored on the device where it trains."""
-    from lmcells.language_model.folder import PretrainedLanguageModel
-
-    senses, score = _scorer(datasets, inventory)
-    settings = {"settings": corpus.manifest.settings}
-
-    def score_model(model: "LanguageModel", _: float) -> Scores:
-        as_saved = PretrainedLanguageModel(model, corpus.words, settings, {})
-        return score(elmo_ranker(as_saved, senses))
-
-    return score_model
-
-
-def _scorer(datasets: Sequence[Path], inventory: Path) -> tuple[SenseInventory, Callable[[Ranker], Scores]]:
-    senses = load_inventory(inventory)
-    examples = {path.stem: list(read_dataset(path, report=ReadReport())) for path in datasets}
-
-    def score(ranker: Ranker) -> Scores:
-        measured = {name: measure(predict(name, ranker, each, senses)) for name, each in examples.items()}
-        return {
-            name: {"accuracy": found.accuracy, "macro_f1": found.macro_f1, "nll": found.nll}
-            for name, found in measured.items()
-        }
-
-    return senses, score

@@ -123,20 +123,14 @@ def make_ranker(
     if not folder.is_dir():
         raise InputError(f"MODEL: found {name!r}, allowed: {CHOICES}.{nearest(name, NAMES)}")
     model = PretrainedModel.from_pretrained(folder)
-    ranker: Ranker
-    if by_masked_span := ranks_by_masked_span(model, ranking):
-        ranker = MaskedSpanRanker(model, inventory)
-    else:
-        weights = None
-        if corpus is not None and model.sizes.kind == "lmc":
-            occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
-            weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
-        ranker = CellRanker(model, inventory, section_weights=weights)
+    occurrences = None
+    if corpus is not None and model.sizes.kind == "lmc":
+        occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
     # A calibration is fitted to the scores of the model's best ranking, and means nothing for those of another.
-    is_best = by_masked_span == ranks_by_masked_span(model)
+    is_best = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
     reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
     return NamedRanker(
-        base=ranker,
+        base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
         section_map=section_map if reads_sections else {},
         knows=(lambda section: known_section(section, model.section_ids) is not None)
@@ -146,6 +140,22 @@ def make_ranker(
         hours_to_peak=model.config.training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),
     )
+
+
+def rank_cells(
+    model: PretrainedModel,
+    inventory: SenseInventory,
+    *,
+    ranking: Ranking = "auto",
+    occurrences: LongFormOccurrences | None = None,
+) -> Ranker:
+    """Rank with a cell model; by divergence, with p(m | long form) as `occurrences` in the corpus have it."""
+    if ranks_by_masked_span(model, ranking):
+        return MaskedSpanRanker(model, inventory)
+    weights = None
+    if occurrences is not None and model.sizes.kind == "lmc":
+        weights = counted_section_weights(model, occurrences, add=smoothing_in_training(model))
+    return CellRanker(model, inventory, section_weights=weights)
 
 
 def window_words(names: Iterable[str], *, corpus: Corpus | None = None) -> frozenset[str] | None:

@@ -40,6 +40,7 @@ class ModelConfig:
     masked_span_reach: Size = 2  # words that it reads on each side of the mask
     phrase_dim: int = 0  # hidden units of the phrase network; 0: none, as in the paper
     dropout: Rate = 0.2
+    hidden_dropout: bool = True  # dropout after the model network's ReLU too; lmc only
     embedding_std: float | None = None  # of the initial tables; None is torch's default, 1.0
 
     margin: float = 1.0  # of the hinge
@@ -61,7 +62,7 @@ class ModelConfig:
             )
         if missing := [name for name in _ALWAYS_SAVED if name not in settings]:
             raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
-        return cls(**settings)
+        return cls(**{"hidden_dropout": False, **settings})  # models of before did not have it
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -10,7 +10,7 @@ from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig, ModelKind
 from lmcells.model.gaussian import Gaussian, kl_divergence
 from lmcells.model.moments import expected_divergence
-from lmcells.model.prior import ModelNetwork, PhraseNetwork, WordPrior
+from lmcells.model.prior import LOG_VARIANCES, ModelNetwork, PhraseNetwork, WordPrior
 from lmcells.model.variational import Posterior, SkipGramNetwork, VariationalNetwork
 
 
@@ -41,6 +41,8 @@ class CellModel(nn.Module):
             for module in self.modules():
                 if isinstance(module, nn.Embedding):
                     nn.init.normal_(module.weight, std=config.embedding_std)
+        elif isinstance(self.prior, WordPrior):
+            nn.init.uniform_(self.prior.log_variance.weight, *LOG_VARIANCES)  # as the authors' code has it
 
     def word_table(self) -> Tensor:
         """E, the vectors of the words that the variational network reads: (n_read, E)."""
@@ -97,8 +99,8 @@ class MetadataSkipGramEnsemble(BayesianSkipGram):
     """
 
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
-        """Means and log-variances of q(. | w, c) and q(. | section, c), averaged; the former alone where
-        metadata is null. A masked center is masked in the former only.
+        """Means and variances of q(. | w, c) and q(. | section, c), averaged; the former alone where metadata is
+        null. A masked center is masked in the former only.
         """
         of_word = super().posterior(windows, gate=gate)
         if windows.metadata is None:
@@ -112,9 +114,9 @@ class MetadataSkipGramEnsemble(BayesianSkipGram):
             return torch.where(rows, (word + other) / 2, word)
 
         mean = average(of_word.cell.mean, of_section.cell.mean)
-        log_variance = average(of_word.cell.log_variance, of_section.cell.log_variance)
+        variance = average(of_word.cell.log_variance.exp(), of_section.cell.log_variance.exp())
         attention = average(of_word.attention, of_section.attention)
-        return Posterior(Gaussian(mean, log_variance), of_word.gate, attention)
+        return Posterior(Gaussian(mean, variance.log()), of_word.gate, attention)
 
 
 CLASS_OF: dict[ModelKind, type[CellModel]] = {

@@ -10,6 +10,9 @@ from lmcells.model.gaussian import Gaussian, at_least_float32
 from lmcells.model.layers import Dropout, GaussianHeads, embed_metadata
 from lmcells.model.moments import Moments, blocked_moments, linear_mixture_moments, mixture_moments
 
+_FAR_BELOW = -1e4
+LOG_VARIANCES = (-3.5, -1.5)  # of BSG at the start
+
 
 class ModelNetwork(nn.Module):
     """p(z | w, m): h = ReLU(W [R_w ; R_m] + b), then a mean and a log-variance. Null metadata is R_m = 0."""
@@ -21,6 +24,7 @@ class ModelNetwork(nn.Module):
         self.hidden = nn.Linear(2 * config.embedding_dim, config.hidden_dim)
         self.heads = GaussianHeads(config.hidden_dim, cell_dim=config.cell_dim)
         self.dropout = Dropout(config.dropout)
+        self.hidden_dropout = Dropout(config.dropout if config.hidden_dropout else 0.0)
 
     def forward(self, words: Tensor, metadata: Tensor | None) -> Gaussian:
         """One Gaussian for each pair of ids, both of the same shape; metadata below 0, or None, is null."""
@@ -30,21 +34,32 @@ class ModelNetwork(nn.Module):
         """The same for word vectors (..., E), such as the mean of a phrase's words."""
         metadata = or_null(metadata, shape=vectors.shape[:-1], device=vectors.device)
         joined = torch.cat([vectors, embed_metadata(self.metadata, metadata)], dim=-1)  # (..., 2E)
-        gaussian: Gaussian = self.heads(self.hidden(self.dropout(joined)).relu())
+        hidden = self.hidden(self.dropout(joined)).relu()
+        gaussian: Gaussian = self.heads(self.hidden_dropout(hidden))
         return gaussian
 
-    def moments(self, draws: SectionDraws, *, variance_floor: float) -> Moments:
-        """The moment table of a step: a row for each word of `draws`, a mixture over its drawn sections.
+    def project(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """W_w R_w + b of word vectors and W_m R_m of all metadata, so that h = ReLU of their sum: (U, H), (M, H).
 
-        W [R_w ; R_m] = W_w R_w + W_m R_m: each table is projected once, and dropped out once.
+        Each table is projected once and dropped out once; dropout of h is drawn once for each word.
         """
+        for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
+        from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)
+        from_metadata = functional.linear(self.dropout(self.metadata.weight), for_metadata)
+        rate = self.hidden_dropout.p
+        if not self.training or rate == 0:
+            return from_words, from_metadata
+        # ReLU((x + y) / keep) is ReLU(x + y) / keep, and 0 where x is far below any y.
+        kept = torch.rand_like(from_words, dtype=torch.float32) >= rate
+        return torch.where(kept, from_words / (1 - rate), _FAR_BELOW), from_metadata / (1 - rate)
+
+    def moments(self, draws: SectionDraws, *, variance_floor: float) -> Moments:
+        """The moment table of a step: a row for each word of `draws`, a mixture over its drawn sections."""
         sections = draws.sections
         if sections is None:
             raise ValueError("draws.sections is None; the LMC needs sections (U, n) drawn for every row.")
         words = self.words.weight if draws.words is None else self.words(draws.words)  # (U, E)
-        for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
-        from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)  # (U, H)
-        from_metadata = functional.linear(self.dropout(self.metadata.weight), for_metadata)  # (M, H)
+        from_words, from_metadata = self.project(words)  # (U, H), (M, H)
         on_cpu = sections.device.type == "cpu"
         if on_cpu and not torch.compiler.is_compiling():
             return blocked_moments(

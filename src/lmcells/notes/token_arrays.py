@@ -39,10 +39,14 @@ class TokenArrays:
     ends: Array
     hashes: Hashes
     is_stop_word: npt.NDArray[np.bool_]  # and not written in capitals
+    among_capitals: npt.NDArray[np.bool_] | None = None  # stop words in capitals, beside words in capitals
 
     def without_stop_words(self) -> "TokenArrays":
         """Return the tokens that `find_tokens` finds without `stop_words`."""
-        kept = np.flatnonzero(~self.is_stop_word)
+        dropped = (
+            self.is_stop_word if self.among_capitals is None else self.is_stop_word | self.among_capitals
+        )
+        kept = np.flatnonzero(~dropped)
         return TokenArrays(self.starts[kept], self.ends[kept], self.hashes[kept], self.is_stop_word[kept])
 
 
@@ -98,16 +102,18 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
         if not number[token] and lengths[token] <= MAX_LENGTH:
             hashes[token] = _hash_written(text[starts[token] : ends[token]])
     hashes[np.flatnonzero(number)] = hash_word(NUMBER)
-    is_stop_word = _is_stop_word(capital, starts, lengths, hashes)
+    is_stop_word, shouted = _find_stop_words(capital, starts, lengths, hashes)
+    among_capitals = np.zeros(starts.size, np.bool_)
+    among_capitals[shouted] = _are_among_capitals(characters, capital, starts, ends, shouted)
     dropped = lengths > MAX_LENGTH
     if not stop_words:
-        dropped |= is_stop_word
+        dropped |= is_stop_word | among_capitals
     if marks:
         is_mark = np.flatnonzero(characters[1 + starts] == 0)
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
         dropped[is_mark] = is_stop_word[is_mark] = False
     kept = np.flatnonzero(~dropped)
-    return TokenArrays(starts[kept], ends[kept], hashes[kept], is_stop_word[kept])
+    return TokenArrays(starts[kept], ends[kept], hashes[kept], is_stop_word[kept], among_capitals[kept])
 
 
 @lru_cache(maxsize=1 << 14)
@@ -266,15 +272,33 @@ def _stop_word_slots() -> tuple[int, Hashes]:
     return multiplier, slots
 
 
-def _is_stop_word(
+def _find_stop_words(
     capital: npt.NDArray[np.bool_], starts: Array, lengths: Array, hashes: Hashes
-) -> npt.NDArray[np.bool_]:
-    """Tell which tokens are stop words not written in capitals."""
+) -> tuple[npt.NDArray[np.bool_], Array]:
+    """Tell which tokens are stop words not written in capitals, and list those that are."""
     multiplier, slots = _stop_word_slots()
     dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
     stop_words = np.flatnonzero(dropped)
     first, length = starts[stop_words], lengths[stop_words]
     # Only "k" can be written with a letter that is not ASCII, the Kelvin sign, and it is in no stop word.
-    in_capitals = capital[1 + first] & capital[first + length]
-    dropped[stop_words] = ~in_capitals | (length == 1)
-    return dropped
+    in_capitals = capital[1 + first] & capital[first + length] & (length > 1)
+    dropped[stop_words] = ~in_capitals
+    return dropped, stop_words[in_capitals]
+
+
+def _are_among_capitals(
+    characters: Bytes, capital: npt.NDArray[np.bool_], starts: Array, ends: Array, tokens: Array
+) -> npt.NDArray[np.bool_]:
+    """Tell which tokens have a word in capitals beside them, and none in lower case; see `tokens._capitals`."""
+    in_capitals, in_lower_case = (np.zeros(tokens.size, np.bool_) for _ in range(2))
+    for left, right in ((tokens - 1, tokens), (tokens, tokens + 1)):
+        other = left if right is tokens else right
+        there = (left >= 0) & (right < starts.size)
+        at_left, at_right, at = (np.where(there, each, 0) for each in (left, right, other))
+        gap = starts[at_right] - ends[at_left]
+        beside = there & (gap > 0) & (gap < 3) & (ends[at] - starts[at] > 1)
+        beside &= (characters[1 + ends[at_left]] == ord(" ")) & (characters[starts[at_right]] == ord(" "))
+        first, last = 1 + starts[at], ends[at]
+        in_capitals |= beside & capital[first] & capital[last]
+        in_lower_case |= beside & (_within(characters[first], "a", 26) | _within(characters[last], "a", 26))
+    return in_capitals & ~in_lower_case

@@ -6,8 +6,10 @@ The rules, each chosen so that a short form stays one token and can be found:
 - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
   follows (`x-ray`), an apostrophe joins letters, and `. , : / -` join digits (`120/80`, `L4-5`); nothing else does;
 - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
-  de-identification mark becomes a placeholder; stop words not written in capitals are dropped, unless asked for, and
-  so is anything longer than 64 characters.
+  de-identification mark becomes a placeholder; stop words are dropped, unless asked for, and so is anything longer
+  than 64 characters;
+- OR, IS, AS and NO are short forms, so a stop word in capitals is kept, unless the words beside it are in capitals
+  too: in `THE PATIENT IS ALERT` capitals carry no information.
 
 This file is the definition: one pattern, one pass. `token_arrays.find_tokens` finds exactly the same tokens, many times
 faster; `tests/notes/test_tokens.py` holds the two equal on any text.
@@ -15,11 +17,11 @@ faster; `tests/notes/test_tokens.py` holds the two equal on any text.
 
 import re
 from collections.abc import Iterator
+from itertools import chain, pairwise
 from string import ascii_lowercase, ascii_uppercase
 from typing import NamedTuple
 
-# English function words. They are dropped unless written in capitals, since OR, IS, AS and NO are short forms. Only
-# "a" and "i" are dropped in either case: sentences capitalise them.
+# English function words. "a" and "i" are dropped in capitals too: sentences capitalise them.
 STOP_WORDS = frozenset(
     """
     a about above after again against all am an and any are as at be because been before being below between
@@ -75,6 +77,7 @@ _PATTERN = re.compile(
     rf"(?P<mark>{MARK.pattern})|(?P<number>[0-9]+(?:[.,:/-][0-9]+)*)|{_L}{_W}*(?:(?:{_JOIN}){_W}+)*"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
+_BESIDE = (" ", "  ")  # what stands between a word and the one beside it
 
 
 class Token(NamedTuple):
@@ -113,19 +116,39 @@ def spell(written: str) -> str:
 
 def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
     """Yield the tokens of a text in order, with stop words or without."""
-    for match in _PATTERN.finditer(text):
-        start, end = match.span()
-        if match.lastgroup is None and end - start > 2 and text.startswith(_POSSESSIVE, end - 2):
-            end -= 2
+    before = 0, 0
+    for match, following in pairwise(chain(_PATTERN.finditer(text), (None,))):
+        assert match is not None
+        start, end = here = _span(text, match)
         written = text[start:end]
         word = spell(written)
-        dropped = end - start > MAX_LENGTH or (
-            not stop_words
-            and word in STOP_WORDS
-            and (len(word) == 1 or written[0].islower() or written[-1].islower())
-        )
+        dropped = end - start > MAX_LENGTH
+        if not stop_words and word in STOP_WORDS:
+            after = (len(text), len(text)) if following is None else _span(text, following)
+            beside = _capitals(text, before, gap=(before[1], start)) + _capitals(
+                text, after, gap=(end, after[0])
+            )
+            dropped |= len(word) == 1 or _capitals(text, here) != "C" or beside in ("C", "CC")
         if match.lastgroup == "mark" or not dropped:
             yield Token(word, start, end)
+        before = here
+
+
+def _span(text: str, match: re.Match[str]) -> tuple[int, int]:
+    """Where a token stands, without a possessive."""
+    start, end = match.span()
+    is_possessive = match.lastgroup is None and end - start > 2 and text.startswith(_POSSESSIVE, end - 2)
+    return start, end - 2 if is_possessive else end
+
+
+def _capitals(text: str, span: tuple[int, int], *, gap: tuple[int, int] | None = None) -> str:
+    """C for a word in capitals, l for one that begins or ends in lower case; "" for others, or beyond a `gap`."""
+    if span[1] - span[0] < 2 or (gap is not None and text[slice(*gap)] not in _BESIDE):
+        return ""
+    ends = text[span[0]], text[span[1] - 1]
+    if any("a" <= letter <= "z" for letter in ends):
+        return "l"
+    return "C" if all("A" <= letter <= "Z" for letter in ends) else ""
 
 
 def is_in_capitals(text: str) -> bool:

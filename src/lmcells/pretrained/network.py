@@ -109,9 +109,11 @@ class NumpyVariationalNetwork:
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
             of_section = self._posterior_of_bsg(sections, None, (context[rows], context_mask[rows], unknown))
-            for name in ("mean", "log_variance", "attention"):
+            for name in ("mean", "attention"):
                 values = getattr(of_word, name)
                 values[rows] = (values[rows] + getattr(of_section, name)) / 2
+            both = np.logaddexp(of_word.log_variance[rows], of_section.log_variance)
+            of_word.log_variance[rows] = both - np.float32(np.log(2))  # of the mean of the variances
         return of_word
 
     def _posterior_of_lmc(
@@ -346,11 +348,11 @@ class NumpyWordPrior:
         return NumpyGaussian(float32(self._mean[words]), float32(self._log_variance[words]))
 
     def phrase(self, words: Ids) -> NumpyGaussian:
-        """Return the Gaussian of a phrase: its words' means and log-variances, averaged."""
+        """Return the Gaussian of a phrase: its words' means and variances, averaged."""
         if not words.size:
             raise ValueError(_NO_WORD)
         each = self(words)
-        return NumpyGaussian(each.mean.mean(axis=0), each.log_variance.mean(axis=0))
+        return NumpyGaussian(each.mean.mean(axis=0), np.log(np.exp(each.log_variance).mean(axis=0)))
 
 
 class NumpyPhraseNetwork:

@@ -35,7 +35,7 @@ _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # of each parameter
 
 # Settings added after runs had been started, with the value that was in effect before.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
-    "model": {"masked_span_reach": 2},
+    "model": {"masked_span_reach": 2, "hidden_dropout": False},
     "training": {"contrastive_reads_all": False},
 }
 
@@ -79,9 +79,9 @@ def load_newest(output: Path) -> State | None:
     return None
 
 
-def has_checkpoints(output: Path) -> bool:
-    """Whether a run has left any state here, complete or not."""
-    return bool(_newest_first(output))
+def newest_step(output: Path) -> int | None:
+    """The step of the newest state that a run has left here; None where there is none."""
+    return next((int(path.stem) for path in _newest_first(output)), None)
 
 
 def save_task(task: "Task[Any, Any]", output: Path) -> None:
@@ -94,6 +94,7 @@ def save_task(task: "Task[Any, Any]", output: Path) -> None:
     if task.world.is_main:
         where = {name: getattr(task, name) for name in _POSITION}
         rest = {"centers": task.n_examples, "seconds": task.clock.seconds, "made_with": task.identity}
+        rest["threads"] = torch.get_num_threads()
         write_checkpoint(output, where | rest, {name: value.cpu().numpy() for name, value in tensors.items()})
     task.world.wait()
 
@@ -104,6 +105,8 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
     if found is None:
         return
     state, arrays = found
+    if task.world.device.type == "cpu" and "threads" in state:
+        torch.set_num_threads(state["threads"])  # with others the last digits of a sum differ
     _require_same_run(state["made_with"], task.identity, output=output)
     tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
     task.model.load_state_dict(under("model.", tensors))

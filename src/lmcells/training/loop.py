@@ -3,11 +3,12 @@
 A `lmcells.training.task.Task` says what is trained; everything else is the same for all.
 """
 
+import errno
 import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -17,12 +18,23 @@ import torch
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
-from lmcells.training.checkpoint import FOLDER, has_checkpoints, restore_task, save_task
-from lmcells.training.distributed import join_world, own_randomness
-from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, Progress, TrainingStopped, find_peak
+from lmcells.training.checkpoint import FOLDER, newest_step, restore_task, save_task
+from lmcells.training.distributed import best_threads, join_world, own_randomness
+from lmcells.training.metrics import (
+    METRICS,
+    TENSORBOARD,
+    MetricsLog,
+    Progress,
+    TrainingFailed,
+    TrainingStopped,
+    find_peak,
+)
 from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
+_DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REPORT_SECONDS = 15.0  # at most between two reports on a CPU
+_FIRST_SECONDS = 1.0  # that a first step may take without one
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
 """The model, of whatever kind, and the hours it was trained -> scores."""
 
@@ -70,6 +82,7 @@ def run_task(
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
+    on_start: Callable[[str], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     evaluate: Evaluation | None = None,
 ) -> TrainingResult[M]:
@@ -77,23 +90,34 @@ def run_task(
 
     With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
     ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
-    is removed. SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
+    is removed. `on_start` is told what is about to happen.
+    SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
     training, on the main process; what it returns is logged. The global random state is left as it was.
     """
     if corpus.tokens.size == 0:
         raise CorpusError(f"{corpus.folder} has no tokens to train on. Lower --min-count or give more notes.")
-    if not resume and not overwrite and has_checkpoints(output):
+    if not resume and not overwrite and newest_step(output) is not None:
         raise ConfigError(
             f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
             "another folder."
         )
-    with join_world(device) as world, own_randomness(world.device), stop_requests() as signals:
+    with (
+        told_in_one_line(output),
+        join_world(device) as world,
+        own_randomness(world.device),
+        stop_requests() as signals,
+        ExitStack() as stack,
+    ):
+        if world.device.type == "cpu":
+            stack.enter_context(best_threads())
         task = create_task(corpus, config=model_config, settings=settings, world=world)
         if overwrite and world.is_main:
             _remove_run(output)
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
+        if on_start is not None and world.is_main:
+            on_start(task.announcement())
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
         seconds, peak = task.clock.seconds, find_peak(output)
         record = {
@@ -109,9 +133,34 @@ def run_task(
         return TrainingResult(task.model.eval(), record)
 
 
+@contextmanager
+def told_in_one_line(output: Path) -> Iterator[None]:
+    """Say what to do where the disk is full or memory is too small; what is on the disk is complete in any case."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"
+        advice = "Lower training.batch_size or training.chunk_tokens, or use a larger device"
+        raise TrainingFailed(
+            f"too little memory to train: {reason}. {advice}; {_standing(output)}."
+        ) from None
+    except OSError as error:
+        if error.errno not in _DISK_IS_FULL:
+            raise
+        advice = "Free some space, then go on with --resume"
+        raise TrainingFailed(
+            f"{error.filename or output} cannot be written: {error.strerror}. {advice}; {_standing(output)}."
+        ) from None
+
+
+def _standing(output: Path) -> str:
+    step = newest_step(output)
+    return "there is no checkpoint yet" if step is None else f"the checkpoint of step {step:,} stands"
+
+
 def _remove_run(output: Path) -> None:
     """Remove what a run writes, and nothing else that lies in its folder."""
-    for name in (FOLDER, TENSORBOARD):
+    for name in (FOLDER, TENSORBOARD, "best"):
         shutil.rmtree(output / name, ignore_errors=True)
     (output / METRICS).unlink(missing_ok=True)
 
@@ -127,8 +176,10 @@ def _loop(
     """Train until no step is left; -> the last report, if any step was left to do."""
     settings, clock, is_main = task.settings, task.clock, task.world.is_main
     task.start()
-    saved_at = evaluated_at = clock.seconds
+    saved_at = evaluated_at = reported_at = clock.seconds
     last = None
+    first = task.step
+    is_slow = task.world.device.type == "cpu" and task.world.size == 1
     with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
         for checked in task.steps():
             stopping, saving, evaluating = _agree(
@@ -140,10 +191,13 @@ def _loop(
             )
             always = task.is_over or (checked and task.saves_at_checks)
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
-            evaluating |= always or (checked and settings.evaluate_minutes == 0)
+            evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
-            if saving or evaluating or checked or task.step % settings.report_steps == 0:
-                last = task.report()
+            # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
+            patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS
+            waiting = is_slow and clock.seconds - reported_at > patience
+            if saving or evaluating or checked or waiting or task.step % settings.report_steps == 0:
+                last, reported_at = task.report(), clock.seconds
                 if metrics is not None:
                     metrics.write(last.metrics)
                 if on_progress is not None and is_main:

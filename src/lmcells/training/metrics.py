@@ -26,6 +26,10 @@ class TrainingDiverged(LmcellsError):  # noqa: N818 - it tells what happened
     """A loss or a gradient is no longer a finite number."""
 
 
+class TrainingFailed(LmcellsError):  # noqa: N818 - it tells what happened
+    """The disk is full, or the device has too little memory; the last checkpoint stands."""
+
+
 class TrainingWarning(UserWarning):
     """Training goes on, but not as the user may expect."""
 
@@ -36,6 +40,7 @@ class Progress(NamedTuple):
     metrics: dict[str, Any]  # the line of metrics.jsonl
     losses: dict[str, float]  # those of the metrics, by name
     text: str
+    seconds_left: float | None = None
 
     def __str__(self) -> str:
         return self.text

@@ -7,7 +7,7 @@ from lmcells.errors import ConfigError
 from lmcells.settings import Limits, Positive, Rate, Size, check_fields
 
 # Settings that may change when a run is resumed: none of them changes a step.
-MAY_CHANGE = ("epochs", "checkpoint_minutes", "evaluate_minutes", "report_steps")
+MAY_CHANGE = ("epochs", "checkpoint_minutes", "evaluate_minutes", "evaluations", "report_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,7 @@ class LoopSettings:
     precision: Literal["auto", "float32", "bf16"] = "auto"  # auto is bf16 on CUDA and float32 on the CPU
     checkpoint_minutes: float = 10.0  # between two; 0 writes one at the end of each epoch or check only
     evaluate_minutes: float = 0.0  # between evaluations; 0 evaluates at the end of each epoch or check only
+    evaluations: Size = 1  # in each epoch, evenly spread; the last at its end
     report_steps: Size = 50  # between two lines of metrics.jsonl
 
     def __post_init__(self) -> None:

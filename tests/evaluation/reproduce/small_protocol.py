@@ -23,8 +23,8 @@ training.batch_size = 256
 """
 TINY_ELMO = """\
 language_model.layers = 1
-language_model.width = 8
 language_model.heads = 2
+language_model.width = 8
 language_model.feed_forward = 8
 language_model.filters = [4, 4]
 training.batch_size = 512

@@ -16,7 +16,6 @@ import numpy as np
 from lmcells.evaluation.breakdown import ConfusionMatrix
 from lmcells.evaluation.intervals import Interval
 from lmcells.evaluation.predictions import Exclusion
-from lmcells.evaluation.rankers import ORACLE
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
     METRICS,
@@ -66,7 +65,7 @@ def render(template: str, **values: Any) -> str:
 def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
     """Return the report; `figures` are SVG documents by name, in base64."""
     models, settings = findings.models, findings.settings
-    competing = [model.result.metrics for model in models if model.name != ORACLE]
+    competing = [model.result.metrics for model in models if model.name not in findings.oracles]
     rivals = {metric: [getattr(metrics, metric) for metrics in competing] for metric in METRICS}
     is_chosen_here = not any(setting.here for setting in settings)
     return render(
@@ -76,7 +75,6 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
         metrics=METRICS,
         acronym_columns=ACRONYM_COLUMNS,
         precision=f"{PRECISION:.0%}",
-        oracle=ORACLE,
         best={
             metric: best_of(metric, values) if len(values) > 1 else None for metric, values in rivals.items()
         },
@@ -101,18 +99,19 @@ def _published(findings: Findings) -> dict[str, Any]:
     for model in findings.models:
         theirs = {each.dataset: each for each in published if each.model == model.name}
         system = next((each.system for each in theirs.values()), "–")
-        figures = [accuracy_and_f1(theirs.get(test_set)) for test_set in test_sets]
+        figures = [published_figures(theirs.get(test_set)) for test_set in test_sets]
         rows.append({"model": model.name, "system": system, "figures": figures})
     return {"test_sets": test_sets, "rows": rows}
 
 
-def accuracy_and_f1(
+def published_figures(
     found: Published | None, show: Callable[[float], str] = "{:.2f}".format
 ) -> dict[str, Any]:
-    """Return accuracy / macro F1 as they are shown, and the accuracy, by which they sort."""
+    """Return accuracy / weighted F1 / macro F1 / NLL as they are shown, and the accuracy, by which they sort."""
     if found is None:
         return {"shown": "", "value": None}
-    shown = ("–" if value is None else show(value) for value in (found.accuracy, found.macro_f1))
+    values = (found.accuracy, found.weighted_f1, found.macro_f1, found.nll)
+    shown = ("–" if value is None else show(value) for value in values)
     return {"shown": " / ".join(shown), "value": found.accuracy}
 
 
@@ -136,12 +135,18 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
 
 def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
-    found = []
+    found, rivals = [], [model.name not in findings.oracles for model in findings.models]
     for short_form, rows in by_short_form(findings.models).items():
         first, values = next(filter(None, rows)), [None if row is None else row["macro_f1"] for row in rows]
-        best = max(value for value in values if value is not None) if len(values) > 1 else None
+        best = max(
+            (v for v, is_rival in zip(values, rivals, strict=True) if is_rival and v is not None),
+            default=None,
+        )
+        bold = [
+            is_rival and v == best and sum(rivals) > 1 for v, is_rival in zip(values, rivals, strict=True)
+        ]
         counts = {"short_form": short_form, "count": first["count"], "targets": first["targets"]}
-        found.append({**counts, "macro_f1": values, "best": best})
+        found.append({**counts, "macro_f1": list(zip(values, bold, strict=True))})
     return found
 
 

@@ -9,7 +9,7 @@ Only `report.html` quotes notes.
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from lmcells.errors import InputError, MissingExtra
 from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.rankers import ORACLE
 from lmcells.evaluation.report.findings import Curve, Findings, Means, Published, Setting, look_at
 from lmcells.evaluation.report.latex import latex_tables
 from lmcells.evaluation.report.page import report_page
@@ -50,6 +51,7 @@ def write_report(
     chosen_on: str = "",
     settings: Sequence[Setting] = (),
     published: Sequence[Published] = (),
+    oracles: Collection[str] = (ORACLE,),
     remarks: Sequence[str] = (),
     n_rounds: int = 5_000,
     n_resamples: int = 2_000,
@@ -85,6 +87,7 @@ def write_report(
         chosen_on=chosen_on,
         settings=settings,
         published=published,
+        oracles=oracles,
         remarks=remarks,
     )
     try:

@@ -1,6 +1,7 @@
 """The steps that read notes: datasets and corpora."""
 
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,93 +11,116 @@ from lmcells.corpus.packing import pack_corpus
 from lmcells.corpus.settings import read_excluded_ids
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import build_casi_dataset
-from lmcells.evaluation.dataset import Example, NoteSplit, read_dataset, write_dataset
+from lmcells.evaluation.dataset import NoteSplit, load_section_map, map_section, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.sources import Source
 from lmcells.evaluation.reproduce.steps import Step
 from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
-from lmcells.evaluation.reverse import build_reverse_dataset, used_inventory
+from lmcells.evaluation.reverse import ReversePart, build_reverse_dataset, frequent_sections
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
-from lmcells.files import atomic_write
+from lmcells.files import atomic_write, write_json
+from lmcells.notes.note import Note
 from lmcells.notes.readers import Columns, ReadReport, read_notes
-from lmcells.notes.section_styles import section_finder
 
 _SETTINGS_OF = {
     "file": "",
     "casi": "match_short_forms skip",
-    "reverse": "format sections max_per_sense window seed share spelled_forms allow_candidates",
+    "reverse": "format sections min_header_count max_per_sense min_found window seed share spelled_forms "
+    "allow_candidates drop_repeated",
 }
+_DRAWN = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
 _NO_SETTINGS = ("inputs", "header_rules", "exclude", "pack")  # files and steps; packing changes no word
+
+# Examples, short forms and senses of the paper's test sets. Its text has 27,209 examples of CASI, its table of filters
+# and its table of acronyms 18,233; MIMIC's and CUIMC's have the short forms and senses of CASI.
+PUBLISHED_SIZES = {"MIMIC": (44_473, 41, 150), "CUIMC": (22_163, 41, 150), "CASI": (18_233, 41, 150)}
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Copy, filter or draw a dataset; its senses go with it."""
+    """Copy, filter or draw a dataset; its senses and an account of how it came about go with it."""
     other = protocol.dataset_of_inventory(plan)
-    named = ["file", "raw", "canonical_forms", *(() if other else ("inventory",))]
-    named += ["section_map"] if plan.kind == "casi" else []  # of other datasets, it is for the models
+    named = ["file", "raw", "canonical_forms", "section_map", *(() if other else ("inventory",))]
     sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
     sources |= {f"notes {number}": source for number, source in enumerate(plan.notes)}
     settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
     if "skip" in settings:
         settings["skip"] = list(plan.skip)  # as it reads back from JSON
-    dataset, inventory = workspace.dataset(plan.name), workspace.inventory(plan.name)
+    outputs = (workspace.dataset(plan.name), workspace.inventory(plan.name), workspace.account(plan.name))
 
-    def run(_: Any) -> None:
+    def run(_: Any) -> str:
         paths = {key: source.path() for key, source in sources.items()}
+        account: dict[str, Any] = {}
         if plan.kind == "casi":
-            other_dataset = plan.match_short_forms and workspace.dataset(plan.match_short_forms)
             built = build_casi_dataset(
                 paths["raw"],
                 canonical_forms=paths.get("canonical_forms"),
                 section_map=paths.get("section_map"),
-                match_short_forms=other_dataset or None,
+                match_short_forms=workspace.dataset(plan.match_short_forms)
+                if plan.match_short_forms
+                else None,
                 skip=plan.skip,
             )
-            examples, senses = built.examples, built.inventory
+            examples, senses, account = built.examples, built.inventory, built.account
         else:
             senses = load_inventory(workspace.inventory(other) if other else paths["inventory"])
             if plan.kind == "reverse":
-                examples, senses = _reverse(plan, senses)
+                part = _reverse(plan, senses)
+                examples, senses = part.examples, part.inventory
+                account = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
+                if plan.share < 1:
+                    write_lines(workspace.notes(plan.name), part.note_ids)
             else:
-                examples = _read(paths["file"])
+                examples = list(read_dataset(paths["file"], report=ReadReport()))
+            if "section_map" in paths:  # of CASI, it is applied to its rows
+                targets = load_section_map(paths["section_map"])
+                examples = [replace(each, section=map_section(each.section, targets)[0]) for each in examples]
         if not examples:
             raise InputError(f"dataset {plan.name!r}: no example is left. Check its sources.")
-        dataset.parent.mkdir(parents=True, exist_ok=True)
-        save_inventory(senses, inventory)
-        write_dataset(dataset, examples)
+        sizes = {"n_examples": len(examples), "n_short_forms": len(senses), "n_senses": senses.n_senses}
+        outputs[0].parent.mkdir(parents=True, exist_ok=True)
+        save_inventory(senses, outputs[1])
+        write_json(outputs[2], {**account, **sizes}, indent=1)
+        write_dataset(outputs[0], examples)
+        return describe_sizes(sizes, plan)
 
     return Step(
         name=f"dataset/{plan.name}",
         needs=tuple(f"dataset/{name}" for name in (other, plan.match_short_forms) if name is not None),
         settings={"kind": plan.kind, **settings},
         sources=sources,
-        outputs=(dataset, inventory),
+        outputs=outputs,
         run=run,
     )
 
 
-def _read(path: Path) -> list[Example]:
-    return list(read_dataset(path, report=ReadReport()))
+def describe_sizes(account: Mapping[str, Any], plan: DatasetPlan) -> str:
+    """Say how large a dataset is, beside the paper's where it is one of them."""
+    ours = [account[name] for name in ("n_examples", "n_short_forms", "n_senses")]
+    shown = "{:,} examples, {:,} short forms, {:,} senses"
+    theirs = "" if plan.published is None else f" (the paper's {plan.published}: {shown})"
+    return shown.format(*ours) + (theirs.format(*PUBLISHED_SIZES[plan.published]) if plan.published else "")
 
 
-def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> tuple[list[Example], SenseInventory]:
+def _reverse(plan: DatasetPlan, inventory: SenseInventory) -> ReversePart:
+    split = NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None
+
+    def notes() -> Iterator[Note]:
+        for source in plan.notes:
+            yield from read_notes(source.path(), format=plan.format, report=ReadReport())
+
+    find_sections = frequent_sections(
+        (note for note in notes() if not (split and split.part_of(note.id))),  # what is left for pre-training
+        style=plan.sections,
+        min_count=plan.min_header_count,
+    )
+    finder = LongFormFinder(inventory, spelled_only=plan.spelled_forms)
+    settings: dict[str, Any] = {name: getattr(plan, name) for name in _DRAWN}
     parts = build_reverse_dataset(
-        (
-            note
-            for source in plan.notes
-            for note in read_notes(source.path(), format=plan.format, report=ReadReport())
-        ),
-        finder=LongFormFinder(inventory, spelled_only=plan.spelled_forms),
-        find_sections=section_finder(plan.sections),
-        max_per_sense=plan.max_per_sense,
-        window=plan.window,
-        seed=plan.seed,
-        allow_candidates=plan.allow_candidates,
-        split=NoteSplit({plan.name.replace(".", "-"): plan.share}) if plan.share < 1 else None,
+        notes(), inventory, finder=finder, find_sections=find_sections, split=split, **settings
     )
     (part,) = parts.values()
-    return part.examples, used_inventory(inventory, part)
+    return part
 
 
 def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers: int) -> Step:
@@ -136,9 +160,18 @@ def corpus_step(which: str, protocol: Protocol, workspace: Workspace, *, workers
 
 
 def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path:
-    """Write the notes of all excluded datasets into one file."""
-    ids = sorted(frozenset().union(*(read_excluded_ids(workspace.dataset(name)) for name in datasets)))
-    path = workspace.dataset("excluded").with_suffix(".txt")
-    with atomic_write(path) as temporary:
-        temporary.write_text("".join(f"{id_}\n" for id_ in ids), encoding="utf-8")
+    """Write the notes of all excluded datasets into one file: a held-out share of the notes, or those with examples."""
+    ids: set[str] = set()
+    for name in datasets:
+        of_share = workspace.notes(name)
+        ids |= read_excluded_ids(of_share if of_share.is_file() else workspace.dataset(name))
+    path = workspace.notes("excluded")
+    write_lines(path, sorted(ids))
     return path
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of text, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary:
+        temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -35,6 +35,7 @@ class _Child:
     process: subprocess.Popen[bytes]
     log: Path
     started: float
+    alone: bool = True  # whether no other step ran beside it
 
     def last_line(self) -> str:
         with self.log.open("rb") as file:
@@ -60,10 +61,10 @@ def execute(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
 
-    def succeed(name: str, started: float) -> None:
+    def succeed(name: str, started: float, *, alone: bool = True, told: str | None = None) -> None:
         seconds = time.monotonic() - started
-        steps.finish(name, seconds=seconds)
-        say(f"{name}: done in {seconds:,.1f} s")
+        steps.finish(name, seconds=seconds, alone=alone)
+        say(f"{name}: done in {seconds:,.1f} s" + (f": {told}" if told else ""))
 
     def begin(step: Step) -> None:
         started = time.monotonic()
@@ -75,21 +76,23 @@ def execute(
             steps.begin(step)
             if step.run is None or (step.command and jobs > 1):
                 running.append(_start(step, logs / f"{step.name}.log", jobs=jobs, lock=lock))
+                for child in running if len(running) > 1 else ():
+                    child.alone = False
                 return
-            step.run(steps.is_done)
+            told = step.run(steps.is_done)
         except LmcellsError as error:
             say(f"{step.name}: {error}")
         except OSError as error:
             what = error.filename or "a file"
             say(f"{step.name}: {what} cannot be read or written: {error.strerror or error}.")
         else:
-            succeed(step.name, started)
+            succeed(step.name, started, told=told)
 
     def collect() -> None:
         for child in [child for child in running if child.process.poll() is not None]:
             running.remove(child)
             if child.process.returncode == 0:
-                succeed(child.name, child.started)
+                succeed(child.name, child.started, alone=child.alone)
             else:
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
                 say(f"{child.name}: {why} (log: {child.log})")

@@ -3,9 +3,10 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from lmcells.evaluation.reproduce.protocol_file import flags, resolved
 from lmcells.evaluation.reproduce.report_steps import RESULT, load_result, overview_step, report_step
 from lmcells.evaluation.reproduce.steps import Step, Steps
 from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Run, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.training_scores import BEST
 from lmcells.files import write_json
 
 _NEED_NO_CORPUS = ("random", "dominant")
@@ -79,24 +81,39 @@ def _in_order(protocol: Protocol) -> list[DatasetPlan]:
 
 def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: str) -> Step:
     """Train one model with one seed: `lmcells train`, which goes on from its last checkpoint."""
-    folder, curve = workspace.model(run.name), protocol.curve
+    folder, curve, scored = workspace.model(run.name), protocol.curve, protocol.scored()
     command = [
         *(sys.executable, "-m", "lmcells", "train", str(workspace.corpus(run.corpus))),
         *("--output", str(folder), "--resume", "--kind", run.model.kind, "--preset", run.model.preset),
         *("--seed", str(run.seed), "--device", device),
         *(part for flag in flags(run.model) for part in ("--set", flag)),
     ]
+    for dataset in scored:
+        command += ["--evaluate", str(workspace.dataset(dataset.name))]
+        command += ["--inventory", str(workspace.inventory(dataset.name))]
     if curve is not None:
-        command += ["--evaluate", str(workspace.dataset(curve.dataset))]
-        command += ["--inventory", str(workspace.inventory(curve.dataset))]
+        command += ["--set", f"training.evaluations={curve.points}"]
+        command += ["--keep-best"] if curve.chooses else []
+    chosen = [_chosen(run, dataset, workspace) for dataset in scored] if curve and curve.chooses else []
     return Step(
         name=f"train/{run.name}",
-        needs=(f"corpus/{run.corpus}", *((f"dataset/{curve.dataset}",) if curve is not None else ())),
-        settings={"kind": run.model.kind, "seed": run.seed, **resolved(run.model)},
-        outputs=(folder / "config.json",),
+        needs=(f"corpus/{run.corpus}", *(f"dataset/{dataset.name}" for dataset in scored)),
+        settings={
+            "kind": run.model.kind,
+            "seed": run.seed,
+            **resolved(run.model),
+            **({"points": curve.points} if curve and curve.points > 1 else {}),
+            **({"chooses": True} if chosen else {}),
+        },
+        outputs=(folder / "config.json", *chosen),
         resumes=(folder, workspace.model(f"{run.name}.training")),
         command=command,
     )
+
+
+def _chosen(run: Run, dataset: DatasetPlan, workspace: Workspace) -> Path:
+    """Return the folder of the weights of a run that were best on the other datasets."""
+    return workspace.model(f"{run.name}.training") / BEST / dataset.name
 
 
 def evaluate_step(
@@ -105,22 +122,20 @@ def evaluate_step(
     """Score one run on one dataset; what is kept is enough for every table, so no model is needed later."""
     name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
     reads_corpus = kind not in _NEED_NO_CORPUS
-    section_map = (
-        dataset.section_map if dataset.kind != "casi" else None
-    )  # CASI's is applied to the dataset itself
-    sources = {"folder": folder, "section_map": section_map}
+    chooses = protocol.curve is not None and protocol.curve.chooses
     needs = [f"dataset/{dataset.name}"]
     needs += [f"train/{run.name}"] if run.is_trained else []
     needs += [f"corpus/{run.corpus}"] if reads_corpus else []
 
     def score(_: Any) -> None:
         baseline = f"{kind}:{folder.path()}" if folder is not None else kind
+        model = _chosen(run, dataset, workspace) if chooses else workspace.model(run.name)
+        curve = _training_curve(workspace, run) if run.is_trained else []
         (result,) = evaluate(
-            str(workspace.model(run.name)) if run.is_trained else baseline,
+            str(model) if run.is_trained else baseline,
             dataset=workspace.dataset(dataset.name),
             inventory=workspace.inventory(dataset.name),
             corpus=Corpus.open(workspace.corpus(run.corpus)) if reads_corpus else None,
-            section_map=section_map.path() if section_map is not None else None,
             seed=run.seed or 0,
             leakage_check=dataset.leakage_check and kind not in FOLDERS,  # nobody knows what those have read
         )
@@ -130,11 +145,11 @@ def evaluate_step(
             "dataset": dataset.name,
             "metrics": result.metrics.to_json(),
             "n_parameters": result.n_parameters,
-            "hours_to_peak": result.hours_to_peak,
+            "hours_to_peak": _hours_to_peak(curve) if curve else result.hours_to_peak,
             "seconds": result.seconds,
             "section_mapping": dict(result.section_mapping),
             "leakage": result.leakage,
-            "curve": _training_curve(workspace, run) if run.is_trained else [],
+            "curve": curve,
         }
         workspace.evaluation(dataset.name, run.name).parent.mkdir(parents=True, exist_ok=True)
         predictions = replace(result.predictions, model=run.name)
@@ -148,9 +163,10 @@ def evaluate_step(
             "kind": kind,
             "seed": run.seed,
             "leakage_check": dataset.leakage_check,
-            "curve": protocol.curve.dataset if protocol.curve is not None else None,
+            "curve": [each.name for each in protocol.scored()] or None,
+            "chooses": chooses,
         },
-        sources={key: source for key, source in sources.items() if source is not None},
+        sources={"folder": folder} if folder is not None else {},
         outputs=tuple(workspace.evaluation(dataset.name, run.name, s) for s in (RESULT, ".json", ".npz")),
         run=score,
         command=worker(name),
@@ -170,25 +186,43 @@ def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Choose a setting by macro F1, the mean over seeds; of equals the first.
+def _hours_to_peak(curve: Sequence[Mapping[str, Any]]) -> float:
+    """Return the hours of training to the best mean macro F1 over the datasets that were scored."""
+    means = [np.mean([each["macro_f1"] for each in point["evaluation"].values()]) for point in curve]
+    return float(curve[int(np.argmax(means))]["hours"])
 
-    The choice is made on one dataset, so that the scores on the others are not flattered by it.
+
+def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:
+    """Choose a setting by macro F1, the mean over seeds and datasets; of equals the first.
+
+    The choice for a dataset is made on others, so that its scores are not flattered by it.
     """
     compared = {model.name: [Run(model, seed).name for seed in plan.seeds] for model in protocol.compared()}
+    names = [dataset.name for dataset in protocol.evaluated()]
+    looked_at = [plan.dataset] if plan.dataset else names
 
     def run(_: Any) -> None:
-        scores = {
-            name: [load_result(workspace, plan.dataset, each)["metrics"].macro_f1 for each in runs]
-            for name, runs in compared.items()
-        }
-        chosen = max(scores, key=lambda name: float(np.mean(scores[name])))
-        found = {"dataset": plan.dataset, "chosen": chosen, "macro_f1": scores}
+        found: dict[str, Any] = {}
+        for dataset in names:
+            others = [plan.dataset] if plan.dataset else [name for name in names if name != dataset]
+            scores = {
+                name: [
+                    float(
+                        np.mean([load_result(workspace, there, each)["metrics"].macro_f1 for there in others])
+                    )
+                    for each in runs
+                ]
+                for name, runs in compared.items()
+            }
+            chosen = max(scores, key=lambda name: float(np.mean(scores[name])))
+            found[dataset] = {"chosen_on": others, "chosen": chosen, "macro_f1": scores}
         write_json(workspace.selection, found, indent=1)
 
     return Step(
         name="select",
-        needs=tuple(f"evaluate/{plan.dataset}/{run}" for runs in compared.values() for run in runs),
+        needs=tuple(
+            f"evaluate/{name}/{run}" for name in looked_at for runs in compared.values() for run in runs
+        ),
         settings={"dataset": plan.dataset, "compared": compared},
         outputs=(workspace.selection,),
         run=run,

@@ -14,6 +14,7 @@ from lmcells.notes.readers import FORMATS
 DatasetKind = Literal["file", "casi", "reverse"]
 ModelKind = Literal["lmc", "bsg", "mbsge", "elmo", "random", "dominant", "section-mle", "bert", "encoder"]
 Preset = Literal["paper", "tuned", "default"]
+TestSet = Literal["MIMIC", "CUIMC", "CASI"]
 Seeds = tuple[int, ...]
 Settings = Mapping[str, Any]  # a table of a preset: [model], [language_model] or [training]
 
@@ -78,12 +79,16 @@ class DatasetPlan:
     notes: tuple[Source, ...] = ()  # kind reverse
     format: str = "auto"
     sections: SectionStyle = "auto"
+    min_header_count: int = 1
     max_per_sense: int = 500
+    min_found: int = 0
     window: int = 20
     seed: int = 0
     share: float = 1.0  # of the notes, chosen by their ids
     spelled_forms: bool = False
     allow_candidates: bool = False
+    drop_repeated: bool = False
+    published: TestSet | None = None  # which of the paper's test sets this one is
 
     def __post_init__(self) -> None:
         place, needed = f"dataset {self.name!r}", _NEEDED[self.kind]
@@ -144,10 +149,13 @@ class ModelPlan(SettingPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionPlan:
-    """Settings of one model that are compared on one dataset; the best is reported on the others."""
+    """Settings of one model that are compared on one dataset; the best is reported on the others.
+
+    Without a dataset, each dataset has the setting that is best on the others.
+    """
 
     model: str
-    dataset: str
+    dataset: str = ""
     seeds: Seeds
     setting: tuple[SettingPlan, ...] = ()
 
@@ -164,9 +172,11 @@ class LeakagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class CurvePlan:
-    """The dataset that is scored while training."""
+    """What is scored while training, and how often."""
 
-    dataset: str
+    dataset: str = ""  # "": all
+    points: int = 1  # in each epoch
+    chooses: bool = False  # each dataset is scored by the weights that were best on the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,12 +217,11 @@ class Protocol:
         for dataset in self.datasets:
             if (other := dataset.match_short_forms) is not None:
                 require_choice(f"dataset {dataset.name!r}: match_short_forms", other, names)
-        if self.curve is not None:
-            require_choice("curve.dataset", self.curve.dataset, names)
         trained = [model.name for model in self.models if model.kind in TRAINED]
         for key, plan in {"selection": self.selection, "leakage": self.leakage}.items():
-            if plan is not None:
+            if plan is not None and plan.dataset:
                 require_choice(f"{key}.dataset", plan.dataset, [each.name for each in self.evaluated()])
+            if plan is not None:
                 require_choice(f"{key}.model", plan.model, trained)
         if (selection := self.selection) is not None:
             if not require_names("selection.setting", selection.setting):
@@ -223,6 +232,20 @@ class Protocol:
             if not set(selection.seeds) <= set(allowed):
                 of_model = f"of {selection.model}'s seeds, {list(allowed)}"
                 raise ConfigError(f"selection.seeds is {list(selection.seeds)}; allowed: {of_model}.")
+
+        self._check_curve(names)
+
+    def _check_curve(self, names: Sequence[str]) -> None:
+        curve, chooses = self.curve, self.curve is not None and self.curve.chooses
+        if curve is not None and curve.dataset:
+            require_choice("curve.dataset", curve.dataset, names)
+        if curve is not None and curve.points < 1:
+            raise ConfigError(f"curve.points is {curve.points}; allowed: 1 or more.")
+        by_others = chooses or (self.selection is not None and not self.selection.dataset)
+        if by_others and (len(self.evaluated()) < 2 or (chooses and len(self.scored()) < 2)):
+            raise ConfigError(
+                "a choice by the other datasets needs at least two that are evaluated and scored."
+            )
 
     def dataset(self, name: str) -> DatasetPlan:
         """Return the dataset of a name."""
@@ -235,6 +258,12 @@ class Protocol:
     def evaluated(self) -> list[DatasetPlan]:
         """Return the datasets that models are scored on."""
         return [dataset for dataset in self.datasets if dataset.evaluated]
+
+    def scored(self) -> list[DatasetPlan]:
+        """Return the datasets that are scored while training."""
+        if self.curve is None:
+            return []
+        return [self.dataset(self.curve.dataset)] if self.curve.dataset else self.evaluated()
 
     def compared(self) -> list[ModelPlan]:
         """Return the model of the selection as it is, and with each of the settings."""

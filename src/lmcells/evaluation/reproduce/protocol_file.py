@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce.protocol import (
@@ -140,7 +140,7 @@ def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
 
 def _value(value: Any, hint: Any, name: str) -> Any:
     """Return a value as its type hint wants it, or say what is allowed."""
-    if get_origin(hint) is UnionType:
+    if get_origin(hint) in (UnionType, Union):
         hint = next(each for each in get_args(hint) if each is not NoneType)
     kind = get_origin(hint) or hint
     if hint == Seeds:

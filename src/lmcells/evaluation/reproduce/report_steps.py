@@ -16,7 +16,8 @@ from lmcells.evaluation.metrics import Metrics
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import Means, best_of, show_hours
-from lmcells.evaluation.report.page import accuracy_and_f1, render
+from lmcells.evaluation.report.page import published_figures, render
+from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.steps import IsDone, Step
 from lmcells.evaluation.reproduce.workspace import Run, Workspace, leaky_runs, runs_of
@@ -24,7 +25,7 @@ from lmcells.files import atomic_write, read_json
 from lmcells.notes.readers import ReadReport
 
 RESULT = ".result.json"  # what is known about a run on a dataset, beside its predictions
-_METRICS = {"accuracy": "accuracy", "weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
+_METRICS = {"accuracy": "accuracy", "mean_weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
 _SHOWN_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
 
 # Adams et al. 2020, means over five pre-training runs on the paper's own three test sets: NLL, accuracy, weighted F1,
@@ -53,9 +54,16 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
     try:
         saved = read_json(path)
         at_k = {int(k): value for k, value in saved["metrics"]["accuracy_at_k"].items()}
-        return {**saved, "run": run, "metrics": Metrics(**{**saved["metrics"], "accuracy_at_k": at_k})}
+        metrics = Metrics(**{**saved["metrics"], "accuracy_at_k": at_k})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
+
+    trained = workspace.record(f"train/{run}")
+    if trained.is_file() and not read_json(trained).get(
+        "alone", True
+    ):  # hours beside other runs mean nothing
+        saved |= {"hours_to_peak": None, "curve": []}
+    return {**saved, "run": run, "metrics": metrics}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +74,7 @@ class Gathered:
     missing: list[str]  # runs
     ablation: dict[str, tuple[Means, Means]]
     settings: list[Setting]  # that were compared, where a selection was made
+    chosen_on: str = ""
 
 
 def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: IsDone) -> Gathered:
@@ -75,9 +84,10 @@ def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: I
         done = [run for run in runs if is_done(f"evaluate/{dataset}/{run.name}")]
         return [load_result(workspace, dataset, run.name) for run in done]
 
-    settings, models = [], list(protocol.models)
+    settings, models, chosen_on = [], list(protocol.models), ""
     if (plan := protocol.selection) is not None and is_done("select"):
-        found = read_json(workspace.selection)
+        found = read_json(workspace.selection)[dataset]
+        chosen_on = ", ".join(found["chosen_on"])
         compared = {model.name: model for model in protocol.compared()}
         is_elsewhere = dataset != plan.dataset
         for name, scores in found["macro_f1"].items():
@@ -100,12 +110,13 @@ def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: I
         missing=[run.name for model in models for run in runs_of(model) if run.name not in present],
         ablation=ablation,
         settings=settings,
+        chosen_on=chosen_on,
     )
 
 
-def middle(runs: Sequence[Result]) -> Result:
-    """Return the run with the median macro F1; of an even number the lower of the two."""
-    return sorted(runs, key=lambda run: float(run["metrics"].macro_f1))[(len(runs) - 1) // 2]
+def best_run(runs: Sequence[Result]) -> Result:
+    """Return the run with the highest macro F1, the one that the paper's appendix shows; of equals the first."""
+    return max(runs, key=lambda run: float(run["metrics"].macro_f1))
 
 
 def mean_hours(runs: Sequence[Result]) -> float | None:
@@ -141,7 +152,7 @@ def report_step(
         require_matplotlib()
         gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
         runs = gathered.runs.items()
-        is_curve = protocol.curve is not None and protocol.curve.dataset == dataset.name
+        is_curve = dataset in protocol.scored()
         write_report(
             folder,
             _model_results(gathered, dataset=dataset.name, workspace=workspace),
@@ -149,9 +160,10 @@ def report_step(
             seeds={name: [each["metrics"] for each in of_model] for name, of_model in runs},
             curves={name: curve_of(of_model, dataset.name) for name, of_model in runs} if is_curve else {},
             ablation=gathered.ablation,
-            chosen_on=protocol.selection.dataset if protocol.selection is not None else "",
+            chosen_on=gathered.chosen_on,
             settings=gathered.settings,
-            published=_published(protocol),
+            published=_published(protocol, dataset),
+            oracles=_oracles(protocol),
             remarks=_remarks(gathered),
             n_rounds=report.rounds,
             n_resamples=report.resamples,
@@ -165,7 +177,7 @@ def report_step(
             "title": dataset.title,
             "rounds": report.rounds,
             "resamples": report.resamples,
-            "published": report.published,
+            "published": [report.published, dataset.published],
             "models": [model.name for model in protocol.models],
         },
         outputs=(folder / "report.html",),
@@ -174,11 +186,11 @@ def report_step(
 
 
 def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) -> list[ModelResult]:
-    """Each model by its middle run in macro F1; cost is the mean over runs."""
+    """Each model by its best run in macro F1; cost is the mean over runs."""
     examples = {each.id: each for each in read_dataset(workspace.dataset(dataset), report=ReadReport())}
     found = []
     for name, runs in gathered.runs.items():
-        run = middle(runs)
+        run = best_run(runs)
         predictions = replace(load_predictions(workspace.evaluation(dataset, run["run"])), model=name)
         result = ModelResult(
             model=name,
@@ -196,23 +208,31 @@ def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) ->
     return found
 
 
-def _published(protocol: Protocol) -> list[Published]:
-    """The paper's figures for the kinds of our models, where the protocol wants them."""
+def _published(protocol: Protocol, dataset: DatasetPlan) -> list[Published]:
+    """The paper's figures for the kinds of our models, where the protocol wants them: on this test set, or on all."""
     return [
         Published(model.name, _SYSTEMS[model.kind][0], test_set, *figures)
         for model in protocol.models
         if protocol.report.published and model.kind in _SYSTEMS
         for test_set, figures in zip(_TEST_SETS, _SYSTEMS[model.kind][1], strict=True)
+        if test_set == dataset.published or (dataset.published is None and test_set in _SHOWN_TEST_SETS)
     ]
+
+
+def _oracles(protocol: Protocol) -> frozenset[str]:
+    """The models that have seen the answers: never the best."""
+    return frozenset(model.name for model in protocol.models if model.kind == "dominant")
 
 
 def _remarks(gathered: Gathered) -> list[str]:
     """What one must know to read the page."""
     remarks = []
-    if several := [f"{name} {middle(runs)['seed']}" for name, runs in gathered.runs.items() if len(runs) > 1]:
+    if several := [
+        f"{name} {best_run(runs)['seed']}" for name, runs in gathered.runs.items() if len(runs) > 1
+    ]:
         remarks.append(
             "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
-            f"run with the median macro F1 (seeds: {', '.join(several)})."
+            f"best run in macro F1, as in the paper's appendix (seeds: {', '.join(several)})."
         )
     if gathered.missing:
         remarks.append(f"Not evaluated yet, and not on this page: {', '.join(gathered.missing)}.")
@@ -225,17 +245,25 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
-        paper = [f"Paper: {name}" for name in _SHOWN_TEST_SETS] if _published(protocol) else []
         shown = []
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                each = {"name": dataset.name, "title": dataset.title or dataset.name}
-                shown.append({**each, "about": _about(gathered, protocol), "rows": _rows(gathered, protocol)})
+                shown.append(
+                    {
+                        "name": dataset.name,
+                        "title": dataset.title or dataset.name,
+                        "about": _about(
+                            gathered, protocol, dataset, read_json(workspace.account(dataset.name))
+                        ),
+                        "paper": list(dict.fromkeys(each.dataset for each in _published(protocol, dataset))),
+                        "rows": _rows(gathered, protocol, dataset),
+                    }
+                )
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
-            "results.md": "\n".join(_markdown(each, paper) for each in shown),
-            "index.html": render("index.html", datasets=shown, paper=paper),
+            "results.md": "\n".join(map(_markdown, shown)),
+            "index.html": render("index.html", datasets=shown),
         }
         for name, text in texts.items():
             with atomic_write(folder / name) as temporary:
@@ -247,17 +275,17 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         settings={
             "published": protocol.report.published,
             "models": [model.name for model in protocol.models],
-            "titles": {dataset.name: dataset.title for dataset in datasets},
+            "titles": {dataset.name: [dataset.title, dataset.published] for dataset in datasets},
         },
         outputs=(folder / "results.md", folder / "index.html"),
         run=run,
     )
 
 
-def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
-    """A row for each model; those that have seen the answers, the oracles, are never the best."""
-    published = _published(protocol)
-    oracles = {model.name for model in protocol.models if model.kind == "dominant"}
+def _rows(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan) -> list[dict[str, Any]]:
+    """A row for each model; oracles are never the best."""
+    published, oracles = _published(protocol, dataset), _oracles(protocol)
+    test_sets = list(dict.fromkeys(each.dataset for each in published))
     summaries = {
         name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in gathered.runs.items()
     }
@@ -275,16 +303,15 @@ def _rows(gathered: Gathered, protocol: Protocol) -> list[dict[str, Any]]:
             "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
             "paper": [
-                accuracy_and_f1(theirs.get(test_set), partial(_short, decimals=2))
-                for test_set in (_SHOWN_TEST_SETS if published else ())
+                published_figures(theirs.get(test_set), partial(_short, decimals=2)) for test_set in test_sets
             ],
         }
         rows.append(row)
     return rows
 
 
-def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
-    theirs = (f"p{name[1:]}" for name in paper)
+def _markdown(dataset: Mapping[str, Any]) -> str:
+    theirs = (f"paper: {name}" for name in dataset["paper"])
     lines = [["model", "runs", *_METRICS.values(), "parameters", "hours to peak", *theirs]]
     for row in dataset["rows"]:
         cells = [row["model"], str(row["n_runs"])]
@@ -300,26 +327,30 @@ def _markdown(dataset: Mapping[str, Any], paper: Sequence[str]) -> str:
     return "\n".join([f"### {dataset['title']}", "", *table, "", dataset["about"], ""])
 
 
-def _about(gathered: Gathered, protocol: Protocol) -> str:
-    first = next(iter(gathered.runs.values()))[0]["metrics"]
+def _about(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan, account: Mapping[str, Any]) -> str:
     told = [
-        f"{first.n:,} examples, {first.n_short_forms} short forms. Mean over runs (worst to best); parameters without "
-        "embeddings; hours of pre-training to the best score seen while training."
+        f"{describe_sizes(account, dataset)}. Mean over runs (worst to best); weighted F1 is the mean over short "
+        "forms, as in the paper; parameters without embeddings; hours of pre-training to the best score seen while "
+        "training, of runs that had the machine for themselves."
     ]
-    if _published(protocol):
-        told.append(
-            "The paper's columns are accuracy / macro F1 on its own data, which are other notes: compare the order."
+    if filters := [each for each in account.get("steps", ()) if each["removed"]]:
+        removed = ", ".join(f"{each['title']} {each['removed']:,}" for each in filters)
+        told.append(f"Of {account['n_rows']:,} rows the filters removed: {removed}.")
+    if _published(protocol, dataset):
+        where = (
+            "this test set" if dataset.published else "its own data, which are other notes: compare the order"
         )
+        told.append(f"The paper's columns are accuracy / weighted F1 / macro F1 / NLL on {where}.")
     for model, (within, without) in gathered.ablation.items():
         told.append(
             f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 "
             f"{_short(within['macro_f1'])} instead of {_short(without['macro_f1'])}, accuracy "
             f"{_short(within['accuracy'])} instead of {_short(without['accuracy'])}."
         )
-    if gathered.settings and (plan := protocol.selection):
+    if gathered.settings:
         compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in gathered.settings)
         chosen = next(each.model for each in gathered.settings if each.is_chosen)
-        told.append(f"Settings compared on {plan.dataset} (macro F1): {compared}; chosen: {chosen}.")
+        told.append(f"Settings compared on {gathered.chosen_on} (macro F1): {compared}; chosen: {chosen}.")
     if gathered.missing:
         told.append(f"Not evaluated: {', '.join(gathered.missing)}.")
     return " ".join(told)

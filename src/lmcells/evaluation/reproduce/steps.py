@@ -33,7 +33,7 @@ class Step:
     sources: Mapping[str, Source] = field(default_factory=dict)  # files it reads, by the key that names them
     outputs: tuple[Path, ...]  # NAME.packed counts for the folder NAME
     resumes: tuple[Path, ...] = ()  # what a stopped run goes on from; removed where the key is another
-    run: Callable[[IsDone], None] | None = None
+    run: Callable[[IsDone], str | None] | None = None  # -> what to tell about the outcome
     command: Sequence[str] = ()  # does it in a process of its own: without `run`, or beside other steps
 
     def is_there(self) -> bool:
@@ -160,10 +160,10 @@ class Steps:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, {"step": step.name, "key": key, "inputs": self._inputs(step.name)}, indent=1)
 
-    def finish(self, name: str, *, seconds: float) -> None:
-        """Write down that a step is done."""
+    def finish(self, name: str, *, seconds: float, alone: bool = True) -> None:
+        """Write down that a step is done; one that ran `alone` had the machine for itself."""
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record = {**self._record(name), "seconds": round(seconds, 3), "finished": finished}
+        record = {**self._record(name), "seconds": round(seconds, 3), "alone": alone, "finished": finished}
         write_json(self.workspace.record(name), record, indent=1)
         self._states, self._keys = {}, {}
 

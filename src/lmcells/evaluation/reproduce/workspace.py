@@ -1,8 +1,8 @@
 """Where everything of a reproduction stands, inside one folder, and the runs it consists of.
 
 corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
-datasets/NAME.jsonl              and NAME.inventory.json
-train/MODEL-SEED                 model folders; MODEL-SEED.training beside them
+datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it came about
+train/MODEL-SEED                 model folders; MODEL-SEED.training beside them, with best/DATASET in it
 evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
 steps/                           a record of every step that is begun or done; checksums of what the protocol reads
 logs/                            what the processes of steps printed
@@ -33,6 +33,13 @@ class Workspace:
 
     def inventory(self, name: str) -> Path:
         return self.folder / "datasets" / f"{name}.inventory.json"
+
+    def account(self, name: str) -> Path:
+        return self.folder / "datasets" / f"{name}.account.json"
+
+    def notes(self, name: str) -> Path:
+        """Return the file of the notes that a dataset keeps out of pre-training, where that is a share of all."""
+        return self.folder / "datasets" / f"{name}.notes.txt"
 
     def model(self, run: str) -> Path:
         return self.folder / "train" / run

@@ -163,16 +163,14 @@ class FusedLoss:
         for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)  # (H, E) each
         hidden = project(words, _widened(for_words), network.hidden.bias)
         hidden = hidden + project(sections, _widened(for_metadata), torch.zeros_like(network.hidden.bias))
-        return _gaussian_rows(network.heads, hidden.relu().to(NARROW))
+        return _gaussian_rows(network.heads, network.hidden_dropout(hidden.relu()).to(NARROW))
 
     def _table(self, sections: Tensor) -> Tensor:
         """The moment table of the whole vocabulary: (V, n) -> (V, 128)."""
         network, config = self.model.prior, self.model.config
         sections = sections.to(torch.int32)
-        for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)
         table = moment_table(
-            functional.linear(network.dropout(network.words.weight), for_words, network.hidden.bias),
-            functional.linear(network.dropout(network.metadata.weight), for_metadata),
+            *network.project(network.words.weight),
             sections,
             group_places(sections, n_groups=config.n_metadata),
             mean=(network.heads.mean.weight, network.heads.mean.bias),

@@ -1,0 +1,306 @@
+"""configs/paper-mimic.toml, the whole of it, on a NOTEEVENTS.csv and a CASI file in the published formats.
+
+What is planted is in `PLANTED` and `CASI_ROWS`; every count below is worked out by hand from these two.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_reproduce import in_this_process
+from evaluation.reproduce.small_protocol import TINY, TINY_ELMO
+from evaluation.tiny_checkpoint import write_checkpoint
+from lmcells.cli.main import main
+from lmcells.corpus import Corpus
+from lmcells.evaluation.dataset import Example, NoteSplit, read_dataset
+from lmcells.evaluation.reproduce import execution
+from lmcells.expansion import load_inventory
+from lmcells.notes.readers import ReadReport
+from lmcells.notes.tokens import iterate_tokens
+from note_files import write_noteevents
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("transformers")
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+# Section and text of each note; the words around a long form differ from note to note, unless it is said otherwise.
+PLANTED = [
+    *(
+        ("Plan", f"begin physical therapy for {word} gait")
+        for word in "left right slow stiff weak wide".split()
+    ),
+    ("Plan", "physiotherapy for balance"),  # another form of the sense
+    (
+        "Assessment",
+        "physical therapy helped, prothrombin time was long",
+    ),  # both of PT: kept, "even ambiguous"
+    *(("Assessment", f"a prothrombin time of {word} seconds") for word in ("ten", "twenty")),
+    # The same words but for numbers and stop words: one of the two goes.
+    ("Assessment", "multiple sclerosis since 2001 with a relapse"),
+    ("Assessment", "the multiple sclerosis since 1998, relapse"),
+    *(("Plan", f"relapse of multiple sclerosis {word}") for word in ("treated", "observed")),
+    # A header seen twice is body text: the window reaches across it, and the section is the one before.
+    ("Plan", "valve surgery\nOdd Header: mitral stenosis severe"),
+    ("Plan", "murmur heard\nOdd Header: mitral stenosis mild, morphine sulfate given"),
+    ("Plan", "IV MORPHINE SULFATE FOR THE PAIN"),
+    # 12 words that a model reads on the left, among as many that it does not.
+    (
+        "Plan",
+        "the gait of the knee and the hip and the back and the neck and the arm and the leg and the foot "
+        "and the hand and the wrist and the elbow and the shoulder was for physical therapy",
+    ),
+    # RA and CVA lack a long form: right atrium is found once, costovertebral angle never.
+    *(("Assessment", f"rheumatoid arthritis of {word}") for word in ("hands", "knees")),
+    ("Assessment", "right atrium dilated"),
+    *(("Assessment", f"cerebrovascular accident {word}") for word in ("acute", "old")),
+    *(("Plan", "THE PATIENT IS ALERT AND THE WIFE IS HERE") for _ in range(3)),
+]
+FOUND = {  # in all notes
+    ("PT", "physical therapy"): 9,
+    ("PT", "prothrombin time"): 3,
+    ("MS", "multiple sclerosis"): 4,
+    ("MS", "mitral stenosis"): 2,
+    ("MS", "morphine sulfate"): 2,
+}
+MIMIC_RS = {
+    **FOUND,
+    ("PT", "physical therapy"): 7,
+    ("MS", "multiple sclerosis"): 3,
+}  # at most 7, and one repeat
+FORMS = """\
+sf,target_lf_sense,target_label
+PT,physical therapy,physical therapy;physiotherapy
+PT,prothrombin time,prothrombin time
+MS,multiple sclerosis,multiple sclerosis
+MS,mitral stenosis,mitral stenosis
+MS,morphine sulfate,morphine sulfate
+RA,rheumatoid arthritis,rheumatoid arthritis
+RA,right atrium,right atrium
+CVA,cerebrovascular accident,cerebrovascular accident
+CVA,costovertebral angle,costovertebral angle
+BM,bowel movement,bowel movement
+"""
+CASI_ROWS = [  # short form, long form, section, text
+    *(
+        ("PT", "physical therapy", "HOSPITAL COURSE", f"seen by PT for {word} gait")
+        for word in "left right".split()
+    ),
+    *(
+        ("PT", "prothrombin time", "LABS", f"a long PT of {word} seconds")
+        for word in "ten twenty thirty".split()
+    ),
+    *(("MS", "multiple sclerosis", "", f"relapse of MS {word} today") for word in "treated observed".split()),
+    *(("MS", "mitral stenosis", "", f"severe MS {word} today") for word in "heard seen".split()),
+    ("MS", "morphine sulfate", "PLAN", "given MS for pain"),
+    *(
+        ("RA", long_form, "", f"{long_form[0]} RA here")
+        for long_form in ("rheumatoid arthritis", "right atrium")
+    ),
+    *(
+        ("CVA", each, "", f"{each[0]} CVA here")
+        for each in ("cerebrovascular accident", "costovertebral angle")
+    ),
+    ("BM", "bowel movement", "", "had a BM today"),  # one sense
+    ("T1", "first thoracic vertebra", "", "at T1 level"),  # a code
+    ("PT", "PT scan", "", "a PT scan"),  # the short form is a word of it
+    ("PT", "UNSURED SENSE", "", "some PT here"),
+    ("IA", "iowa", "", "from IA now"),  # on the authors' list
+    ("PT", "physical therapy", "", "no such thing here"),  # the offset misses
+    ("MS", "morphine sulfate", "", "Given MS, for pain!"),  # the words of another row
+]
+REMOVED = {  # by the filters, in order; 5 senses of PT and MS, 4 of RA and CVA
+    "nulls": 0,
+    "codes": 1,
+    "repeated-short-forms": 1,
+    "unclear-senses": 1,
+    "listed-long-forms": 1,
+    "offsets": 1,
+    "tokens": 0,
+    "duplicates": 1,
+    "single-sense": 1,
+    "match-short-forms": 4,
+}
+N_CASI = 10
+
+
+def casi_line(short_form: str, long_form: str, section: str, text: str) -> str:
+    start = max(text.find(short_form), 0)
+    return f"{short_form}|{long_form}|{short_form}|{start}|{start + len(short_form) - 1}|{section}|{text}"
+
+
+def write_sources(folder: Path) -> dict[str, str]:
+    folder.mkdir(parents=True)
+    rows = [
+        {
+            "ROW_ID": number,
+            "SUBJECT_ID": 1 + number // 3,
+            "CATEGORY": ("Nursing", "Physician ")[number % 2],
+            "DESCRIPTION": "Report",
+            "TEXT": f"Plan: seen today\nAssessment: stable\n{section}: {text}",
+        }
+        for number, (section, text) in enumerate(PLANTED)
+    ]
+    (folder / "casi.txt").write_text("\n".join(casi_line(*row) for row in CASI_ROWS), encoding="cp1252")
+    (folder / "forms.csv").write_text(FORMS)
+    (folder / "sections.csv").write_text("casi_section,mimic_section\nHOSPITAL COURSE,PLAN\nLABS,\n")
+    return {
+        "MIMIC_NOTES": str(write_noteevents(folder / "NOTEEVENTS.csv", rows)),
+        "CASI": str(folder / "casi.txt"),
+        "CASI_FORMS": str(folder / "forms.csv"),
+        "CASI_SECTIONS": str(folder / "sections.csv"),
+        "BERT_FOLDER": str(write_checkpoint(folder / "bert")),
+    }
+
+
+SMALL = TINY.replace("batch_size = 256", "batch_size = 32")  # a few steps in an epoch
+CUT_DOWN = "".join(
+    f'[[model]]\nname = "{name}"\ntraining.epochs = 1\n{TINY_ELMO if name == "elmo" else SMALL}'
+    for name in ("lmc", "mbsge", "bsg", "elmo")
+)
+
+
+def reproduce(folder: Path, name: str, more: str = "") -> Path:
+    """Run a protocol of ours with smaller models and one seed, and return its folder."""
+    config = folder / f"{name}.toml"
+    config.write_text(
+        f'extends = "{CONFIGS / name}.toml"\nseeds = [0]\n[corpus]\nmin_count = 0\n'
+        f'[[dataset]]\nname = "mimic-rs"\nmax_per_sense = 7\n{more}{CUT_DOWN}'
+        "[curve]\npoints = 2\n[report]\nrounds = 5\nresamples = 5\n"
+    )
+    output = folder / f"{name}.out"
+    arguments = ["reproduce", "--config", str(config), "--output", str(output), "--device", "cpu"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setattr(os, "sched_getaffinity", lambda _: {0})
+        patch.setattr(execution, "_start", in_this_process)
+        for variable, value in write_sources(folder / f"{name}.sources").items():
+            patch.setenv(variable, value)
+        assert main(arguments) == 0
+    return output
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return reproduce(tmp_path_factory.mktemp("paper"), "paper-mimic")
+
+
+def examples(output: Path, name: str) -> list[Example]:
+    return list(read_dataset(output / "datasets" / f"{name}.jsonl", report=ReadReport()))
+
+
+def account(output: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((output / "datasets" / f"{name}.account.json").read_text())
+    return found
+
+
+def test_casi_keeps_the_short_forms_all_of_whose_long_forms_are_found_twice(paper: Path) -> None:
+    removed = {step["name"]: step["removed"] for step in account(paper, "casi")["steps"]}
+    assert removed == REMOVED
+    found = examples(paper, "casi")
+    assert len(found) == N_CASI == len(CASI_ROWS) - sum(REMOVED.values())
+    assert {each.short_form for each in found} == {"PT", "MS"}
+    assert load_inventory(paper / "datasets" / "casi.inventory.json").n_senses == 5
+    assert Counter(each.section for each in found) == {"PLAN": 3, None: 7}  # two of them mapped, LABS to none
+
+
+def test_reverse_substitution_has_the_short_forms_and_candidates_of_casi(paper: Path) -> None:
+    found = examples(paper, "mimic-rs")
+    assert Counter((each.short_form, each.long_form) for each in found) == MIMIC_RS
+    inventories = [
+        load_inventory(paper / "datasets" / f"{name}.inventory.json") for name in ("casi", "mimic-rs")
+    ]
+    one, other = ({(sense.short_form, sense.long_form) for sense in each} for each in inventories)
+    assert one == other == set(MIMIC_RS)
+    drawn = account(paper, "mimic-rs")
+    assert drawn["n_notes"] == len(PLANTED)
+    assert drawn["dropped"] == {
+        "beyond the maximum of its sense": 2,
+        "repeats another example of its sense": 1,
+        "short form with a long form that is found too rarely": 2 + 1 + 2,
+    }
+    both = [each for each in found if "prothrombin time" in each.text or "physical therapy" in each.text]
+    assert both  # a window that gives the answer away is kept
+
+
+def test_sections_are_those_of_the_corpus_and_rare_headers_are_body_text_in_both(paper: Path) -> None:
+    corpus = Corpus.open(paper / "corpus")
+    assert set(corpus.metadata_names("section")) == {"<no section>", "PLAN", "ASSESSMENT"}
+    found = examples(paper, "mimic-rs")
+    assert {each.section for each in found} == {"Plan", "Assessment"}
+    assert {"odd", "header"} <= set(corpus.words)
+    odd = sorted(each.text for each in found if each.long_form == "mitral stenosis")
+    assert odd == [
+        "murmur heard\nOdd Header: MS mild, morphine sulfate given",
+        "valve surgery\nOdd Header: MS severe",
+    ]
+
+
+def test_windows_hold_as_many_words_as_a_model_reads(paper: Path) -> None:
+    drawn = [each for each in examples(paper, "mimic-rs") if "elbow" in each.text]
+    for each in drawn:  # unless it was not drawn: then the others of its sense were
+        assert len(list(iterate_tokens(each.text[: each.start]))) == 12
+    assert drawn or Counter(each.long_form for each in examples(paper, "mimic-rs"))["physical therapy"] == 7
+
+
+def test_stop_words_go_in_notes_in_capitals_too(paper: Path) -> None:
+    words = Corpus.open(paper / "corpus").words
+    assert {"patient", "alert", "wife", "here"} & set(words) == {"patient", "alert", "wife"}
+    assert not {"the", "is", "and", "for"} & set(words)
+
+
+def test_all_models_are_in_the_table_beside_the_papers(paper: Path) -> None:
+    results = (paper / "report" / "results.md").read_text()
+    mimic, casi = results.split("### CASI")
+    for part, sizes, theirs in (
+        (
+            mimic,
+            "17 examples, 2 short forms, 5 senses (the paper's MIMIC: 44,473 examples",
+            ".74 / .78 / .69 / .81",
+        ),
+        (
+            casi,
+            "10 examples, 2 short forms, 5 senses (the paper's CASI: 18,233 examples",
+            ".71 / .73 / .51 / .79",
+        ),
+    ):
+        assert f"{sizes}, 41 short forms, 150 senses)" in part
+        rows = {line.split("|")[1].strip(): line for line in part.splitlines() if line.startswith("| ")}
+        names = ["lmc", "mbsge", "bsg", "elmo", "bert", "section-mle", "random", "dominant (oracle)"]
+        assert list(rows)[1:] == names
+        assert theirs in rows["lmc"]
+        assert "**" not in rows["dominant (oracle)"]
+
+
+def test_each_test_set_is_reported_by_the_weights_that_were_best_on_the_other(paper: Path) -> None:
+    for run in ("lmc-0", "mbsge-0", "bsg-0"):
+        for here, other in (("mimic-rs", "casi"), ("casi", "mimic-rs")):
+            result = json.loads((paper / "evaluate" / here / f"{run}.result.json").read_text())
+            assert len(result["curve"]) == 2
+            best = max(result["curve"], key=lambda point: point["evaluation"][other]["macro_f1"])
+            assert {name: result["metrics"][name] for name in ("accuracy", "macro_f1", "nll")} == best[
+                "evaluation"
+            ][here]
+
+
+def test_the_strict_test_set_is_of_notes_that_no_model_has_read(tmp_path: Path) -> None:
+    share = '[[dataset]]\nname = "mimic-rs-strict"\nshare = 0.6\n[leakage]\nmodel = "bsg"\n'
+    output = reproduce(tmp_path, "paper-mimic-strict", share)
+    split = NoteSplit({"mimic-rs-strict": 0.6})
+    held_out = {f"mimic3/{number}" for number in range(len(PLANTED)) if split.part_of(f"mimic3/{number}")}
+    assert 0 < len(held_out) < len(PLANTED)
+    assert set((output / "datasets" / "mimic-rs-strict.notes.txt").read_text().split()) == held_out
+    assert not held_out & set(Corpus.open(output / "corpus").metadata_names("document"))
+    strict = examples(output, "mimic-rs-strict")
+    assert {each.note_id for each in strict} <= held_out
+    assert not any("prothrombin time" in each.text or "physical therapy" in each.text for each in strict)
+    assert load_inventory(output / "datasets" / "mimic-rs-strict.inventory.json").n_senses == 5
+    result = json.loads((output / "evaluate" / "mimic-rs-strict" / "lmc-0.result.json").read_text())
+    assert result["leakage"]["n_leaked_notes"] == 0
+    titles = [
+        line for line in (output / "report" / "results.md").read_text().splitlines() if line.startswith("###")
+    ]
+    assert titles == ["### MIMIC RS", "### CASI", "### MIMIC RS strict"]
