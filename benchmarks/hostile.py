@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,13 @@ async def many_notes(port: int, texts: Sequence[str]) -> None:
     await repeat(port, json.dumps({"notes": [{"text": text} for text in texts[:300]]}).encode())
 
 
+async def own_senses(port: int, _: Sequence[str]) -> None:
+    for number in count():
+        sense = {"short_form": "QQ", "long_form": f"quality {number}"}
+        with suppress(OSError):
+            await send(port, request(json.dumps({"text": "QQ", "inventory": {"add": [sense]}}).encode()))
+
+
 async def hold(port: int, n_connections: int, start: bytes) -> None:
     """Open connections, send the same start over each, and then nothing; opened anew when they are closed."""
 
@@ -125,6 +133,7 @@ ATTACKS: dict[str, Attack] = {
     "3 60 kB of PT, explained": one_short_form,
     "3 100 kB note, explained": long_note,
     "3 300 notes": many_notes,
+    "3 other senses each time": own_senses,
     "4 1,100 silent sockets": silent_sockets,
     "4 500 half headers": half_headers,
     "4 300 MB header": long_header,

@@ -3,6 +3,7 @@
     python benchmarks/service_speed.py         # the shipped model, on notes of LMCELLS_DATA or of examples/
     python benchmarks/service_speed.py --model MODEL --seconds 4 --rounds 10
     python benchmarks/service_speed.py --hostile --before REVISION   # what one client can do to the others
+    python benchmarks/service_speed.py --soak 600                    # errors and memory of ten minutes
 
 Real processes: `lmcells serve` with one worker, a load generator (HTTP/1.1 over plain sockets, connections kept
 open), and the library in a process of its own (`Expander.pipe`). Both expand the same notes, in batches of one size.
@@ -47,6 +48,7 @@ N_NOTES = 512
 LOAD_SECONDS = 60
 WARM_UP = 4.0
 TARGET = 0.8
+FLAT = 1.05  # of the memory, from near the beginning to the end
 
 PROCESSES = get_context("spawn")
 
@@ -95,7 +97,7 @@ async def ask_once(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes, counts: Counts
 ) -> None:
     writer.write(
-        b"POST /expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"POST /v1/expand HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n" % len(body) + body
     )
     head = await reader.readuntil(b"\r\n\r\n")
@@ -247,6 +249,30 @@ def measure(options: argparse.Namespace, texts: list[str]) -> dict[str, list[dic
     return measured
 
 
+def soak(options: argparse.Namespace, texts: list[str]) -> bool:
+    """Keep all clients busy for a while; -> whether none met an error and the memory stayed as it was."""
+    served = Counts()
+    with ExitStack() as running:
+        pid, port = running.enter_context(service(options.model))
+        load = psutil.Process(running.enter_context(child(run_load, port, texts, served)))
+        wait_for_notes(served)
+        begin, memory = time.perf_counter(), []
+        while (
+            seconds := time.perf_counter() - begin
+        ) < options.soak and load.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(1)
+            memory.append(psutil.Process(pid).memory_info().rss / 1e6)
+        tenth = max(1, len(memory) // 10)
+        first, last = (max(part) for part in (memory[tenth : 2 * tenth], memory[-tenth:]))
+    is_whole = seconds >= options.soak
+    said = "no error" if is_whole else "AN ERROR"
+    print(
+        f"{N_CLIENTS} clients, {seconds:.0f} s: {served.n_notes.value:,} notes, {said}; "
+        f"memory {first:.0f} MB in the second tenth of the time, {last:.0f} MB in the last ({last / first:.2f})"
+    )
+    return is_whole and last <= FLAT * first
+
+
 def report(measured: dict[str, list[dict[str, float]]]) -> bool:
     """Print rates and ratios; -> whether the target is reached."""
     reached = 0.0
@@ -277,9 +303,12 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="with --hostile: attacks that contain this"
     )
+    parser.add_argument("--soak", type=float, metavar="SECONDS", help="keep all clients busy instead")
     options = parser.parse_args()
     if options.hostile:
         return 0 if hostile.run(read_texts(), seconds=8.0, before=options.before, only=options.only) else 1
+    if options.soak:
+        return 0 if soak(options, read_texts()) else 1
     measured = measure(options, read_texts())
     print(
         f"{N_CLIENTS} clients, {NOTES_A_REQUEST} notes a request, {options.rounds} rounds of {options.seconds:g} s; "

@@ -30,8 +30,12 @@ if TYPE_CHECKING:
     from lmcells.evaluation.training_scores import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
+    from lmcells.pretrained.phrase_store import PhraseStore
+    from lmcells.training import Progress
+    from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
+_LONG = 1800.0  # seconds of training after which we say what is quicker
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
 
 
@@ -82,7 +86,7 @@ def train(
     Under torchrun only the main process saves the model.
     """
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
     from lmcells.training.loop import told_in_one_line
@@ -101,6 +105,7 @@ def train(
         "device": device,
         "resume": resume,
         "overwrite": overwrite,
+        "on_start": say,
         "on_progress": lambda progress: say(str(progress)),
     }
     scorer = None
@@ -113,7 +118,9 @@ def train(
             corpus=corpus,
             keep_in=running["output"] / BEST if keep_best else None,
         )
-    given = {"preset": preset, "file": file, "overrides": overrides}
+    if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):
+        running["on_progress"] = _advising(say, is_adapting=from_model is not None)
+    given: dict[str, Any] = {"preset": preset, "file": file, "overrides": overrides}
     with told_in_one_line(running["output"]):
         if kind == ELMO:
             if from_model is not None:
@@ -132,6 +139,25 @@ def train(
             say=say,
             **given,
         )
+
+
+def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
+    """Pass reports on; where the first tells of a long training on a CPU, also say what suits the machine better."""
+    others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
+    if not is_adapting:
+        others.insert(0, "--from default (adapts the shipped model)")
+    is_told = False
+
+    def report(progress: "Progress") -> None:
+        nonlocal is_told
+        text = str(progress)
+        if progress.seconds_left is not None and not is_told:
+            is_told = True
+            if progress.seconds_left > _LONG:
+                text = f"{text}. That is long for a CPU; quicker: {', '.join(others)}"
+        say(text)
+
+    return report
 
 
 def _train_elmo(
@@ -220,7 +246,8 @@ def _train_cells(
                 long_forms=_known_wordings([shipped_inventory(), *known], corpus),
                 max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
             )
-        model, record, vocabulary, phrases = trained.model, trained.record, None, store
+        model, record, vocabulary = trained.model, trained.record, None
+        phrases: Prototypes | PhraseStore | None = store
         if adaptation is not None and store is not None:
             phrases = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)

@@ -197,3 +197,7 @@ def test_own_senses_and_headers_may_be_given(
     assert second["short_form"] == "CVA"
     assert expand(folder, note, *layers) == 0
     assert json.loads(capsys.readouterr().out)[0]["source"] == "model"
+    (tmp_path / "site.csv").write_text("short_form,long_form,action,ward\nPT,gait,pin,B2\n")
+    assert expand(folder, note, *layers, "--metadata", "ward=b2") == 0
+    assert json.loads(capsys.readouterr().out)[0]["source"] == "pinned"
+    assert expand(folder, note, *layers, "--metadata", "ward") == 2

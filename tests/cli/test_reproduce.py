@@ -333,7 +333,7 @@ def test_training_text_that_is_missing_is_said_once_and_the_flag_finds_it(
     (tmp_path / "text" / "train.jsonl").write_bytes(b"".join(path.read_bytes() for path in notes))
     assert reproduce(config, "--data", str(tmp_path / "text"), "--only", "dataset", "--only", "corpus") == 0
     trained = set(Corpus.open(config.parent / "out" / "corpus").metadata_names("document"))
-    assert trained == {f"clinic/{number}" for number in range(10)}  # those of the dataset are left out
+    assert trained == {f"train/clinic/{number}" for number in range(10)}  # those of the dataset are left out
 
 
 def test_a_training_that_fails_is_told_in_one_line_with_its_log(

@@ -20,7 +20,9 @@ from lmcells.errors import ConfigError
 from lmcells.evaluation.rankers import make_ranker
 from lmcells.expansion import load_inventory
 from lmcells.language_model.folder import is_language_model, load_language_model
+from lmcells.pretrain import _advising
 from lmcells.pretrained import PretrainedModel
+from lmcells.training import Progress
 from refusals import assert_refused
 from training.small_runs import planted_corpus
 
@@ -131,15 +133,21 @@ def test_a_language_model_is_trained_saved_and_goes_on(
     assert "held out loss" in capsys.readouterr().out
 
 
+def without_reports(errors: str) -> list[str]:
+    """The lines that do not tell how training goes."""
+    reports = ("lmcells train: training on ", "lmcells train: epoch ")
+    return [line for line in errors.splitlines() if not line.startswith(reports)]
+
+
 @pytest.mark.parametrize("kind", ["lmc", "bsg"])
 def test_metadata_that_never_varies_is_one_line_of_warning_where_it_matters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     plain = corpus_of(tmp_path / "plain", ["slow gait and pain in the knee"] * 40)
     assert train(plain, tmp_path / "model", "--kind", kind, "--epochs", "1") == 0
-    error = capsys.readouterr().err
-    assert ("lmcells train: " in error and "has one value of 'section' only" in error) == (kind == "lmc")
-    assert error.count("\n") == (kind == "lmc")
+    warned = without_reports(capsys.readouterr().err)
+    assert len(warned) == (kind == "lmc")
+    assert all("has one value of 'section' only" in line for line in warned)
 
 
 def test_a_corpus_in_which_nothing_but_stop_words_comes_up_again_is_trained_on(tmp_path: Path) -> None:
@@ -224,9 +232,9 @@ def test_a_damaged_checkpoint_is_one_line_of_warning(
     newest.write_text("{")
     capsys.readouterr()
     assert train(corpus, output, "--epochs", "2", "--resume") == 0
-    assert capsys.readouterr().err == (
-        f"lmcells train: {newest} is damaged: it is not JSON. Trying the checkpoint before it.\n"
-    )
+    assert without_reports(capsys.readouterr().err) == [
+        f"lmcells train: {newest} is damaged: it is not JSON. Trying the checkpoint before it."
+    ]
 
 
 def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path: Path) -> None:
@@ -255,7 +263,8 @@ def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM, errors
-    stopped = [line for line in errors.splitlines() if line.startswith("lmcells train: ")]
+    assert "lmcells train: training on the CPU with 1 thread: 100000 epochs of 2 steps" in errors
+    stopped = [line for line in without_reports(errors) if line.startswith("lmcells train: ")]
     assert len(stopped) == 1
     assert "go on with --resume" in stopped[0]
     last = json.loads(metrics.read_text().splitlines()[-1])
@@ -302,3 +311,15 @@ def test_hours_to_the_peak_of_the_scores_are_recorded_with_the_model(
     assert training["hours"] == training["seconds"] / 3600 >= training["hours_to_peak"] > 0
     ranker = make_ranker(str(output), load_inventory(tmp_path / "senses.json"), examples=[])
     assert ranker.hours_to_peak == best["hours"]
+
+
+def test_a_long_training_on_a_cpu_is_told_what_is_quicker() -> None:
+    said: list[str] = []
+    report = _advising(said.append, is_adapting=False)
+    report(Progress({}, {}, "first", 7200.0))
+    report(Progress({}, {}, "second", 7200.0))
+    assert said == [
+        "first. That is long for a CPU; quicker: --from default (adapts the shipped model), --preset tuned "
+        "(no phrases), fewer --epochs, a GPU",
+        "second",
+    ]

@@ -154,7 +154,11 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
     out = tmp_path / "out.jsonl"
     command = ["annotate", notes, "--output", out, "--shard-notes", "2", "--workers", workers]
     process = subprocess.Popen(
-        [*COMMAND, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        [*COMMAND, *map(str, command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored in the background
     )
     while not list(tmp_path.glob("out.jsonl.parts/part-*")):
         assert process.poll() is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
 from lmcells.expansion.inventory_check import REPEATED_FORM, SHARED_FORM, review_inventory
-from lmcells.expansion.inventory_mining import DefinitionCounts, ProposedInventory, group_variants, is_slip
+from lmcells.expansion.inventory_mining import DefinitionCounts, ProposedSense, group_variants, is_slip
 from lmcells.notes.note import Note
 from lmcells.notes.readers.records import join_sections
 
@@ -43,16 +43,16 @@ PIECES = [
 ]
 
 
-def propose(*texts: str, known: SenseInventory | None = None, min_count: int = 1) -> ProposedInventory:
+def propose(*texts: str, known: SenseInventory | None = None) -> list[ProposedSense]:
     definitions = DefinitionCounts(known)
     for number, text in enumerate(texts):
         definitions.add(Note(str(number), text))
-    return definitions.propose(min_count=min_count)
+    return definitions.propose()
 
 
 def found(*texts: str, known: SenseInventory | None = None) -> list[tuple[str, tuple[str, ...], int]]:
     proposed = propose(*texts, known=known)
-    return [(each.sense.short_form, each.sense.forms, each.n_notes) for each in proposed.senses]
+    return [(each.sense.short_form, each.sense.forms, each.n_notes) for each in proposed]
 
 
 def test_what_notes_define_becomes_senses_with_the_number_of_notes() -> None:
@@ -72,7 +72,7 @@ def test_the_most_frequent_spelling_is_the_long_form_and_case_is_no_form_of_its_
         "his end-stage renal disease (ESRD)",
         "end stage renal diseases (ESRD)",
     )
-    (only,) = proposed.senses
+    (only,) = proposed
     assert only.sense.long_form == "end-stage renal disease"
     assert only.sense.forms == (
         "end-stage renal disease",
@@ -109,20 +109,7 @@ def test_senses_are_sorted_by_short_form_then_count_then_name() -> None:
     expected = ["atrial fibrillation", "messenger RNA", "mitral valve", "prothrombin time"]
     expected += ["physical therapy", "posterior tibial"]
     for order in (texts, texts[::-1]):
-        assert [each.sense.long_form for each in propose(*order).senses] == expected
-
-
-def test_a_sense_needs_as_many_notes_as_are_asked_for() -> None:
-    texts = (
-        "atrial fibrillation (AF)",
-        "atrial-fibrillation (AF)",
-        "amniotic fluid (AF)",
-        "mitral valve (MV)",
-    )
-    proposed = propose(*texts, min_count=2)
-    assert [each.sense.long_form for each in proposed.senses] == ["atrial fibrillation"]
-    assert proposed.n_too_rare == 2
-    assert propose(*texts, min_count=3).senses == ()
+        assert [each.sense.long_form for each in propose(*order)] == expected
 
 
 def test_definitions_do_not_cross_the_sections_that_a_file_gives() -> None:
@@ -131,7 +118,7 @@ def test_definitions_do_not_cross_the_sections_that_a_file_gives() -> None:
     )
     definitions = DefinitionCounts()
     definitions.add(Note("1", text, sections=sections))
-    assert [each.sense.short_form for each in definitions.propose().senses] == ["MV"]
+    assert [each.sense.short_form for each in definitions.propose()] == ["MV"]
     assert [short_form for short_form, _, _ in found(text)] == ["AF", "MV"]
 
 
@@ -166,7 +153,7 @@ def test_a_known_inventory_tells_what_letters_do_not_and_what_is_one_sense() -> 
     )
     texts = ("drops for the left eye (OS)", "oculus sinister (OS)", "left eye (OS)")
     assert found(*texts) == [("OS", ("oculus sinister",), 1)]
-    (only,) = propose(*texts, known=known).senses
+    (only,) = propose(*texts, known=known)
     assert only == (Sense("OS", "left eye", ("left eye", "oculus sinister"), "C0229090"), 3)
 
 
@@ -180,20 +167,19 @@ def test_memory_grows_with_distinct_definitions_alone() -> None:
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join), max_size=6))
 def test_what_is_proposed_is_an_inventory_that_survives_both_files(texts: list[str]) -> None:
     proposed = propose(*texts)
-    inventory = proposed.inventory
-    assert list(inventory) == [each.sense for each in proposed.senses]
+    inventory = SenseInventory.from_senses(each.sense for each in proposed)
     assert not {REPEATED_FORM, SHARED_FORM} & {finding.rule for finding in review_inventory(inventory)}
-    if proposed.senses:
+    if proposed:
         with tempfile.TemporaryDirectory() as folder:
             for name in ("senses.csv", "senses.json"):
                 save_inventory(inventory, Path(folder) / name)
                 assert load_inventory(Path(folder) / name) == inventory
 
 
-@given(st.permutations([*PIECES[:4], "x"]), st.integers(1, 3))
-def test_the_order_of_notes_changes_nothing(long_forms: list[str], min_count: int) -> None:
+@given(st.permutations([*PIECES[:4], "x"]))
+def test_the_order_of_notes_changes_nothing(long_forms: list[str]) -> None:
     texts = [f"{long_form} (AF)" for long_form in long_forms]
-    assert propose(*texts, min_count=min_count) == propose(*sorted(texts), min_count=min_count)
+    assert propose(*texts) == propose(*sorted(texts))
 
 
 WORDS = [

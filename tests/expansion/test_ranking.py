@@ -3,6 +3,7 @@
 import math
 import shutil
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -351,3 +352,20 @@ def test_only_mentions_of_one_short_form_in_one_note_share() -> None:
     np.testing.assert_array_equal(adjusted[2], expected[1])
     for alone in (1, 3, 4):
         assert adjusted[alone] is scores[alone]
+
+
+def test_what_another_thread_forgets_is_looked_up_again(
+    reader_of_all: PretrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of short forms is bounded: a thread may clear it just after another has looked one up."""
+    ranker = MaskedSpanRanker(reader_of_all, INVENTORY)
+    look_up, times = ranker.look_up, count()
+
+    def forgotten_at_first(short_forms: list[str]) -> None:
+        look_up(short_forms)
+        if next(times) == 0:
+            ranker._senses.clear()
+
+    monkeypatch.setattr(ranker, "look_up", forgotten_at_first)
+    assert len(ranker.prototypes("PT")) == len(INVENTORY.senses("PT"))
+    assert next(times) == 2

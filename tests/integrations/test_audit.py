@@ -13,6 +13,7 @@ import pytest
 
 from lmcells import Expander
 from lmcells.cli.main import main
+from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.inventory import load_rules
 from lmcells.integrations import audit as audit_module
 from lmcells.integrations.audit import audit
@@ -132,3 +133,20 @@ def test_the_rarest_are_dropped_where_there_are_too_many(monkeypatch: pytest.Mon
     assert len(findings._items["unknown"]) <= 100
     assert findings.items("unknown", 2)[0][0] == "OFTEN"
     assert findings.items("unknown", 2)[0][1].n == 10_000
+    for n in range(5_000):
+        findings.add(["definition", 1, [["ABC", f"a b c{n}"]]])
+        findings.add(["definition", 1, [["OFT", "once for tea"]]])
+    assert sum(1 for _ in findings._definitions.counts()) <= 100
+    assert [row["n_notes"] for row in findings.tables(2)["site_inventory"]] == [5_000]
+
+
+def test_an_output_that_would_be_read_is_refused(notes: Path) -> None:
+    with pytest.raises(ConfigError, match="which is read"):
+        audit(NoteFiles([notes.parent]), notes.parent / "audit")
+
+
+def test_notes_that_cannot_be_read_leave_nothing(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text('{"id": 1, "text": ""}\n')
+    with pytest.raises(InputError, match="no note could be read"):
+        audit(NoteFiles([tmp_path / "empty.jsonl"]), tmp_path / "audit")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.jsonl"]

@@ -16,7 +16,7 @@ from lmcells.expansion.settings import ExpanderSettings
 from lmcells.pretrained.folder import shipped_model
 
 REPOSITORY = Path(__file__).parents[2]
-PAGES = ("annotate", "exports", "spacy")
+PAGES = ("annotate", "exports", "spacy", "labels", "linking", "omop")
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```(?:\n\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 
 
@@ -37,7 +37,7 @@ def environment(settings: ExpanderSettings, tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_run(page: str, environment: dict[str, str], tmp_path: Path) -> None:
-    if page == "spacy" and find_spec("spacy") is None:
+    if page in ("spacy", "linking") and find_spec("spacy") is None:
         pytest.skip("spaCy is not installed: pip install 'lmcells[spacy]'")
     folder = tmp_path / "beside"
     folder.mkdir()

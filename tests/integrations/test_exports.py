@@ -23,6 +23,7 @@ from lmcells.integrations.exports import (
     export_brat,
     export_doccano,
     export_label_studio,
+    export_notes,
     read_annotated,
     standoff,
 )
@@ -269,3 +270,15 @@ def test_label_studio_sorts_by_the_least_sure(annotated: list[AnnotatedNote], tm
         assert task["predictions"][0].get("score") == min(best, default=None)
     assert export_label_studio([], tmp_path / "none.json") == 0
     assert json.loads((tmp_path / "none.json").read_text()) == []
+
+
+def test_the_text_of_given_sections_can_be_written_out(settings: ExpanderSettings, tmp_path: Path) -> None:
+    sections = [{"header": "PLAN", "text": "in PT"}, {"header": None, "text": "MS\r\ntoo"}]
+    notes = NoteFiles([write_jsonl(tmp_path / "n.jsonl", [{"id": "1", "sections": sections}])])
+    annotate(notes, tmp_path / "out.jsonl", expander=settings)
+    assert export_notes(read_annotated(tmp_path / "out.jsonl", notes), tmp_path / "notes.jsonl") == 1
+    (row,) = map(json.loads, (tmp_path / "notes.jsonl").read_text().splitlines())
+    assert row["text"] == "PLAN:\nin PT\nMS\r\ntoo\n"
+    assert row["sections"] == [[0, 12, "PLAN"], [12, len(row["text"]), None]]
+    found = [row["text"][each["start"] : each["end"]] for each in row["expansions"]]
+    assert found == ["PT", "MS"]

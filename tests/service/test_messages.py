@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lmcells.expansion import Candidate, Expansion
-from lmcells.service import explore_messages, messages
+from lmcells.service import messages
 from lmcells.service.jobs import write_answer
 from lmcells.service.messages import (
     InventoryEdits,
@@ -25,8 +25,7 @@ from service.serving import SECRET
 
 MODELS = {
     each
-    for module in (messages, explore_messages)
-    for _, each in inspect.getmembers(module, inspect.isclass)
+    for _, each in inspect.getmembers(messages, inspect.isclass)
     if issubclass(each, Message) and each not in (Message, Options)
 }
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

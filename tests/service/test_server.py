@@ -174,7 +174,7 @@ def test_a_killed_worker_loses_only_what_it_was_working_on(pair: Served) -> None
         killed = time.monotonic()
         for each in asking:
             each.result()
-    assert n_answered > 20
+    assert n_answered > 8
     assert len(failed) <= 8  # clients at a time, some of them with the other worker
     assert all(begin <= killed + 0.5 for begin in failed)
     wait_until(lambda: len(children(pair)) == 2)

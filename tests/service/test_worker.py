@@ -173,6 +173,7 @@ def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: 
         ({"text": "PT", "explain": True}, "interactive"),
         ({"text": "x" * 3_000}, "interactive"),
         ({"text": "x" * 3_000, "explain": True}, "bulk"),
+        ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}]}}, "bulk"),
         ({"notes": [{"text": "x" * 1_000}] * 300}, "bulk"),
         ({"text": "PT " * 20_000}, "heavy"),
         ({"text": "x" * 10_000, "explain": True}, "heavy"),
@@ -254,6 +255,11 @@ def test_a_sense_may_be_replaced() -> None:
 def test_contradictions_are_named() -> None:
     with pytest.raises(UnknownShortForm, match=r"'XYZ' is not in the inventory \(2 short forms\)"):
         edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="XYZ"),)))
+    twice = ADD.model_copy(update={"long_form": "Cerebrovascular  accident"})
+    with pytest.raises(
+        InventoryError, match=r"^inventory\.add\.1: .* already \(inventory\.add\.0\)\. Leave one out"
+    ):
+        edit_inventory(INVENTORY, InventoryEdits(add=(ADD, twice)))
     wrong = InventoryEdits(remove=(SenseName(short_form="PT", long_form="prothrombin tim"),))
     with pytest.raises(InventoryError, match=r"is not a sense of 'PT'\. Nearest: 'prothrombin time'"):
         edit_inventory(INVENTORY, wrong)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 import torch
 
 from lmcells.errors import ConfigError
-from lmcells.training import train
+from lmcells.training import distributed, train
 from lmcells.training.checkpoint import load_newest
-from lmcells.training.distributed import choose_device
+from lmcells.training.distributed import best_threads, choose_device
 from lmcells.training.metrics import read_metrics
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
@@ -73,3 +74,25 @@ def test_cuda_where_there_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="no CUDA device"):
         choose_device("cuda")
     assert choose_device("auto") == torch.device("cpu")
+
+
+def test_threads_are_those_that_measure_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(distributed, "_seconds_with", {1: 3.0, 2: 1.0, 4: 2.0, 6: 4.0}.__getitem__)
+    try:
+        torch.set_num_threads(6)
+        with best_threads():
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 6
+        monkeypatch.setenv("OMP_NUM_THREADS", "6")
+        with best_threads():
+            assert torch.get_num_threads() == 6
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_measuring_threads_takes_a_moment() -> None:
+    started = time.perf_counter()
+    assert 0 < distributed._seconds_with(1) < time.perf_counter() - started
+    torch.set_num_threads(1)

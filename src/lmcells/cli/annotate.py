@@ -106,6 +106,7 @@ def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:
         ("short forms found", report["n_expansions"]),
         ("expanded by the model", report["expanded"]["model"]),
         ("expanded by a definition in the note", report["expanded"]["definition"]),
+        *([("pinned by the inventory", n)] if (n := report["expanded"]["pinned"]) else []),
         ("abstained", sum(report["abstained"].values())),
         *((f"abstained: {reason}", n) for reason, n in report["abstained"].items()),
     ]

@@ -48,8 +48,9 @@ def run(options: argparse.Namespace) -> None:
     with ProgressLine() as line:
         started = time.monotonic()
 
-        def on_progress(n_notes: int, n_characters: int) -> None:
-            line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+        def on_progress(n_notes: int, n_characters: int, share: float | None) -> None:
+            seconds = time.monotonic() - started
+            line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
 
         report = audit(
             NoteFiles(options.notes, options.format, columns_of(options)),
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         ("notes read", report["n_read"]),
         *account_rows(report),
         ("short forms that the inventory lacks", report["n_unknown_short_forms"]),
-        ("senses proposed for them", report["n_proposed_senses"]),
+        ("senses proposed for them", report["n_site_inventory"]),
         ("short forms whose sense is unsure", report["n_unsure_short_forms"]),
         ("headers that no rule knows", report["n_sections"]),
     ]

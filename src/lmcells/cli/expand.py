@@ -33,6 +33,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expander(parser)
     add_finding(parser)
     add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
+    known = "what is known of the note, such as category=Echo, for senses that depend on it; may be repeated"
+    add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=known)
     add_threshold(parser)
     add("--encoding", default="utf-8", metavar="NAME", help="of a file or standard input (utf-8)")
     add = parser.add_mutually_exclusive_group().add_argument
@@ -43,7 +45,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     text = read_text(options.note, encoding=options.encoding)
-    expansions = expander_settings(options).open()(text)
+    metadata = dict(each.partition("=")[::2] for each in options.metadata)
+    if not all(metadata.values()):
+        raise InputError("--metadata: allowed is NAME=VALUE, such as category=Echo.")
+    expansions = expander_settings(options).open()(text, metadata=metadata)
     if options.expanded:
         print(expand_text(text, expansions).text, end="" if text.endswith("\n") else "\n")
     elif options.json or not (options.pretty or sys.stdout.isatty()):

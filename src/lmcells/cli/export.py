@@ -15,14 +15,26 @@ from lmcells.cli.arguments import (
 )
 from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.exports import export_brat, export_doccano, export_label_studio, read_annotated
+from lmcells.integrations.exports import (
+    export_brat,
+    export_doccano,
+    export_label_studio,
+    export_notes,
+    read_annotated,
+)
 from lmcells.integrations.omop import export_note_nlp, parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 
-_WRITERS = {"doccano": export_doccano, "label-studio": export_label_studio}
-_SUFFIX = {"doccano": ".jsonl", "label-studio": ".json"}
-_WRITTEN = {"brat": "documents", "doccano": "documents", "label-studio": "tasks", "omop": "rows"}
+_WRITERS = {"doccano": export_doccano, "label-studio": export_label_studio, "notes": export_notes}
+_SUFFIX = {"doccano": ".jsonl", "label-studio": ".json", "notes": ".jsonl"}
+_WRITTEN = {
+    "brat": "documents",
+    "doccano": "documents",
+    "label-studio": "tasks",
+    "omop": "rows",
+    "notes": "notes",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +81,8 @@ COMMANDS = {
         summary="write annotations for brat, doccano, Label Studio or OMOP",
         description="""\
 Join what `lmcells annotate` wrote with the notes it was made from, and write it for an annotation tool: brat (a
-folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); or as OMOP's NOTE_NLP.""",
+folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as
+notes, JSON lines with the text that the offsets count in.""",
         example="""\
 examples:
   lmcells export expansions.jsonl --notes notes/ --to brat --output brat_folder

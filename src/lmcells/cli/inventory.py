@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from lmcells.cli.arguments import (
     Command,
@@ -30,9 +30,9 @@ from lmcells.expansion.concept_linking import (
 )
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import (
+    ACTIONS,
     ALL_SENSES,
     SUFFIXES,
-    Action,
     SenseInventory,
     SenseLookup,
     load_inventory,
@@ -85,14 +85,15 @@ def _find(options: argparse.Namespace) -> None:
                     seconds = time.monotonic() - started
                     line.update(notes_message(report.n_read, n_characters, seconds=seconds))
         line.update(f"gathering {definitions.n_wordings:,} definitions")
-        proposed = definitions.propose(min_count=options.min_count)
-    n_rare = proposed.n_too_rare
-    if not proposed.senses:
+        proposed = definitions.propose()
+    found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
+    n_rare = len(proposed) - len(found)
+    if not found:
         raise InputError(
             f"no definition was found in at least {options.min_count:,} of {report.n_read:,} notes "
             f"({n_rare:,} in fewer). Give more notes, or a smaller --min-count."
         )
-    inventory = proposed.inventory
+    inventory = SenseInventory.from_senses(found)
     save_inventory(inventory, options.output)
     summary = {
         "inventory": str(options.output),
@@ -171,7 +172,7 @@ def _check(options: argparse.Namespace) -> None:
     if bad_rows:
         summary["rows_that_cannot_be_used"] = len(bad_rows)
     if len(n_rules) > 1 or layer.rules:
-        summary |= {f"rows_that_{action}": n_rules[action] for action in get_args(Action)}
+        summary |= {f"rows_that_{action}": n_rules[action] for action in ACTIONS}
         summary["conditions_on"] = (
             ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
         )

@@ -24,6 +24,7 @@ COMMANDS = {
     "audit": "audit",
     "export": "export",
     "serve": "serve",
+    "review": "review",
     "inventory": "inventory",
     "prepare": "prepare",
     "train": "train",

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=os.environ.get("LMCELLS_PORT", "8000"),
         help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)",
     )
+    add("--reviews", metavar="FILE", help="keep what reviewers decide on the page (SQLite, mode 0600)")
     add_expander(parser)
     add("--workers", type=int, default=1, metavar="N", help="processes (1)")
     add("--log-format", choices=("text", "json"), default="text", help="of the log on standard error (text)")
@@ -85,13 +86,19 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
     if options.tls_key and not options.tls_certificate:
         raise ConfigError("--tls-key: found without --tls-certificate. Give both.")
-    tokens = (os.environ[TOKEN],) if TOKEN in os.environ else ()
+    tokens: tuple[str, ...] = (os.environ[TOKEN],) if TOKEN in os.environ else ()
     if options.token_file:
         tokens += read_tokens(options.token_file)
     limits = {name: getattr(options, name) for name in _LIMITS}
     server = ServerOptions(
         expander_settings(options),
-        ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
+        ServiceSettings(
+            **limits,
+            allowed_hosts=tuple(options.allowed_host),
+            reviews=options.reviews,
+            reviewer=getattr(options, "reviewer", None) or "",
+            tokens=tokens,
+        ),
         host=options.host,
         port=options.port,
         root_path=options.root_path,

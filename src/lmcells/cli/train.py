@@ -103,13 +103,23 @@ def run(options: argparse.Namespace) -> None:
     """Train, save the model, and print how it went."""
     flags = {setting: getattr(options, flag) for flag, setting in _OVERRIDES.items()}
     named = [f"{setting}={value}" for setting, value in flags.items() if value is not None]
+    shown: list[str] = []
+
+    def show(message: str) -> None:
+        """The first two reports, what is about to happen and how long it will take, stay on the screen."""
+        if len(shown) < 2:
+            shown.append(message)
+            print(f"lmcells train: {message}", file=sys.stderr, flush=True)
+        else:
+            line.update(message)
+
     with ProgressLine() as line, warnings.catch_warnings():
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
             given = {name: getattr(options, name) for name in _PASSED_ON}
             overrides = [*named, *options.overrides]
-            trained = train(options.corpus, overrides=overrides, on_progress=line.update, **given)
+            trained = train(options.corpus, overrides=overrides, on_progress=show, **given)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
             number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM

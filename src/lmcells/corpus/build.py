@@ -24,7 +24,7 @@ from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
 from lmcells.corpus.shard import batch_notes, build_shard
 from lmcells.errors import ConfigError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
-from lmcells.notes.note import Note
+from lmcells.notes.note import Note, given_id
 from lmcells.notes.readers import Columns, ReadReport, read_notes
 
 PLAN = "plan.json"
@@ -157,8 +157,9 @@ def _write_shards(
         return paths
     # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
     # Ctrl-C is left to this process.
-    ignoring = {"initializer": signal, "initargs": (SIGINT, SIG_IGN)}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), **ignoring) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
+    ) as pool:
         running: deque[Future[None]] = deque()
         try:
             for batch, path in pending():
@@ -192,15 +193,14 @@ class _Reading:
             for note in read_notes(path, format=format, columns=columns, report=self.report)
         )
         self._exclude_ids = exclude_ids
-        self._excluded = read_excluded_ids(exclude_ids) if exclude_ids else frozenset()
+        self._excluded = frozenset(map(given_id, read_excluded_ids(exclude_ids) if exclude_ids else ()))
         self._found: set[str] = set()
         self._example_id = ""
 
     def notes(self) -> Iterator[Note]:
         for note in self._all_notes:
-            own_id = note.id.partition("/")[2]  # as the file has it, if it has a source of its own
-            if note.id in self._excluded or ("/" in own_id and own_id in self._excluded):
-                self._found.add(note.id if note.id in self._excluded else own_id)
+            if given_id(note.id) in self._excluded:
+                self._found.add(given_id(note.id))
                 continue
             self._example_id = self._example_id or note.id
             self.n_notes += 1

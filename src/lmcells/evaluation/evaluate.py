@@ -21,6 +21,7 @@ from lmcells.evaluation.predictions import Predictions
 from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
 from lmcells.expansion.ranking import Ranker, Ranking
+from lmcells.notes.note import given_id
 from lmcells.notes.readers import ReadReport
 
 _RUNS = re.compile(r"[^\W_]+")
@@ -168,16 +169,17 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
     `mimic3/9`, `12` and `mimic/12` cannot. So it is an error if no id of the dataset has the form of any in the corpus,
     and notes whose form the corpus does not have are counted.
     """
-    of_examples = list(note_ids)
-    tested, trained = set(of_examples), set(corpus.metadata_names("document"))
+    written = list(note_ids)
+    of_examples, names = list(map(given_id, written)), corpus.metadata_names("document")
+    tested, trained = set(of_examples), set(map(given_id, names))
     leaked = tested & trained
     forms = set(map(form_of, trained))
     n_incomparable = sum(form_of(id_) not in forms for id_ in tested)
     if tested and n_incomparable == len(tested):
         raise InputError(
-            f"the leakage check can match nothing: no note_id of the dataset ({_some(tested)}) has the form of any id "
-            f"in {corpus.folder} ({_some(trained)}). Ids are source/id and must be written the same in both. If these "
-            f"are truly different notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
+            f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
+            f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
+            f"If they are truly other notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),

@@ -216,7 +216,7 @@ def _joined(store: PhraseStore, moved: Floats, own: Prototypes, *, rates: tuple[
         sizes.append(n_rows)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     of_phrase = np.repeat(counts, sizes)
-    arrays = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         "counts": np.maximum(np.rint(counts), 1).astype(np.uint32),
         "offsets": offsets.astype(np.uint32),
         "prototypes": to_four_bits(np.concatenate(rows)),

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-Source = Literal["model", "definition", "header", "grammar", "letters", "pinned"]
+Source = Literal["model", "definition", "header", "grammar", "letters", "pinned", "review"]
 """Where an answer comes from: the model's ranking of the inventory, a definition in the note, a header of the note, the
-grammar of counted forms, the letters of a short form that is in no inventory, or a rule that
-pins it."""
+grammar of counted forms, the letters of a short form that is in no inventory, a rule that pins it, or a reviewer."""
 
 LOW_CONFIDENCE = "low_confidence"
 NO_SENSE_FITS = "no_sense_fits"

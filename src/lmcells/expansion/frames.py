@@ -5,15 +5,24 @@ reader.read_pandas()       # or polars.from_arrow(reader), or: for batch in read
 """
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
+from lmcells.expansion.expansion import Expansion
 
 if TYPE_CHECKING:
-    from lmcells.expansion.expander import Expander, LayerLike
+    from lmcells.expansion.expander import Expander
+    from lmcells.expansion.layers import LayerLike
 
 ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
-_FIELDS = ("short_form", "section", "long_form", "probability", "concept_id", "source", "abstained")
+_FIELDS = tuple(each.name for each in fields(Expansion) if each.name != "candidates")
+_TYPES = {
+    "start": "int64",
+    "end": "int64",
+    "probability": "float64",
+    "error_prone": "bool",
+}  # others are text
 
 
 def expand_frame(
@@ -47,10 +56,9 @@ def expand_frame(
     schema = pa.schema(
         [
             pa.field(ROW, pa.int64()) if id is None else reader.schema.field(id),
-            pa.field("start", pa.int64()),
-            pa.field("end", pa.int64()),
+            *(pa.field(name, pa.type_for_alias(_TYPES.get(name, "string"))) for name in _FIELDS),
             pa.field("written", pa.string()),
-            *(pa.field(name, pa.float64() if name == "probability" else pa.string()) for name in _FIELDS),
+            pa.field("concept_id", pa.string()),
             pa.field("candidates", pa.list_(candidate)),
         ]
     )
@@ -73,10 +81,8 @@ def expand_frame(
         ):
             for each in expansions:
                 at_row.append(at)
-                rows["start"].append(each.start)
-                rows["end"].append(each.end)
                 rows["written"].append((texts[at] or "")[each.start : each.end])
-                for name in _FIELDS:
+                for name in (*_FIELDS, "concept_id"):
                     rows[name].append(getattr(each, name))
                 rows["candidates"].append(each.to_dict()["candidates"])
         columns = [pa.array(rows[name], schema.field(name).type) for name in schema.names[1:]]

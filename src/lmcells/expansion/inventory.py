@@ -23,11 +23,13 @@ ALL_SENSES = "*"
 """The long form of a rule that forbids all senses of a short form."""
 
 Action = Literal["add", "forbid", "pin"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
 
 _RULE_COLUMNS = ("action", "where")
 _REMARKS = ("comment", "example", "probability")  # columns that a person reads; so are those named n_...
 _WORD = re.compile(r"[^\W_]+")
 _BETWEEN = re.compile(r"[\s,]*")
+_TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,8 @@ class SenseRule:
     where: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.action not in get_args(Action):
-            raise InventoryError(f"action: found {self.action!r}, allowed: {', '.join(get_args(Action))}.")
+        if self.action not in ACTIONS:
+            raise InventoryError(f"action: found {self.action!r}, allowed: {', '.join(ACTIONS)}.")
         if self.sense.long_form == ALL_SENSES and self.action != "forbid":
             raise InventoryError(
                 f"long_form: {ALL_SENSES!r} is for forbidding; to {self.action} one, name it."
@@ -161,9 +163,11 @@ def as_inventory(given: InventoryLike) -> SenseInventory:
         return given
     if isinstance(given, str | Path):
         return load_inventory(Path(given))
-    inventory = SenseInventory.from_senses(
-        _plain(f"entry {n}", rule) for n, rule in enumerate(as_rules(given), 1)
-    )
+    rules = as_rules(given)
+    for number, rule in enumerate(rules, start=1):
+        if rule.action != "add" or rule.where:
+            raise InventoryError(_not_plain(f"entry {number}", rule))
+    inventory = SenseInventory.from_senses(rule.sense for rule in rules)
     if not len(inventory):
         raise InventoryError("the inventory is empty. Give at least one sense.")
     return inventory
@@ -189,11 +193,12 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 def load_inventory(path: Path) -> SenseInventory:
     """Read an inventory that stands alone; one with rules needs another to extend, and is refused."""
-    rules = load_rules(path)
-    try:
-        return SenseInventory.from_senses(_plain(place, rule) for place, rule in rules)
-    except InventoryError as error:
-        raise InventoryError(f"{path}: {error}") from error
+    grouped: dict[str, list[Sense]] = {}
+    for place, rule in load_rules(path):  # which refuses a sense that is there twice
+        if rule.action != "add" or rule.where:
+            raise InventoryError(f"{path}: {_not_plain(place, rule)}")
+        grouped.setdefault(rule.sense.short_form, []).append(rule.sense)
+    return SenseInventory({short_form: tuple(senses) for short_form, senses in grouped.items()})
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
@@ -277,32 +282,33 @@ def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
                 f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
                 f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
             )
+        known = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
+        conditions = [name for name in names if name not in known and not name.startswith("n_")]
         while True:
             line = rows.line_num + 1
             row = next(rows, None)
             if row is None:
                 return
-            if any(cell.strip() for cell in row):
-                yield f"line {line}", _from_cells(names, row)
+            if any(row):
+                yield f"line {line}", _from_cells(names, row, conditions)
     except csv.Error as error:
         raise InventoryError(f"the inventory is not CSV (line {rows.line_num}: {error}).") from error
 
 
-def _from_cells(names: list[str], row: list[str]) -> dict[str, Any] | InventoryError:
-    """Return a row of a table as a JSON file would have it; a column of another name is a condition."""
+def _from_cells(names: list[str], row: list[str], conditions: list[str]) -> dict[str, Any] | InventoryError:
+    """Return a row of a table as a JSON file would have it."""
     if len(row) > len(names) and any(row[len(names) :]):
         return InventoryError(
             f"found {len(row)} cells for {len(names)} columns. Put a cell with commas in quotes."
         )
-    cells = {name: cell.strip() for name, cell in zip(names, row, strict=False) if cell.strip()}
-    entry: dict[str, Any] = {name: cells.pop(name, None) for name in (*COLUMNS, "action")}
-    if entry["forms"] is not None:
-        entry["forms"] = [form for form in entry["forms"].split(SEPARATOR) if form.strip()]
-    pairs = [each.partition("=") for each in cells.pop("where", "").split(SEPARATOR) if each.strip()]
-    remarks = [name for name in cells if name in _REMARKS or name.startswith("n_") or not name]
-    entry["where"] = {name: cell for name, cell in cells.items() if name not in remarks}
-    entry["where"] |= {name.strip(): value.strip() for name, _, value in pairs}
-    return entry
+    cells: dict[str, Any] = dict(zip(names, row, strict=False))
+    forms, where = cells.get("forms"), cells.get("where")
+    cells["forms"] = [form for form in forms.split(SEPARATOR) if form.strip()] if forms else None
+    if conditions or where:
+        pairs = [each.partition("=") for each in (where or "").split(SEPARATOR) if each.strip()]
+        cells["where"] = {name: cells[name] for name in conditions if cells.get(name, "").strip()}
+        cells["where"] |= {name: value for name, _, value in pairs}
+    return cells
 
 
 def _rule(entry: Any) -> SenseRule:
@@ -315,19 +321,43 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    action: Any = entry.get("action") or "add"
-    where = entry.get("where") or {}
-    long_form = entry.get("long_form") or (ALL_SENSES if action == "forbid" else None)
-    short_form, forms, concept_id = (entry.get(name) for name in ("short_form", "forms", "concept_id"))
+    get = entry.get
+    action: Any = str(get("action") or "add").strip().lower() or "add"
+    short_form, long_form, forms, concept_id = (
+        get("short_form"),
+        get("long_form"),
+        get("forms"),
+        get("concept_id"),
+    )
+    if action == "forbid" and not long_form:
+        long_form = ALL_SENSES
     for name, value in (("short_form", short_form), ("long_form", long_form)):
-        if value is None:
+        if value is None or value == "":
             raise InventoryError(f"has no {name!r}. Every sense needs a short_form and a long_form.")
         if not isinstance(value, str):
             raise InventoryError(f"{name!r} must be a string.")
-    if not isinstance(forms, list | tuple | None) or not all(isinstance(form, str) for form in forms or ()):
+    if forms is not None and not (
+        isinstance(forms, list | tuple) and all(isinstance(each, str) for each in forms)
+    ):
         raise InventoryError("'forms' must be a list of strings.")
-    if not isinstance(concept_id, str | int | None):
+    if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
+    error_prone = get("error_prone")
+    if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
+        raise InventoryError("'error_prone' must be true or false.")
+    sense = Sense(
+        str(short_form).strip(),
+        str(long_form).strip(),
+        tuple([form.strip() for form in forms or ()]),
+        str(concept_id).strip() or None if concept_id is not None else None,
+        bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
+    )
+    return SenseRule(sense, action, _conditions(get("where")))
+
+
+def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
+    if not where:
+        return ()
     if not isinstance(where, Mapping) or not all(
         isinstance(each, str) for pair in where.items() for each in pair
     ):
@@ -335,24 +365,12 @@ def _rule(entry: Any) -> SenseRule:
     conditions = tuple(sorted((name.strip().lower(), value.strip()) for name, value in where.items()))
     if not all(name and value for name, value in conditions):
         raise InventoryError("a condition needs a name and a value, such as section=CARDIOLOGY.")
-    error_prone = str(entry.get("error_prone") or "").strip().lower()
-    if error_prone not in ("", "0", "1", "false", "true", "no", "yes"):
-        raise InventoryError("'error_prone' must be true or false.")
-    sense = Sense(
-        str(short_form).strip(),
-        str(long_form).strip(),
-        tuple(form.strip() for form in forms or ()),
-        None if concept_id in (None, "") else str(concept_id),
-        error_prone in ("1", "true", "yes"),
-    )
-    return SenseRule(sense, action, conditions)
+    return conditions
 
 
-def _plain(place: str, rule: SenseRule) -> Sense:
-    if rule.action != "add" or rule.where:
-        what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
-        raise InventoryError(f"{place}: {what}, but the inventory is used alone here. Give plain senses.")
-    return rule.sense
+def _not_plain(place: str, rule: SenseRule) -> str:
+    what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
+    return f"{place}: {what}, but the inventory is used alone here. Give plain senses."
 
 
 # Writing

@@ -3,8 +3,8 @@
     definitions = DefinitionCounts(known=shipped_inventory())
     for note in read_notes(path, report=report):
         definitions.add(note)
-    proposed = definitions.propose(min_count=2)
-    save_inventory(proposed.inventory, Path("senses.csv"))
+    found = [sense for sense, n_notes in definitions.propose() if n_notes > 1]
+    save_inventory(SenseInventory.from_senses(found), Path("senses.csv"))
 
 Only distinct definitions are kept in memory, with the number of notes that give each.
 """
@@ -155,19 +155,6 @@ class ProposedSense(NamedTuple):
     n_notes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedInventory:
-    """Senses by short form, the most frequent first, and how many others were too rare."""
-
-    senses: tuple[ProposedSense, ...]
-    n_too_rare: int
-
-    @property
-    def inventory(self) -> SenseInventory:
-        """The senses as an inventory."""
-        return SenseInventory.from_senses(proposed.sense for proposed in self.senses)
-
-
 class DefinitionCounts:
     """Counts in how many notes each short form is defined, and how.
 
@@ -177,6 +164,7 @@ class DefinitionCounts:
     def __init__(self, known: SenseInventory | None = None) -> None:
         self.n_notes = 0
         self.n_definitions = 0
+        self._n_kept = 0  # distinct definitions of `add_counts`
         self._lookup = SenseLookup(known or SenseInventory())
         # By short form without case and dots: how many notes define it in exactly these ways.
         self._n_notes_with: dict[str, Counter[frozenset[Wording]]] = {}
@@ -207,17 +195,26 @@ class DefinitionCounts:
         for counts in self._n_notes_with.values():
             yield from counts.items()
 
-    def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int) -> None:
-        """Add what `counts` gave for other notes."""
+    def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int, *, most: int) -> None:
+        """Add what `counts` gave for other notes; beyond `most` distinct definitions the rarest are dropped."""
         together = frozenset(Wording(*each) for each in wordings)
-        plain = _plain(next(iter(together)).short_form)
-        self._n_notes_with.setdefault(plain, Counter())[together] += n_notes
+        counts = self._n_notes_with.setdefault(_plain(next(iter(together)).short_form), Counter())
+        self._n_kept += together not in counts
+        counts[together] += n_notes
+        if self._n_kept > most:
+            least = sorted(n for each in self._n_notes_with.values() for n in each.values())[most // 4]
+            kept = {
+                plain: Counter({together: n for together, n in each.items() if n > least})
+                for plain, each in self._n_notes_with.items()
+            }
+            self._n_notes_with = {plain: each for plain, each in kept.items() if each}
+            self._n_kept = sum(map(len, kept.values()))
 
-    def propose(self, *, min_count: int = 1) -> ProposedInventory:
-        """Merge the spellings of one long form into a sense, and keep the senses that `min_count` notes define."""
-        found = [each for counts in self._n_notes_with.values() for each in self._senses(counts)]
-        kept = sorted((each for each in found if each.n_notes >= min_count), key=_rank)
-        return ProposedInventory(tuple(kept), len(found) - len(kept))
+    def propose(self) -> list[ProposedSense]:
+        """Merge the spellings of one long form into a sense; by short form, the most frequent first."""
+        return sorted(
+            (each for counts in self._n_notes_with.values() for each in self._senses(counts)), key=_rank
+        )
 
     def _spells(self, short_form: str, words: str) -> str | None:
         sense = self._lookup(short_form, words)

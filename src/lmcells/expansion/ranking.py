@@ -200,15 +200,18 @@ class MaskedSpanRanker(PosteriorRanker):
 
     def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
         """Return what is known of a short form's candidates."""
-        self.look_up([short_form])
-        return self._senses[short_form].senses
+        return self._known(short_form).senses
+
+    def _known(self, short_form: str) -> SensesOfShortForm:
+        while (known := self._senses.get(short_form)) is None:  # another thread may forget it again
+            self.look_up([short_form])
+        return known
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
         masked_spans = unit_length(posterior.mean - self._center)
 
         def score(short_form: str, rows: list[int]) -> Floats:
-            self.look_up([short_form])
-            return self._senses[short_form].scores(masked_spans[rows])
+            return self._known(short_form).scores(masked_spans[rows])
 
         return score
 

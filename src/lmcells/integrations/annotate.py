@@ -82,9 +82,7 @@ def annotate(
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    for path in notes.paths:
-        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-            raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
+    refuse_output_inside(notes, output)
     run = find_engine(engine)
     settings = expander or ExpanderSettings()
     rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
@@ -93,7 +91,7 @@ def annotate(
     if done is not None and not overwrite:
         return done
     parts = _beside(output, "parts")
-    begun = _begun(parts) if resume else None
+    begun = begun_plan(parts) if resume else None
     if begun is None and output.exists() and not overwrite:
         raise InputError(
             f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
@@ -101,9 +99,9 @@ def annotate(
         )
     shared_expander(settings)  # report what is wrong with the model here, once
     try:
-        began = _open_parts(parts, plan, begun)
+        began = open_parts(parts, plan, begun)
         task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
-        job = _Job(notes, parts, on_progress)
+        job = ShardJob(notes, parts, on_progress)
         for result in run(task, job.shards(n_notes=shard_notes), workers):
             job.keep(result)
         report = job.finish(output, task.layout) | {"sha256": sha256(output)}
@@ -164,6 +162,13 @@ def annotate_stream(
     return totals.report(reading)
 
 
+def refuse_output_inside(notes: NoteFiles, output: Path) -> None:
+    """Refuse an output that would be read as notes."""
+    for path in notes.paths:
+        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
+            raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
+
+
 def _check_sizes(**sizes: int) -> None:
     for name, value in sizes.items():
         if value < 1:
@@ -216,7 +221,7 @@ class _Progress:
         self._on_progress(self._n_notes, self._n_characters, share)
 
 
-class _Job:
+class ShardJob:
     """Reads the notes, keeps the results by shard, and puts them together at the end."""
 
     def __init__(self, notes: NoteFiles, parts: Path, on_progress: OnProgress) -> None:
@@ -340,7 +345,7 @@ def _digest(files: Iterable[Path]) -> str:
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
+def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
     """Continue the job that was begun, or start over; -> when it began."""
     if begun is None:
         shutil.rmtree(parts, ignore_errors=True)
@@ -358,7 +363,7 @@ def _open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None)
     return datetime.fromisoformat(begun["time"])
 
 
-def _begun(parts: Path) -> dict[str, Any] | None:
+def begun_plan(parts: Path) -> dict[str, Any] | None:
     try:
         saved = read_json(parts / PLAN)
     except (OSError, ValueError):

@@ -13,7 +13,6 @@ Notes are read in the shards of `annotate`, each counted on its own and kept in 
 import csv
 import io
 import json
-import os
 import re
 import shutil
 from collections import Counter
@@ -30,8 +29,15 @@ from lmcells.expansion.inventory import SenseInventory, SenseLookup
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.files import read_json
-from lmcells.integrations.annotate import OnProgress, _begun, _Job, _open_parts, make_plan
+from lmcells.files import atomic_write, read_json
+from lmcells.integrations.annotate import (
+    OnProgress,
+    ShardJob,
+    begun_plan,
+    make_plan,
+    open_parts,
+    refuse_output_inside,
+)
 from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles
 from lmcells.integrations.shards import (
@@ -58,6 +64,14 @@ _SHAPE = re.compile(
 _ROMAN = re.compile(r"[IVX]+")
 _LOWER_WORD = re.compile(r"\b[a-z]{4,7}\b")
 _LABEL = re.compile(r"^[ \t]*([A-Z][A-Za-z][A-Za-z /&-]{1,38}):", re.MULTILINE)
+
+COLUMNS = {
+    "unknown_short_forms": ("short_form", "n_notes", "n_occurrences", "defined_as", "by_letters", "example"),
+    "unsure_short_forms": ("short_form", "n_notes", "n_unsure", "n_occurrences", "likeliest", "example"),
+    "sections": ("header", "n_notes", "is_section", "may_be", "example"),
+    "site_inventory": ("short_form", "long_form", "action", "forms", "n_notes", "comment"),
+}
+"""The tables, and their columns."""
 
 Row = dict[str, Any]
 
@@ -87,6 +101,7 @@ def audit(
         resume: Continue a job that was stopped.
         on_progress: Called with how far the job is.
     """
+    refuse_output_inside(notes, output)
     settings = expander or ExpanderSettings()
     rows = f"audit, examples: {with_context}"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
@@ -95,9 +110,9 @@ def audit(
     parts = output.with_name(f"{output.name}.parts")
     shared = shared_expander(settings)  # report what is wrong with the model here, once
     try:
-        _open_parts(parts, plan, _begun(parts) if resume else None)
+        open_parts(parts, plan, begun_plan(parts) if resume else None)
         parts.chmod(0o700)
-        job = _Job(notes, parts, on_progress)
+        job = ShardJob(notes, parts, on_progress)
         task = AuditTask(settings, with_context)
         for result in find_engine("local")(task, job.shards(n_notes=shard_notes), workers):  # type: ignore[arg-type]
             job.keep(result)
@@ -114,6 +129,9 @@ def audit(
         shutil.rmtree(parts)
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if parts.is_dir() and not any(parts.glob("part-*")):  # there is nothing to resume
+            shutil.rmtree(parts, ignore_errors=True)
     return report
 
 
@@ -252,7 +270,10 @@ class _ShardCounts:
                 yield match.start(), "label", upper_name(match[1])
 
     def _example(self, text: str, start: int) -> str:
-        return " ".join(text[max(0, start - _AROUND) : start + 2 * _AROUND].split())
+        words = text[max(0, start - _AROUND) : start + 2 * _AROUND].split(" ")
+        first = 1 if start > _AROUND and len(words) > 3 else 0  # not the end of a word
+        last = -1 if start + 2 * _AROUND < len(text) and len(words) > 3 else len(words)
+        return " ".join(" ".join(words[first:last]).split())
 
     def rows(self) -> Iterator[list[Any]]:
         """Yield all counts as plain data."""
@@ -275,7 +296,7 @@ class _Findings:
     def add(self, row: list[Any]) -> None:
         """Add a row of a shard."""
         if row[0] == "definition":
-            self._definitions.add_counts(row[2], row[1])
+            self._definitions.add_counts(row[2], row[1], most=_MOST_KEPT)
             return
         kind, name, n_notes, n, readings, example = row
         items = self._items.setdefault(kind, {})
@@ -291,93 +312,61 @@ class _Findings:
         ]
         return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
 
-    def unknown(self, min_count: int) -> list[Row]:
-        """Return the short forms that the inventory lacks, with the long forms that notes and letters propose."""
+    def tables(self, min_count: int) -> dict[str, list[Row]]:
+        """Return the rows of each table, the most frequent first."""
+        found = {
+            "unknown_short_forms": self._unknown(min_count),
+            "unsure_short_forms": self._unsure(min_count),
+            "sections": self._sections(min_count),
+            "site_inventory": sorted(self._proposed(min_count), key=lambda row: (-row[4], *row[:2])),
+        }
+        return {
+            name: [dict(zip(COLUMNS[name], row, strict=True)) for row in rows] for name, rows in found.items()
+        }
+
+    def _unknown(self, min_count: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the short forms that the inventory lacks, with the long forms that notes and letters propose."""
         defined: dict[str, list[str]] = {}
-        for proposed in self._definitions.propose(min_count=1).senses:
-            defined.setdefault(_plain(proposed.sense.short_form), []).append(proposed.sense.long_form)
-        return [
-            {
-                "short_form": name,
-                "n_notes": item.n_notes,
-                "n_occurrences": item.n,
-                "defined_as": "; ".join(defined.get(_plain(name), [])[:5]),
-                "by_letters": "; ".join(long_form for long_form, _ in item.readings.most_common(3)),
-                "example": item.example,
-            }
-            for name, item in self.items("unknown", min_count)
-        ]
+        for sense, _ in self._definitions.propose():
+            defined.setdefault(_plain(sense.short_form), []).append(sense.long_form)
+        for name, item in self.items("unknown", min_count):
+            by_notes = "; ".join(defined.get(_plain(name), [])[:5])
+            by_letters = "; ".join(long_form for long_form, _ in item.readings.most_common(3))
+            yield name, item.n_notes, item.n, by_notes, by_letters, item.example
 
-    def unsure(self, min_count: int) -> list[Row]:
-        """Return the short forms whose sense was often not clear."""
+    def _unsure(self, min_count: int) -> Iterator[tuple[Any, ...]]:
+        """Yield the short forms whose sense was not clear, with the likeliest senses."""
         known = self._items.get("known", {})
-        return [
-            {
-                "short_form": name,
-                "n_notes": item.n_notes,
-                "n_unsure": item.n,
-                "n_occurrences": item.n + known.get(name, _Item()).n,
-                "likeliest": "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4)),
-                "example": item.example,
-            }
-            for name, item in self.items("unsure", min_count)
-        ]
+        for name, item in self.items("unsure", min_count):
+            likeliest = "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4))
+            n_all = item.n + (known[name].n if name in known else 0)
+            yield name, item.n_notes, item.n, n_all, likeliest, item.example
 
-    def sections(self, min_count: int) -> list[Row]:
-        """Return headers that no rule names, and labels that are taken for no header."""
+    def _sections(self, min_count: int) -> Iterator[tuple[Any, ...]]:
+        """Yield headers that no rule names, and labels that are taken for no header."""
         names = sorted({alias.name for alias in load_aliases().values() if alias.name})
-        return [
-            {
-                "header": name,
-                "n_notes": item.n_notes,
-                "is_section": "yes" if kind == "header" else "no",
-                "may_be": next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), ""),
-                "example": item.example,
-            }
-            for kind in ("header", "label")
-            for name, item in self.items(kind, min_count)
-        ]
+        for kind, is_section in (("header", "yes"), ("label", "no")):
+            for name, item in self.items(kind, min_count):
+                may_be = next(iter(get_close_matches(name, names, n=1, cutoff=0.75)), "")
+                yield name, item.n_notes, is_section, may_be, item.example
 
-    def proposals(self, min_count: int) -> list[Row]:
-        """Return rows of a site's inventory: senses that notes define, and readings by letters that agree."""
+    def _proposed(self, min_count: int) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of a site's inventory: senses that notes define, and readings by letters that agree."""
         lookup = SenseLookup(self._inventory)
-        rows: dict[tuple[str, str], Row] = {}
-        for sense, n_notes in self._definitions.propose(min_count=min_count).senses:
-            if all(lookup(sense.short_form, form) is None for form in sense.forms):
+        defined = set()
+        for sense, n_notes in self._definitions.propose():
+            if n_notes >= min_count and all(lookup(sense.short_form, form) is None for form in sense.forms):
+                defined.add(sense.key)
                 forms = ";".join(form for form in sense.forms if ";" not in form)
-                rows[sense.key] = _proposal(
-                    sense.short_form, sense.long_form, forms, n_notes, "defined in notes"
-                )
+                yield sense.short_form, sense.long_form, "add", forms, n_notes, "defined in notes"
         for name, item in self.items("unknown", min_count):
             for long_form, n in item.readings.most_common(1):
-                if n >= _LEAST_SHARE * item.n and (name, long_form) not in rows:
-                    rows[name, long_form] = _proposal(
-                        name, long_form, long_form, item.n_notes, "by its letters"
-                    )
-        return sorted(rows.values(), key=lambda row: (-row["n_notes"], row["short_form"], row["long_form"]))
-
-
-def _proposal(short_form: str, long_form: str, forms: str, n_notes: int, why: str) -> Row:
-    return {
-        "short_form": short_form,
-        "long_form": long_form,
-        "action": "add",
-        "forms": forms,
-        "n_notes": n_notes,
-        "comment": why,
-    }
+                if n >= _LEAST_SHARE * item.n and (name, long_form) not in defined:
+                    yield name, long_form, "add", long_form, item.n_notes, "by its letters"
 
 
 def _plain(short_form: str) -> str:
     return short_form.casefold().replace(".", "")
-
-
-_PROPOSED = ("short_form", "long_form", "action", "forms", "n_notes", "comment")
-_TABLES = {
-    "unknown_short_forms": ("short_form", "n_notes", "n_occurrences", "defined_as", "by_letters", "example"),
-    "unsure_short_forms": ("short_form", "n_notes", "n_unsure", "n_occurrences", "likeliest", "example"),
-    "sections": ("header", "n_notes", "is_section", "may_be", "example"),
-}
 
 
 def _write(
@@ -386,33 +375,22 @@ def _write(
     """Write the folder, readable by its owner alone; -> what was read, and the number of rows of each table."""
     from lmcells.evaluation.report.page import render
 
-    min_count = reading["min_count"]
-    tables = {
-        "unknown_short_forms": findings.unknown(min_count),
-        "unsure_short_forms": findings.unsure(min_count),
-        "sections": findings.sections(min_count),
-    }
-    proposals = findings.proposals(min_count)
-    own: dict[str, list[str]] = {
+    tables = findings.tables(reading["min_count"])
+    headers: dict[str, list[str]] = {
         row["header"]: [] for row in tables["sections"] if row["is_section"] == "yes"
     }
-    counts = {f"n_{name}": len(rows) for name, rows in tables.items()} | {"n_proposed_senses": len(proposals)}
-    report = {**reading, **counts}
+    report = {**reading, **{f"n_{name}": len(rows) for name, rows in tables.items()}}
+    shown = {name: rows[:_N_SHOWN] for name, rows in tables.items()}
+    files = {
+        **{f"{name}.csv": _csv(COLUMNS[name], rows) for name, rows in tables.items()},
+        "header_rules.json": json.dumps(headers, ensure_ascii=False, indent=1) + "\n",
+        "audit.html": render("audit.html", report=report, shown=_N_SHOWN, **shown),
+        "report.json": json.dumps({**report, "plan": plan}, indent=1) + "\n",
+    }
     output.mkdir(parents=True, exist_ok=True)
     output.chmod(0o700)
-    for name, rows in tables.items():
-        _write_private(output / f"{name}.csv", _csv(_TABLES[name], rows))
-    _write_private(output / "site_inventory.csv", _csv(_PROPOSED, proposals))
-    _write_private(output / "header_rules.json", json.dumps(own, ensure_ascii=False, indent=1) + "\n")
-    page = render(
-        "audit.html",
-        report=report,
-        proposals=proposals[:_N_SHOWN],
-        shown=_N_SHOWN,
-        **{name: rows[:_N_SHOWN] for name, rows in tables.items()},
-    )
-    _write_private(output / "audit.html", page)
-    _write_private(output / "report.json", json.dumps({**report, "plan": plan}, indent=1) + "\n")
+    for name, text in files.items():
+        _write_private(output / name, text)
     return report
 
 
@@ -426,10 +404,7 @@ def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
 
 def _write_private(path: Path, text: str) -> None:
     """Write a file that only its owner may read, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.partial")
-    temporary.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as file:
-        file.write(text)
-    temporary.replace(path)
+    with atomic_write(path) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.chmod(0o600)  # one of a killed process may be there
+        temporary.write_text(text, encoding="utf-8")

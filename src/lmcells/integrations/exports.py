@@ -91,7 +91,7 @@ Abstained
 [events]
 
 [attributes]
-Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned
+Source Arg:<ENTITY>, Value:model|definition|header|grammar|letters|pinned|review
 """
 DOCUMENTS = "documents.tsv"
 """The table of file names and note ids."""
@@ -155,12 +155,17 @@ _MAX_LABEL = 100  # of doccano's label types
 
 def export_doccano(notes: Iterable[AnnotatedNote], path: Path) -> int:
     """Write a file for doccano's import (format "JSONL", columns "text" and "label"); -> the number of documents."""
-    n_documents = 0
+    return _write_lines(path, map(document, notes))
+
+
+def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
+    """Write JSON lines; -> how many."""
+    n_rows = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
-        for each in notes:
-            print(json.dumps(document(each), ensure_ascii=False), file=file)
-            n_documents += 1
-    return n_documents
+        for row in rows:
+            print(json.dumps(row, ensure_ascii=False), file=file)
+            n_rows += 1
+    return n_rows
 
 
 def document(annotated: AnnotatedNote) -> dict[str, Any]:
@@ -169,6 +174,24 @@ def document(annotated: AnnotatedNote) -> dict[str, Any]:
         [each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in annotated.expansions
     ]
     return {"text": annotated.text, "label": labels, "note_id": annotated.id}
+
+
+# Notes: the text that `start` and `end` point into, with its sections as they were read.
+
+
+def export_notes(notes: Iterable[AnnotatedNote], path: Path) -> int:
+    """Write each note's id, text, sections and expansions as JSON lines; -> the number of notes."""
+    return _write_lines(path, map(_plain_note, notes))
+
+
+def _plain_note(annotated: AnnotatedNote) -> dict[str, Any]:
+    sections = annotated.note.sections
+    return {
+        "id": annotated.id,
+        "text": annotated.note.text,
+        "sections": None if sections is None else [[each.start, each.end, each.header] for each in sections],
+        "expansions": [each.to_dict() for each in annotated.expansions],
+    }
 
 
 # Label Studio: tasks with predictions, and the labeling configuration that shows them. A short form is a region with

@@ -5,6 +5,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
+def given_id(note_id: str) -> str:
+    """The id that a file gave a note, where it names a source itself: "clinic/7" of "train/clinic/7"; else all of it.
+
+    It is by this that a note is known again in another file.
+    """
+    rest = note_id.partition("/")[2]
+    return rest if "/" in rest else note_id
+
+
 class Section(NamedTuple):
     """A header and the text under it: `text[start:end]`, whose body begins at `body_start`.
 

@@ -58,12 +58,14 @@ _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
 _NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # unless it numbers a list
 _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
 _SPACE = re.compile(r" +")
-_IN_LINE = (
-    r"[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
-    r"([^\W_][^.;!?:\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
+_AFTER_SENTENCE = re.compile(
+    r"[.;!?][)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+"
+    r"([^\W_][^.;!?:\r\n]{0,79}+)(?<=[A-Za-z)*_ ]):(?!//)[*_]{0,2}+"
 )
-_AFTER_PERIOD = re.compile(r"\." + _IN_LINE)  # `re` jumps to a literal
-_AFTER_SENTENCE = re.compile(r"[.;!?]" + _IN_LINE)
+_LABEL_END = re.compile(r":(?<=[A-Za-z)*_ ]:)(?!//)[*_]{0,2}+")  # `re` jumps to a literal
+_AFTER_PERIOD = re.compile(
+    r"\.[)\"'*_]{0,2}+[ \t]{1,4}+[*_#=~-]{0,4}+[ \t]{0,2}+([^\W_][^.;!?:\r\n]{0,79}+)\Z"
+)
 _AFTER_COLON = re.compile(r":[ \t]{1,4}+(?=([A-Z][A-Za-z &/-]{2,60}+):(?![/\d]))")
 _CAPITAL_AND_COLON = re.compile(r":(?<=[A-Z]:)(?![/\d])")
 _CAPITALS_AFTER_WORDS = re.compile(r"(?<=[a-z0-9%][ \t])[A-Z][A-Z &/-]{3,60}\Z")
@@ -148,35 +150,41 @@ class SectionRules:
 
     def _in_running_text(self, text: str, lines: list[_Candidate], layout: _Layout) -> list[_Candidate]:
         """Find headers of the table after a period, in capitals where others are; more where the note is one line."""
-        known = [
-            _in_line((raw, label, match.start(1), match.end()))
-            for match in _AFTER_PERIOD.finditer(text)
-            if (label := self._label(raw := match[1].rstrip(_RULES + _BLANKS), needs_alias=True)) is not None
-            and (label.own or (label.known and (label.capitals or not layout.in_capitals)))
-        ]
-        is_one_line = "\n" not in text or "\n" not in text.strip()
-        if not known and not is_one_line:
-            return []
+        if "\n" not in text or "\n" not in text.strip():
+            return self._in_one_line(text, {each.body_start for each in lines})
         taken = {each.body_start for each in lines}
-        known = [each for each in known if each.body_start not in taken]
+        known = []
+        for colon in _LABEL_END.finditer(text):
+            if colon.end() in taken:  # most of them
+                continue
+            start = max(0, colon.start() - LONGEST_HEADER - 8)
+            before = _AFTER_PERIOD.search(text, start, colon.start())
+            label = self._in_table(raw := _bare(before[1])) if before else None
+            if before and label and (label.own or label.capitals or not layout.in_capitals):
+                known.append(_in_line((raw, label, before.start(1), colon.end())))
+        if not known:
+            return []
         n_lines = sum(each.label.known and _is_known_header(text, each, layout) for each in lines)
-        return self._in_one_line(text, taken) if is_one_line or len(known) > n_lines else known
+        return self._in_one_line(text, taken) if len(known) > n_lines else known
 
     def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
         """Find the headers of a note without lines: also unknown ones in capitals, and some without a colon."""
         found: dict[int, _Candidate] = {}
         for start, end, written, is_sentence in _before_colons(text):
-            raw = written.rstrip(_RULES + _BLANKS)
+            raw = _bare(written)
             if end in taken or end in found or len(raw) < 2:
                 continue
-            may_be_unknown = is_sentence and raw.isupper()
-            label = self._label(raw, needs_alias=not may_be_unknown)
-            known = (raw, label, start, end) if label is not None and label.known else None
-            known = known or self._first_known(raw, start, is_joined=True)
-            if known is None and may_be_unknown and text[start - 3 : start - 2].isdigit():
-                known = self._last_known(raw, start, end)  # "2. DM MEDICATIONS:" ends a list
-            if known is None and may_be_unknown and label is not None:
-                known = raw, label, start, end
+            label = self._in_table(raw)
+            known = (
+                (raw, label, start, end)
+                if label is not None
+                else self._first_known(raw, start, is_joined=True)
+            )
+            if known is None and is_sentence and raw.isupper():
+                if text[start - 3 : start - 2].isdigit():  # "2. DM MEDICATIONS:" ends a list
+                    known = self._last_known(raw, start, end)
+                label = self._label(raw, needs_alias=False)
+                known = known or (label and (raw, label, start, end))
             if known is not None:
                 found[end] = _in_line(known)
         for match in _CAPITALS_WITHOUT_COLON.finditer(text):
@@ -190,8 +198,8 @@ class SectionRules:
         words = written.split(" ")
         for n_words in range(len(words) - is_joined, 0, -1):
             raw = " ".join(words[:n_words])
-            label = self._label(raw, needs_alias=True) if raw else None
-            if label is not None and label.known and label.capitals and not label.measurable:
+            label = self._in_table(raw) if raw else None
+            if label is not None and label.capitals and not label.measurable:
                 is_next = not is_joined or find_alias(self._aliases, " ".join(words[n_words:])) is not None
                 return (raw, label, start, start + len(raw)) if is_next else None
         return None
@@ -199,10 +207,18 @@ class SectionRules:
     def _last_known(self, written: str, start: int, end: int) -> _Known | None:
         for space in _SPACE.finditer(written):
             raw = written[space.end() :]
-            label = self._label(raw, needs_alias=True)
-            if label is not None and label.known:
+            label = self._in_table(raw) if raw[:1].isalnum() else None
+            if label is not None:
                 return raw, label, start + space.end(), end
         return None
+
+    def _in_table(self, raw: str) -> _Label | None:
+        """Return the label of a header that the table has as a section, or the user's file has."""
+        label = self._labels.get(raw) or self._label(raw, needs_alias=True)
+        if label is None or not (label.known or label.own):
+            return None
+        self._labels[raw] = label
+        return label
 
     def _candidates(self, text: str) -> list[_Candidate]:
         candidates = []
@@ -214,13 +230,14 @@ class SectionRules:
                 continue
             raw = header.rstrip()
             if raw[-1] in _RULES:
-                raw = raw.rstrip(_RULES + _BLANKS) or raw
+                raw = _bare(raw) or raw
             start = match.start()
             after_blank = _is_after_blank(padded, start)
             marks = numbering or ""
-            numbering = "##" if marks[:2] == "##" else marks[:1]
-            if numbering and numbering in "*_=~-" and (numbering != "-" or marks[:2] == "--"):
-                numbering, after_blank = "", True
+            if marks:
+                numbering = "##" if marks[:2] == "##" else marks[0]
+                if marks[0] in "*_=~" or marks[:2] == "--":
+                    numbering, after_blank = "", True
             body_start, has_colon = match.end() - 1, colon is not None
             # Most lines of text end here: alone and not after a blank line, only an alias is a header.
             needs_alias = colon is None and not after_blank
@@ -228,18 +245,22 @@ class SectionRules:
             if (label is None or not (has_colon or label.known)) and ("-" in raw or "–" in raw or "—" in raw):
                 dash = _DASH.search(raw)
                 known = (
-                    self._label(raw[: dash.start()], needs_alias=True) if dash and dash.start() > 1 else None
+                    self._label(raw[: dash.start()].rstrip(), needs_alias=True)
+                    if dash and dash.start() > 1
+                    else None
                 )
                 is_title = label is not None and dash is not None and _FULL_WORD.search(raw, dash.end())
                 if dash and known and known.known and not raw[0].islower() and not is_title:
-                    raw, label, has_colon = raw[: dash.start()], known, True
+                    raw, label, has_colon = raw[: dash.start()].rstrip(), known, True
                     body_start = match.start(2) + dash.end() - 1
             if marks and label is not None and label.known and header.rstrip() != raw and not has_colon:
                 has_colon = marks[0] in "*_=~-"  # rules on both sides
             if label is None or (raw[0].islower() and not label.own and _goes_on(padded, start)):
                 continue
             labels[raw] = label
-            candidates.append(_Candidate(start, body_start, raw, label, numbering, has_colon, after_blank))
+            candidates.append(
+                _Candidate(start, body_start, raw, label, numbering or "", has_colon, after_blank)
+            )
         if len(labels) > _KEPT_LABELS:
             labels.clear()
         return candidates
@@ -268,6 +289,14 @@ class SectionRules:
             return None
         stands_alone = not measurable and not _SIGNATURE_OR_VALUE.search(raw)
         return _Label(upper_name(raw), capitals=capitals, measurable=measurable, stands_alone=stands_alone)
+
+
+def _bare(written: str) -> str:
+    """Return a header without the blanks and rules after it."""
+    raw = written.rstrip()
+    while raw and raw[-1] in _RULES:
+        raw = raw.rstrip(_RULES).rstrip()
+    return raw
 
 
 def _is_after_blank(padded: str, start: int) -> bool:

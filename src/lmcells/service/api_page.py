@@ -1,6 +1,7 @@
 """The API as a page: the schema written out as HTML here, so that it needs no script and nothing from elsewhere."""
 
 import json
+import re
 from html import escape
 from typing import Any
 
@@ -48,7 +49,8 @@ def render(schema: Schema, *, style: str) -> str:
     info = schema["info"]
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{info["title"]} API</title>'
-        f'<meta name="viewport" content="width=device-width"><link rel="stylesheet" href="{style}"></head><body><main>'
+        f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg">'
+        f'<link rel="stylesheet" href="{style}"></head><body><main>'
         f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
         f'The same as <a href="openapi.json">OpenAPI schema</a>. <a href="./">To the page.</a></p><ul>{links}</ul>'
         + "".join(_operation(*operation, models) for operation in operations)
@@ -61,7 +63,7 @@ def render(schema: Schema, *, style: str) -> str:
 def _operation(path: str, method: str, operation: Schema, models: Schema) -> str:
     parts = [
         f'<h2 id="{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code></h2>',
-        f"<p>{escape(operation['summary'])}. {escape(operation.get('description', ''))}</p>",
+        f"<p>{escape(operation['summary'])}. {_text(operation.get('description', ''))}</p>",
     ]
     if "security" in operation:
         parts.append("<p>Needs <code>Authorization: Bearer TOKEN</code>.</p>")
@@ -94,10 +96,15 @@ def _model(name: str, model: Schema) -> str:
     ]
     example = _example(model, {})
     return (
-        f'<h3 id="{name}">{name}</h3><p>{escape(model.get("description", ""))}</p>'
+        f'<h3 id="{name}">{name}</h3><p>{_text(model.get("description", ""))}</p>'
         + _table(("field", "type", ""), rows)
         + (f"<details><summary>Example</summary>{example}</details>" if example else "")
     )
+
+
+def _text(text: str) -> str:
+    """Return a description as HTML, what is quoted in it as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _type(schema: Schema) -> str:
@@ -116,7 +123,7 @@ def _type(schema: Schema) -> str:
         "maxLength": "at most {:,} characters",
         "maxItems": "at most {:,}",
         "minimum": "from {}",
-        "maximum": "to {}",
+        "maximum": "to {:,}",
     }
     said = [limits[name].format(schema[name]) for name in limits if name in schema]
     inner = f" of {_type(schema['items'])}" if "items" in schema else ""
@@ -138,7 +145,7 @@ def _table(names: tuple[str, ...], rows: list[tuple[str, str, str]]) -> str:
         return ""
     head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join(
-        f"<tr><td><code>{escape(str(first))}</code></td><td>{kind}</td><td>{escape(text)}</td></tr>"
+        f"<tr><td><code>{escape(str(first))}</code></td><td>{kind}</td><td>{_text(text)}</td></tr>"
         for first, kind, text in rows
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -19,6 +19,7 @@ from lmcells.service.explore import explore_router
 from lmcells.service.guards import guarded_route
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import ERROR_HANDLERS, Compression, Observation
+from lmcells.service.review_routes import review_router
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -57,20 +58,23 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     api = APIRouter(route_class=guarded)
     routes.add_expand(api, workers, settings, metrics)
     routes.add_inventory(api, expander.inventory)
-    api.include_router(explore_router(expander, route_class=guarded))
+    explore = explore_router(expander, route_class=guarded)
+    api.include_router(explore)
     unversioned = APIRouter(route_class=guarded)
     routes.add_metrics(unversioned, metrics)
+    reviews = review_router(expander, settings, route_class=guarded)
     probes = APIRouter()
     routes.add_probes(probes, workers, expander.inventory)
-    files = page_files()
+    files = page_files(has_reviews=settings.reviews is not None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         await asyncio.to_thread(workers.stop)
 
-    old = _paths(api)  # of before there were versions; they are to go
+    old = [*_paths(api), *_paths(explore)]  # of before there were versions; they are to go
     successors = {path: VERSION + path for path in old}
+    others = [*_paths(unversioned), *(VERSION + path for path in _paths(reviews))]
     app = FastAPI(
         title="lmcells",
         summary="Zero-shot clinical acronym expansion",
@@ -85,7 +89,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
             Middleware(
                 Observation,
                 metrics=metrics,
-                paths={*files, *successors, *successors.values(), *_paths(unversioned)}
+                paths={*files, *successors, *successors.values(), *others}
                 | {*routes.PROBES, SCHEMA, DOCUMENTATION},
                 probes=routes.PROBES,
                 successors=successors,
@@ -97,22 +101,26 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     )
     app.include_router(api, prefix=VERSION)
     app.include_router(api, include_in_schema=False)
+    app.include_router(reviews, prefix=VERSION)
     app.include_router(unversioned)
     app.include_router(probes)
     for path, (content, content_type) in files.items():
         _add_file(app, path, content, content_type)
-    _complete_schema(app, settings, {*successors.values(), *_paths(unversioned)})
+    _complete_schema(app, settings, {*successors.values(), *others})
     api_page.add_api_page(app, DOCUMENTATION)
     return app
 
 
-def page_files() -> dict[str, tuple[bytes, str]]:
+def page_files(*, has_reviews: bool = False) -> dict[str, tuple[bytes, str]]:
     """Return the files of the page, as content and content type by path; the page itself is at "/"."""
     files = {}
     for file in resources.files(__package__).joinpath("page").iterdir():
         suffix = file.name[file.name.rindex(".") :]
         path = "/" if file.name == "index.html" else f"/{file.name}"
         files[path] = (file.read_bytes(), _CONTENT_TYPES[suffix])
+    if has_reviews:
+        page, content_type = files["/"]
+        files["/"] = page.replace(b"<body>", b'<body data-reviews="on">'), content_type
     return files
 
 

@@ -2,9 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
-
-from lmcells.service.messages import Message, Probability, Several, add_examples
+from lmcells.service.messages import Message, Probability, Several
 
 
 class StartAnswer(Message):
@@ -91,7 +89,7 @@ class PathMessage(Message):
     """The probability of a long form at each weight, at the weight the model chose, and without a section."""
 
     long_form: str
-    probabilities: Several[Probability] = Field(examples=[[0.4]])
+    probabilities: Several[Probability]
     learnt: Probability
     without_section: Probability
 
@@ -102,7 +100,7 @@ class InterpolationAnswer(Message):
     short_form: str
     section: str
     n_words: int
-    weights: Several[Probability] = Field(examples=[[0.5]])
+    weights: Several[Probability]
     learnt_weight: Probability
     long_forms: Several[PathMessage]
 
@@ -170,72 +168,3 @@ class MixtureAnswer(Message):
     share: float
     expected: PlaceMessage
     components: Several[ComponentMessage]
-
-
-# Examples for the schema
-
-_NAME = CountedName(name="history", count=21034)
-_NEIGHBOR = NeighborMessage(word="smoker", count=812, divergence=1.94, cosine=0.71)
-_LIKENESS = LikenessMessage(word="smoker", divergence=1.94, probability=0.21, ratio=1.7)
-_SENSE = SectionSenseMessage(
-    section="SOCIAL HISTORY",
-    count=69,
-    variance=0.42,
-    moved=0.24,
-    likenesses=(_LIKENESS,),
-    neighbors=(_NEIGHBOR,),
-)
-_AVERAGE = _SENSE.model_copy(update={"section": None, "count": None, "moved": 0.0})
-_PATH = PathMessage(long_form="milligram", probabilities=(0.01, 0.4, 0.98), learnt=0.9, without_section=0.02)
-_MAPPED = MappedSectionMessage(section="SOCIAL HISTORY", count=51230, cluster=0, x=0.31, y=-1.2)
-_NEAR = NearSectionMessage(section="FAMILY HISTORY", count=40211, cosine=0.64)
-_PLACE = PlaceMessage(x=0.1, y=-0.4)
-_COMPONENT = ComponentMessage(section="SOCIAL HISTORY", weight=0.12, variance=0.42, x=0.1, y=-0.4)
-
-add_examples(
-    StartAnswer(
-        n_words=28939,
-        n_sections=593,
-        n_short_forms=2014,
-        short_form="MG",
-        section="DISCHARGE MEDICATIONS",
-        word="history",
-        sections=("SOCIAL HISTORY", "FAMILY HISTORY"),
-    ),
-    NamesAnswer(known=None, names=(_NAME,)),
-    NeighborsAnswer(
-        word="history",
-        section="SOCIAL HISTORY",
-        against="section",
-        measure="divergence",
-        count=21034,
-        count_in_section=69,
-        variance=0.42,
-        moved=0.24,
-        n_candidates=10000,
-        neighbors=(_NEIGHBOR,),
-    ),
-    SensesAnswer(word="history", count=21034, words=("smoker",), sections=(_SENSE,), average=_AVERAGE),
-    InterpolationAnswer(
-        short_form="MG",
-        section="DISCHARGE MEDICATIONS",
-        n_words=0,
-        weights=(0.0, 0.5, 1.0),
-        learnt_weight=0.82,
-        long_forms=(_PATH,),
-    ),
-    SectionMapAnswer(
-        network="variational", trustworthiness=0.94, clusters=("SOCIAL HISTORY",), sections=(_MAPPED,)
-    ),
-    NearestSectionsAnswer(section="SOCIAL HISTORY", count=51230, variational=(_NEAR,), prior=(_NEAR,)),
-    MixtureAnswer(
-        word="history",
-        n_seen=21034,
-        n_counted=19980,
-        covered=0.93,
-        share=0.46,
-        expected=_PLACE,
-        components=(_COMPONENT,),
-    ),
-    *(_NAME, _NEIGHBOR, _LIKENESS, _SENSE, _PATH, _MAPPED, _NEAR, _PLACE, _COMPONENT),
-)

@@ -225,23 +225,19 @@ def freeze_loaded() -> None:
 
 
 def allow_connections(n_connections: int) -> None:
-    """Raise the limit of open files to what the connections need, as far as the system allows."""
+    """Allow as many open files as the system does: each connection is one."""
     try:
         import resource
     except ModuleNotFoundError:  # on Windows
         return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = n_connections + _SPARE_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < needed:
-            _log.warning(
-                "%d connections need more open files than the %d allowed. Raise `ulimit -n`, or lower "
-                "--max-connections.",
-                n_connections,
-                allowed,
-            )
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if hard != resource.RLIM_INFINITY and hard < n_connections + _SPARE_FILES:
+        _log.warning(
+            "%d connections need more than the %d open files allowed. Raise `ulimit -Hn`, or lower --max-connections.",
+            n_connections,
+            hard,
+        )
 
 
 def _announce(options: ServerOptions, listening: socket.socket, n_workers: int) -> None:

@@ -21,6 +21,8 @@ class ServiceSettings:
     receive_seconds: float = 30.0  # for a request to arrive; later is answered with 408
     deadline: float = 60.0  # seconds for an answer; later is answered with 503
     allowed_hosts: tuple[str, ...] = ()  # names in the Host header; none: any
+    reviews: str | None = None  # file of reviews; without one nothing is stored
+    reviewer: str = ""  # the name that the page begins with
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:

@@ -209,5 +209,13 @@ def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInv
         if name.long_form is not None and name.long_form.casefold() not in map(str.casefold, names):
             near = nearest(name.long_form, names)
             raise InventoryError(f"{name.long_form!r} is not a sense of {name.short_form!r}.{near}")
+    added: dict[tuple[str, str], int] = {}
+    for index, sense in enumerate(edits.add):
+        first = added.setdefault((sense.short_form, " ".join(sense.long_form.casefold().split())), index)
+        if first != index:
+            raise InventoryError(
+                f"inventory.add.{index}: {sense.long_form!r} is a sense of {sense.short_form!r} already "
+                f"(inventory.add.{first}). Leave one out, and give all forms with the other."
+            )
     removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
     return extend(below, [*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])

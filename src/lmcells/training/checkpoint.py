@@ -94,6 +94,7 @@ def save_task(task: "Task[Any, Any]", output: Path) -> None:
     if task.world.is_main:
         where = {name: getattr(task, name) for name in _POSITION}
         rest = {"centers": task.n_examples, "seconds": task.clock.seconds, "made_with": task.identity}
+        rest["threads"] = torch.get_num_threads()
         write_checkpoint(output, where | rest, {name: value.cpu().numpy() for name, value in tensors.items()})
     task.world.wait()
 
@@ -104,6 +105,8 @@ def restore_task(task: "Task[Any, Any]", output: Path) -> None:
     if found is None:
         return
     state, arrays = found
+    if task.world.device.type == "cpu" and "threads" in state:
+        torch.set_num_threads(state["threads"])  # with others the last digits of a sum differ
     _require_same_run(state["made_with"], task.identity, output=output)
     tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
     task.model.load_state_dict(under("model.", tensors))

@@ -4,6 +4,7 @@ Random numbers too: one seed gives independent streams for each purpose and proc
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch import Tensor
 from lmcells.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda")
+_TURNS = 7  # of a measurement
 
 # What a stream of random numbers is for: the first number beside the user's seed.
 INITIALISATION, DROPOUT, DRAWS, ORDER, CHUNKS = range(5)
@@ -108,6 +110,35 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
             f"device cuda:{number} does not exist: there are {torch.cuda.device_count()}. Start fewer processes."
         )
     return torch.device("cuda", number)
+
+
+@contextmanager
+def best_threads() -> Iterator[None]:
+    """Let torch use as many threads as measure best here, unless OMP_NUM_THREADS says how many.
+
+    On cores that others use too, more threads can be several times slower than one: each waits for the slowest.
+    """
+    before = torch.get_num_threads()
+    if "OMP_NUM_THREADS" not in os.environ and before > 1:
+        choices = sorted({1, *(2**power for power in range(1, before.bit_length())), before})
+        torch.set_num_threads(min(choices, key=_seconds_with))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _seconds_with(n_threads: int) -> float:
+    """How long a few layers of the size of ours take: the median of some turns, after one to warm up."""
+    torch.set_num_threads(n_threads)
+    vectors, weights = torch.ones(2048, 264), torch.ones(264, 256)
+    seconds = []
+    for _ in range(_TURNS + 1):
+        started = time.perf_counter()
+        for _ in range(8):
+            (vectors @ weights).sigmoid_().sum()
+        seconds.append(time.perf_counter() - started)
+    return sorted(seconds[1:])[_TURNS // 2]
 
 
 # Dropout draws from torch's global random states, so they are part of a run and of nothing else.

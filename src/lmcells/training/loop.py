@@ -8,7 +8,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -19,7 +19,7 @@ import torch
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, CorpusError
 from lmcells.training.checkpoint import FOLDER, newest_step, restore_task, save_task
-from lmcells.training.distributed import join_world, own_randomness
+from lmcells.training.distributed import best_threads, join_world, own_randomness
 from lmcells.training.metrics import (
     METRICS,
     TENSORBOARD,
@@ -33,7 +33,8 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
+_REPORT_SECONDS = 15.0  # at most between two reports on a CPU
+_FIRST_SECONDS = 1.0  # that a first step may take without one
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
 """The model, of whatever kind, and the hours it was trained -> scores."""
 
@@ -81,6 +82,7 @@ def run_task(
     device: str = "auto",
     resume: bool = False,
     overwrite: bool = False,
+    on_start: Callable[[str], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     evaluate: Evaluation | None = None,
 ) -> TrainingResult[M]:
@@ -88,7 +90,8 @@ def run_task(
 
     With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
     ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
-    is removed. SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
+    is removed. `on_start` is told what is about to happen.
+    SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
     training, on the main process; what it returns is logged. The global random state is left as it was.
     """
     if corpus.tokens.size == 0:
@@ -103,13 +106,18 @@ def run_task(
         join_world(device) as world,
         own_randomness(world.device),
         stop_requests() as signals,
+        ExitStack() as stack,
     ):
+        if world.device.type == "cpu":
+            stack.enter_context(best_threads())
         task = create_task(corpus, config=model_config, settings=settings, world=world)
         if overwrite and world.is_main:
             _remove_run(output)
         output.mkdir(parents=True, exist_ok=True)
         if resume:
             restore_task(task, output)
+        if on_start is not None and world.is_main:
+            on_start(task.announcement())
         last = _loop(task, output, signals, on_progress=on_progress, evaluate=evaluate)
         seconds, peak = task.clock.seconds, find_peak(output)
         record = {
@@ -168,8 +176,10 @@ def _loop(
     """Train until no step is left; -> the last report, if any step was left to do."""
     settings, clock, is_main = task.settings, task.clock, task.world.is_main
     task.start()
-    saved_at = evaluated_at = clock.seconds
+    saved_at = evaluated_at = reported_at = clock.seconds
     last = None
+    first = task.step
+    is_slow = task.world.device.type == "cpu" and task.world.size == 1
     with MetricsLog(output, from_step=task.step) if is_main else nullcontext() as metrics:
         for checked in task.steps():
             stopping, saving, evaluating = _agree(
@@ -183,8 +193,11 @@ def _loop(
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
             evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
-            if saving or evaluating or checked or task.step % settings.report_steps == 0:
-                last = task.report()
+            # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
+            patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS
+            waiting = is_slow and clock.seconds - reported_at > patience
+            if saving or evaluating or checked or waiting or task.step % settings.report_steps == 0:
+                last, reported_at = task.report(), clock.seconds
                 if metrics is not None:
                     metrics.write(last.metrics)
                 if on_progress is not None and is_main:

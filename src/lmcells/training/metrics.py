@@ -40,6 +40,7 @@ class Progress(NamedTuple):
     metrics: dict[str, Any]  # the line of metrics.jsonl
     losses: dict[str, float]  # those of the metrics, by name
     text: str
+    seconds_left: float | None = None
 
     def __str__(self) -> str:
         return self.text

@@ -5,6 +5,7 @@ come first. A frequent phrase has up to four prototypes, found by k-means on the
 kinds of contexts.
 """
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
@@ -203,16 +204,21 @@ def _read(
     phrase_center: Tensor,
 ) -> Prototypes:
     """The prototypes of some spans: (n,)."""
-    n_prototypes = _n_prototypes(spans)[rows]
-    blocks = [  # of spans with as many prototypes
-        (n, block)
+    n_prototypes, n_read = _n_prototypes(spans)[rows], _n_read(spans)[rows]
+    blocks = [  # of spans with as many prototypes, of which as many occurrences are read
+        (n, k, block)
         for n in range(1, len(SEVERAL) + 2)
-        for block in torch.split(rows[n_prototypes == n], _SPANS_AT_ONCE)
-        if len(block)
+        for k in sorted(set(n_read[n_prototypes == n].tolist()))
+        for block in torch.split(
+            rows[(n_prototypes == n) & (n_read == k)], _SPANS_AT_ONCE * N_OCCURRENCES // k
+        )
     ]
-    found = [_means(model, text, spans, block, n_means=n, center=masked_span_center) for n, block in blocks]
-    chosen = torch.cat([rows[:0], *(block for _, block in blocks)])
-    n_each = [n for n, block in blocks for _ in range(len(block))]
+    found = [
+        _means(model, text, spans, block, n_means=n, n_read=k, center=masked_span_center)
+        for n, k, block in blocks
+    ]
+    chosen = torch.cat([rows[:0], *(block for _, _, block in blocks)])
+    n_each = [n for n, _, block in blocks for _ in range(len(block))]
     no_means = masked_span_center.new_zeros(0, len(masked_span_center))
     return Prototypes(
         phrases=_names(spans, chosen, text.words),
@@ -226,15 +232,22 @@ def _read(
 
 
 def _means(
-    model: CellModel, text: ModelText, spans: Spans, rows: Tensor, *, n_means: int, center: Tensor
+    model: CellModel,
+    text: ModelText,
+    spans: Spans,
+    rows: Tensor,
+    *,
+    n_means: int,
+    n_read: int,
+    center: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Prototypes of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
-    turn = torch.arange(N_OCCURRENCES, device=rows.device).unsqueeze(1)
-    evenly = turn * spans.counts[rows] // N_OCCURRENCES  # (64, n)
+    turn = torch.arange(n_read, device=rows.device).unsqueeze(1)
+    evenly = turn * spans.counts[rows] // n_read  # (k, n)
     occurrences = (spans.positions[spans.offsets[rows] + evenly], spans.lengths[rows])
     masked = spans.masked(occurrences, config=text.config, segment_metadata=text.segment_metadata)
-    means = model.posterior(text.readable(masked.windows)).cell.mean.float()  # (64 n, d)
-    points = functional.normalize(means - center, dim=-1).view(N_OCCURRENCES, len(rows), -1)
+    means = model.posterior(text.readable(masked.windows)).cell.mean.float()  # (k n, d)
+    points = functional.normalize(means - center, dim=-1).view(n_read, len(rows), -1)
     return _spherical_means(points.transpose(0, 1), n_means)
 
 
@@ -276,6 +289,12 @@ def _choose(spans: Spans, words: Sequence[str], *, wanted: Tensor, max_prototype
 def _n_prototypes(spans: Spans) -> Tensor:
     """How many prototypes each span is to have: (U,)."""
     return 1 + torch.stack([spans.counts >= least for least in SEVERAL]).sum(dim=0)
+
+
+def _n_read(spans: Spans) -> Tensor:
+    """How many occurrences of each span are read: the next power of two, so that few are read twice: (U,)."""
+    power = spans.counts.double().log2().ceil().clamp(1, math.log2(N_OCCURRENCES))
+    return (2**power).long()
 
 
 def _spherical_means(points: Tensor, n_means: int) -> tuple[Tensor, Tensor]:

@@ -204,8 +204,18 @@ class Task(ABC, Generic[M, B]):
         parts = [f"epoch {metrics['epoch']}/{n_epochs}", f"step {self.step:,}{of_steps}"]
         parts.append(f"{per_second:,.0f} {self.unit}/s")
         parts += [f"{name.replace('_', ' ')} {loss:.3f}" for name, loss in there.items()]
+        seconds_left = None
         if per_epoch is not None:
-            left = round((n_epochs * per_epoch - self.n_examples) / per_second)
+            seconds_left = (n_epochs * per_epoch - self.n_examples) / per_second
+            left = round(seconds_left)
             parts.append(f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left")
         parts.append(f"{metrics['peak_memory'] / 1e9:.1f} GB")
-        return Progress(metrics, there, ", ".join(parts))
+        return Progress(metrics, there, ", ".join(parts), seconds_left)
+
+    def announcement(self) -> str:
+        """What is about to happen, before the first step: on a CPU that may take a while."""
+        device, n_threads = self.world.device.type, torch.get_num_threads()
+        where = "a GPU" if device == "cuda" else f"the CPU with {n_threads} thread{'s' * (n_threads > 1)}"
+        of_steps = "" if self.examples_per_epoch is None else f" of {self.steps_per_epoch:,} steps"
+        size = f"{self.settings.batch_size:,} {self.unit} each"
+        return f"training on {where}: {self.settings.epochs} epochs{of_steps}, {size}"

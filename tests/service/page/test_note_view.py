@@ -124,6 +124,166 @@ def test_unsure_acronyms_can_be_filtered_out(page: Page, expander: Expander) -> 
     assert page.locator("#note").inner_text() == NOTE
 
 
+def download(page: Page, kind: str) -> str:
+    with page.expect_download() as started:
+        page.click(f"[data-download={kind}]")
+    return Path(started.value.path()).read_bytes().decode()
+
+
+def test_an_edit_forgets_the_answer_to_the_text_before_it(page: Page) -> None:
+    expand(page, f"{SECRET} in PT for gait")
+    page.click("#tab-expanded")
+    expect(page.locator("#expanded")).to_contain_text(SECRET)
+    page.click("#tab-write")
+    page.fill("#text", "LABS: PT 12")
+    expect(page.locator("#downloads")).to_be_hidden()
+    expect(page.locator("#tab-read")).to_be_disabled()
+    expect(page.locator("#tab-expanded")).to_be_disabled()
+    assert SECRET not in page.content()
+    page.keyboard.press("Control+Enter")
+    expect(marks(page)).to_have_count(1)
+    assert SECRET not in download(page, "txt") + download(page, "csv") + download(page, "json")
+
+
+def test_an_answer_that_comes_after_an_edit_is_not_shown(page: Page) -> None:
+    held = []
+    page.route("**/expand", lambda route: held.append(route))
+    page.fill("#text", f"{SECRET} in PT")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#note-panel")).to_have_attribute("aria-busy", "true")
+    page.fill("#text", "PT today")
+    expect(page.locator("#expand")).to_be_enabled()
+    page.unroute("**/expand")
+    expect(page.locator("#tab-read")).to_be_disabled()
+    expand(page, "PT today")
+    assert SECRET not in page.content()
+
+
+def test_the_slider_governs_downloads_and_the_text_written_out(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    page.locator("#least").fill("98")
+    sure = [each for each in expander(NOTE) if each.probability and each.probability >= 0.98]
+    assert 0 < len(sure) < 5
+    assert [each["start"] for each in json.loads(download(page, "json"))] == [each.start for each in sure]
+    assert len(list(csv.DictReader(io.StringIO(download(page, "csv"))))) == len(sure)
+    assert download(page, "txt") == expand_text(NOTE, sure).text
+    page.click("#tab-expanded")
+    assert page.locator("#expanded").inner_text() == expand_text(NOTE, sure).text
+    page.locator("#least").fill("0")
+    expect(page.locator("#expanded")).to_have_text(expand_text(NOTE, expander(NOTE)).text)
+    classes = page.locator("#expanded ins").evaluate_all("all => all.map(each => each.className)")
+    assert set(classes) & {"unsure", "doubtful"}  # doubt is shown
+
+
+def test_the_legend_filters(page: Page) -> None:
+    expand(page, NOTE)
+    defined = page.locator("#level-definition")
+    expect(defined).to_have_attribute("aria-pressed", "true")
+    defined.focus()
+    page.keyboard.press("Enter")
+    expect(marks(page)).to_have_count(3)
+    expect(defined).to_be_focused()
+    expect(defined).to_have_attribute("aria-pressed", "false")
+    assert all(each["source"] == "model" for each in json.loads(download(page, "json")))
+    defined.click()
+    expect(marks(page)).to_have_count(5)
+
+
+def test_hovering_shows_the_long_form(page: Page, expander: Expander) -> None:
+    expand(page, NOTE)
+    marks(page).nth(1).hover()
+    expect(page.locator(".hover-tip")).to_contain_text(str(expander(NOTE)[1].long_form))
+    expect(page.locator(".hover-tip")).to_be_in_viewport(ratio=1)
+    page.locator("h1").hover()
+    expect(page.locator(".hover-tip")).to_be_hidden()
+
+
+def test_a_header_is_called_a_header(page: Page) -> None:
+    page.click("#open-inventory")
+    page.fill("#add-sense [name=short_form]", "CC")
+    page.fill("#add-sense [name=long_form]", "chief complaint")
+    page.click("#add-sense button")
+    expect(page.locator("#edits")).to_contain_text("chief complaint")
+    page.keyboard.press("Escape")
+    expand(page, "CC: headache\nPLAN: Pt to PT")
+    marks(page).first.click()
+    expect(page.locator("#details .answer")).to_have_text("chief complaint")
+    expect(page.locator("#details")).to_contain_text("It is a header of the note")
+    expect(page.locator("#details")).not_to_contain_text("defines it")
+    assert page.locator("#level-definition").count() == 0
+
+
+def test_reasons_are_asked_for_when_an_acronym_is_opened(page: Page) -> None:
+    asked: list[bool] = []
+    page.on(
+        "request",
+        lambda request: request.method == "POST" and asked.append('"explain"' in str(request.post_data)),
+    )
+    expand(page, NOTE)
+    assert asked == [False]
+    marks(page).nth(1).click()
+    expect(page.locator("#details .words")).to_be_visible()
+    marks(page).nth(2).click()
+    expect(page.locator("#details .words")).to_be_visible()
+    assert asked == [False, True, True]
+    marks(page).nth(1).click()
+    expect(page.locator("#details .words")).to_be_visible()
+    marks(page).nth(4).click()
+    expect(page.locator("#details")).to_contain_text("The note defines it")
+    assert asked == [False, True, True]
+
+
+def test_keys_go_from_doubt_to_doubt(page: Page) -> None:
+    expand(page, NOTE)
+    doubts = page.locator("#note .mark.unsure, #note .mark.doubtful, #note .mark.abstained")
+    assert 1 < doubts.count() < 5
+    for place in range(doubts.count()):
+        page.keyboard.press("n")
+        expect(doubts.nth(place)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("n")
+    expect(page.locator("#status")).to_have_text("No further doubt in this note.")
+    page.keyboard.press("p")
+    expect(doubts.nth(doubts.count() - 2)).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Another sense of PT").fill("n")  # typing is typing
+    expect(doubts.nth(doubts.count() - 2)).to_have_attribute("aria-pressed", "true")
+
+
+def test_sections_are_outlined(page: Page) -> None:
+    expand(page, NOTE)
+    entries = page.locator("#outline button")
+    assert entries.locator(".name").all_inner_texts() == ["PLAN", "LABORATORY DATA", "PAST MEDICAL HISTORY"]
+    entries.nth(2).click()
+    expect(marks(page).nth(3)).to_be_focused()
+
+
+def test_the_text_is_copied_and_can_be_monospaced(
+    page: Page, context: BrowserContext, expander: Expander
+) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    expand(page, NOTE)
+    page.click("#copy")
+    expect(page.locator("#status")).to_have_text("Copied, with its acronyms written out.")
+    assert page.evaluate("navigator.clipboard.readText()") == expand_text(NOTE, expander(NOTE)).text
+    page.check("#monospaced")
+    assert "mono" in page.locator("#note").evaluate("each => getComputedStyle(each).fontFamily")
+
+
+def test_several_files_are_opened_one_by_one(page: Page, tmp_path: Path) -> None:
+    for name, text in (("a.txt", "PLAN: PT for gait"), ("b.txt", "LABS: PT 12, MS"), ("c.bin", "\xff")):
+        (tmp_path / name).write_bytes(text.encode("latin-1"))
+    page.set_input_files("#file", [tmp_path / name for name in ("a.txt", "b.txt", "c.bin")])
+    expect(page.locator("#problem")).to_contain_text("c.bin is not UTF-8 text")
+    entries = page.locator("#notes button")
+    expect(entries).to_have_text(["a.txt", "b.txt"])
+    expect(marks(page)).to_have_count(1)
+    entries.nth(1).click()
+    expect(marks(page)).to_have_count(2)
+    expect(page.locator("#notes [aria-current]")).to_have_text("b.txt")
+    with page.expect_download() as started:
+        page.click("[data-download=csv]")
+    assert started.value.suggested_filename == "b.expansions.csv"
+
+
 def test_text_is_never_markup(page: Page) -> None:
     expand(page, HOSTILE)
     assert page.locator("#note").inner_text() == HOSTILE
@@ -183,9 +343,13 @@ def test_senses_are_added_removed_and_put_back_for_the_session(page: Page) -> No
     page.locator("#edits li", has_text="removed: prothrombin time").get_by_role("button").click()
     expect(page.locator("#edits li")).to_have_count(2)
     page.fill("#add-sense [name=short_form]", "CVA")
-    page.fill("#add-sense [name=long_form]", "Stroke")
+    page.fill("#add-sense [name=long_form]", "*")
     page.keyboard.press("Enter")
-    expect(page.locator("#inventory-problem")).to_contain_text("'Stroke' is a sense of 'CVA' already")
+    expect(page.locator("#inventory-problem")).to_contain_text("'*' is for forbidding")
+    expect(page.locator("#edits li")).to_have_count(2)
+    page.fill("#add-sense [name=long_form]", "Stroke")  # it is there already
+    page.keyboard.press("Enter")
+    expect(page.locator("#inventory-problem")).to_be_hidden()
     expect(page.locator("#edits li")).to_have_count(2)
     page.fill("#search", "sclerosis")
     expect(page.locator("#entries .short")).to_have_text(["MS"])

@@ -1,31 +1,46 @@
 // The page: a note goes to the service, comes back with its acronyms, and is shown.
 
-import { Details } from "./details.js";
-import { byId, element, Tabs, unitOffsets } from "./dom.js";
+import { Contents } from "./contents.js";
+import { Details, isExplained } from "./details.js";
+import { byId, element, startTips, Tabs } from "./dom.js";
 import { Explore } from "./explore.js";
+import { acceptDrops, copyText, csv, download, readFiles } from "./files.js";
 import { Edits, InventoryDialog } from "./inventory.js";
-import { level, LEVELS, NoteView } from "./note.js";
-import { expand, startTokenDialog } from "./service.js";
-
-const MOST = 8_000_000; // characters of a file; the service says what it allows
+import { describe, isDoubt, level, LEVELS, NoteView, writtenOut } from "./note.js";
+import { Review } from "./review.js";
+import { expand, explain, giveUp, startTokenDialog } from "./service.js";
 
 const field = byId("text");
+const hidden = new Set(); // levels that the legend hides
 let edits = new Edits();
-let answer = null; // the service's answer for `text`
+let files = []; // that are open
+let opened = null; // one of them, or a note of the queue; the field may show it with other line ends, and offsets are its own
 let text = "";
+let answer = null; // the service's answer for `text`; null as soon as the field holds anything else
 let chosen = null;
-let loaded = null; // a file as it is: the field shows it with other line ends, and offsets are the file's
 
 const note = new NoteView((index) => showChosen(index));
+const review = new Review({
+  note: () => ({ id: answer?.id, name: opened?.name ?? `note of ${new Date().toISOString().slice(0, 19)}`, text, category: answer?.category }),
+  show: (reviewed, place) => showReviewed(reviewed, place),
+  open: (entry) => openNote(entry),
+  clear: () => clear(),
+  refresh: () => refresh(),
+  report: (problem) => report(problem),
+  say: (words) => say(words),
+});
 const details = new Details({
   choose: (index) => note.choose(index),
   next: (step) => note.next(step),
+  nextDoubt: (step) => nextDoubt(step),
   close: () => closeDetails(),
   addSense: (short_form, long_form) => changeInventory((all) => all.add({ short_form, long_form }), report),
   removeSense: (short_form, long_form) => changeInventory((all) => all.remove({ short_form, long_form }), report),
-});
+  mark: () => markSelection(),
+}, review);
+const contents = new Contents({ openNote: (entry) => openNote(entry), choose: (index) => note.choose(index) });
 const inventory = new InventoryDialog((edit) => changeInventory(edit));
-const tabs = new Tabs(["write", "read", "expanded"]);
+const tabs = new Tabs(["write", "read", "expanded"], () => showTools());
 
 function report(problem) {
   const box = byId("problem");
@@ -38,7 +53,8 @@ const say = (words) => (byId("status").textContent = words);
 // Expanding
 
 async function expandNote() {
-  const given = loaded && loaded.shown === field.value ? loaded.text : field.value;
+  if (opened?.id && opened.shown === field.value) return openNote(opened);
+  const given = opened?.shown === field.value ? opened.text : field.value;
   if (!given.trim()) {
     report("There is no text to expand. Paste a note, open a file, or take the sample.");
     field.focus();
@@ -89,46 +105,85 @@ async function changeInventory(edit, onProblem = () => {}) {
   return null;
 }
 
-// Showing
+// Showing. The slider and the legend govern everything: the note, the list, the text written out, and downloads.
 
-const isShown = (index) => {
-  const expansion = answer.expansions[index];
-  if (expansion.abstained) return byId("show-abstained").checked;
-  return 100 * expansion.probability >= Number(byId("least").value);
-};
+function isShown(expansion) {
+  if (hidden.has(level(expansion))) return false;
+  return expansion.abstained !== null || 100 * expansion.probability >= Number(byId("least").value);
+}
+
+const shown = () => answer.expansions.filter(isShown);
 
 function showAnswer() {
   chosen = null;
   note.show(text, answer.expansions);
-  showExpanded();
   for (const tab of tabs.all) tab.disabled = false;
-  byId("downloads").hidden = false;
   applyFilter();
+  showTools();
   say(`${answer.expansions.length} acronyms found.`);
+}
+
+function showTools() {
+  byId("downloads").hidden = answer === null;
+  byId("filter").hidden = answer === null || tabs.shown === "write";
+  const isRead = answer !== null && tabs.shown !== "write";
+  const isOpen = (entry) => entry === opened || (entry.id !== undefined && entry.id === answer?.id);
+  contents.show([...files, ...review.queue], isOpen, isRead ? answer.expansions : [], { isReview: review.isOn });
+  byId("review-actions").hidden = !review.isOn || answer === null;
+  byId("delete-note").hidden = !answer?.id;
 }
 
 function applyFilter() {
   byId("least-shown").value = `${byId("least").value} %`;
-  note.filter(isShown);
+  note.filter((index) => isShown(answer.expansions[index]));
+  showLegend();
+  showExpanded();
+  if (chosen !== null && !isShown(answer.expansions[chosen])) chosen = null;
+  if (chosen === null) closeDetails({ focus: false });
+}
+
+function showLegend() {
   const counts = new Map(LEVELS.map(([name]) => [name, 0]));
   for (const expansion of answer.expansions) counts.set(level(expansion), counts.get(level(expansion)) + 1);
-  byId("legend").replaceChildren(
-    ...LEVELS.filter(([name]) => counts.get(name) > 0).map(([name, words]) =>
-      element("li", {}, element("span", { class: `swatch ${name}` }, String(counts.get(name))), ` ${words}`),
-    ),
-  );
-  if (chosen !== null && !isShown(chosen)) chosen = null;
-  if (chosen === null) closeDetails({ focus: false });
+  const entries = LEVELS.filter(([name]) => counts.get(name) > 0).map(([name, words]) => {
+    const toggle = () => {
+      hidden.has(name) ? hidden.delete(name) : hidden.add(name);
+      applyFilter();
+      byId(`level-${name}`).focus();
+    };
+    const attributes = { type: "button", id: `level-${name}`, class: "level", "aria-pressed": String(!hidden.has(name)), onclick: toggle };
+    return element("li", {}, element("button", attributes, element("span", { class: `swatch ${name}` }, String(counts.get(name))), ` ${words}`));
+  });
+  byId("legend").replaceChildren(...entries);
 }
 
 function showChosen(index) {
   chosen = index;
   if (index === null) return;
   const expansion = answer.expansions[index];
-  const explanation = answer.explanations[index];
-  details.showOne(text, expansion, explanation, `${index + 1} of ${answer.expansions.length}`);
-  note.attend(text, explanation ? explanation.words.filter((word) => word.start !== expansion.start) : []);
+  details.showOne(text, expansion, `${index + 1} of ${answer.expansions.length}`, answer.category);
+  note.attend("", []);
+  showReasons(answer, index);
   if (byId("view-read").hidden) tabs.show("read");
+}
+
+// What the model relied on is asked for when an acronym is opened: it takes longer than expanding the note.
+async function showReasons(of, index) {
+  of.reasons ??= new Map();
+  if (!isExplained(of.expansions[index])) return details.explain(text, of.expansions[index], null);
+  if (!of.reasons.has(index)) of.reasons.set(index, explain(text, edits.message, of.expansions[index], of.category));
+  let explanation = null;
+  try {
+    explanation = await of.reasons.get(index);
+  } catch (error) {
+    of.reasons.delete(index);
+    if (of === answer && chosen === index) details.explain(text, of.expansions[index], null, error.message);
+    return;
+  }
+  if (of !== answer || chosen !== index) return; // another was opened meanwhile
+  const { start } = of.expansions[index];
+  details.explain(text, of.expansions[index], explanation);
+  note.attend(text, explanation ? explanation.words.filter((word) => word.start !== start) : []);
 }
 
 function closeDetails({ focus = true } = {}) {
@@ -140,64 +195,118 @@ function closeDetails({ focus = true } = {}) {
   if (focus && was !== null) byId("note").querySelectorAll(".mark")[was].focus({ preventScroll: true });
 }
 
-function showExpanded() {
-  const written = answer.expanded.text;
-  const unit = unitOffsets(written);
-  const { new_starts: starts, new_ends: ends } = answer.expanded.offset_map;
-  const pieces = [];
-  let position = 0;
-  starts.forEach((start, index) => {
-    pieces.push(written.slice(position, unit(start)), element("ins", {}, written.slice(unit(start), unit(ends[index]))));
-    position = unit(ends[index]);
-  });
-  byId("expanded").replaceChildren(...pieces, written.slice(position));
+function nextDoubt(step) {
+  const doubts = answer.expansions.map((each, index) => index).filter((index) => isDoubt(answer.expansions[index]) && isShown(answer.expansions[index]));
+  const from = chosen ?? (step > 0 ? -1 : answer.expansions.length);
+  const next = step > 0 ? doubts.find((index) => index > from) : doubts.findLast((index) => index < from);
+  const hint = review.isOn && step > 0 ? " Key d: the rest is right, next note." : "";
+  if (next === undefined) say(`No ${step > 0 ? "further" : "earlier"} doubt in this note.${hint}`);
+  else note.choose(next);
 }
 
-function startAgain() {
+function showExpanded() {
+  byId("expanded").replaceChildren(
+    ...writtenOut(text, shown(), answer.expanded).map(([piece, expansion, isWritten]) => {
+      if (!expansion) return piece;
+      return element(isWritten ? "ins" : "span", { class: level(expansion), "data-tip": describe(expansion) }, piece);
+    }),
+  );
+}
+
+const plainText = () => writtenOut(text, shown(), answer.expanded).map(([piece]) => piece).join("");
+
+// Whatever no longer belongs to the text in the field is gone before anything else can be done with it.
+function forget() {
+  giveUp();
   answer = null;
   text = "";
   chosen = null;
-  loaded = null;
   note.show("", []);
   byId("expanded").replaceChildren();
-  byId("downloads").hidden = true;
   for (const tab of tabs.all.slice(1)) tab.disabled = true;
   details.showNothing();
+  tabs.show("write");
   report(null);
+}
+
+function startAgain() {
+  files = [];
+  opened = null;
+  forget();
+}
+
+function clear() {
+  startAgain();
+  field.value = "";
+  field.focus();
+}
+
+// Reviewing. After a decision, the next doubt is opened; after the exclusion of a sense, the same mention.
+
+function showReviewed(reviewed, place = null) {
+  text = reviewed.text;
+  answer = reviewed;
+  opened = { ...opened, id: reviewed.id, name: reviewed.name, text, shown: field.value };
+  files = files.filter((file) => file.name !== reviewed.name);
+  showAnswer();
+  tabs.show("read");
+  if (place === null) return void byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
+  const isLeft = (each) => isDoubt(each) && isShown(each);
+  const { expansions } = answer;
+  const next = expansions.find((each) => each.start === place.at) ?? expansions.find((each) => isLeft(each) && each.start >= place.after) ?? expansions.find(isLeft);
+  if (next) return note.choose(expansions.indexOf(next));
+  say("No doubt is left in this note.");
+  byId("done").focus();
+}
+
+async function refresh() {
+  await review.load();
+  if (answer?.id) await openNote({ id: answer.id });
+  else showTools();
+}
+
+// What the reader has selected in the note becomes a mention, once its long form is given.
+function markSelection() {
+  const selected = note.selection();
+  if (!selected) return report("Nothing is selected. Select a short form in the note.");
+  report(null);
+  closeDetails({ focus: false });
+  const unknown = { section: null, long_form: null, probability: null, source: "model", candidates: [], abstained: "not_in_inventory" };
+  details.showOne(text, { ...selected, ...unknown }, "marked by hand", answer.category);
+  document.querySelector("#details .inline-add input").focus();
 }
 
 // Files
 
-async function load(file) {
-  if (!file) return;
-  if (file.size > MOST) return report(`${file.name} is too large. Open a smaller file.`);
-  try {
-    const content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+async function load(given) {
+  if (given.length === 0) return;
+  const read = await readFiles(given);
+  if (read.notes.length > 0) {
     startAgain();
-    field.value = content;
-    loaded = { text: content, shown: field.value, name: file.name };
-    await expandNote();
-  } catch {
-    report(`${file.name} is not UTF-8 text. Save it as UTF-8.`);
+    files = read.notes;
+    await openNote(files[0]);
   }
+  if (read.problems.length > 0) report(read.problems.join(" "));
 }
 
-const panel = byId("note-panel");
-const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
-document.addEventListener("dragover", (event) => {
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  panel.classList.add("dropping");
-});
-document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) panel.classList.remove("dropping");
-});
-document.addEventListener("drop", (event) => {
-  panel.classList.remove("dropping");
-  if (!hasFiles(event)) return;
-  event.preventDefault();
-  load(event.dataTransfer.files[0]);
-});
+async function openNote(given) {
+  forget();
+  if (given.id !== undefined) {
+    try {
+      const reviewed = await review.read(given.id);
+      field.value = reviewed.text;
+      opened = given;
+      showReviewed(reviewed);
+    } catch (error) {
+      report(error.message);
+    }
+    return;
+  }
+  field.value = given.text;
+  given.shown = field.value;
+  opened = given;
+  await expandNote();
+}
 
 // Two views, chosen by the address: #explore... is the model, anything else the note
 
@@ -217,40 +326,6 @@ function startViews(explore) {
   };
   addEventListener("hashchange", show);
   show();
-}
-
-// Downloads, made in the browser
-
-const COLUMNS = ["start", "end", "written", "short_form", "section", "long_form", "probability", "source", "abstained"];
-
-const cell = (value) => {
-  const text = value === null || value === undefined ? "" : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
-};
-
-function csv(text, expansions) {
-  const unit = unitOffsets(text);
-  const rows = expansions.map((expansion) => {
-    const values = { ...expansion, written: text.slice(unit(expansion.start), unit(expansion.end)) };
-    return COLUMNS.map((name) => cell(values[name])).join(",");
-  });
-  return [COLUMNS.join(","), ...rows, ""].join("\r\n");
-}
-
-const MAKE = {
-  json: (_, answer) => ["application/json", JSON.stringify(answer.expansions, null, 1)],
-  csv: (text, answer) => ["text/csv", csv(text, answer.expansions)],
-  txt: (_, answer) => ["text/plain", answer.expanded.text],
-};
-
-function download(kind, text, answer, name) {
-  const [type, content] = MAKE[kind](text, answer);
-  const address = URL.createObjectURL(new Blob([content], { type: `${type};charset=utf-8` }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = `${name}.${kind === "txt" ? "expanded.txt" : `expansions.${kind}`}`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
 // An invented note
@@ -275,18 +350,19 @@ ASSESSMENT AND PLAN: Acute exacerbation of heart failure. Start IV furosemide, c
 byId("expand").addEventListener("click", expandNote);
 byId("open-file").addEventListener("click", () => byId("file").click());
 byId("file").addEventListener("change", async (event) => {
-  await load(event.target.files[0]);
+  await load([...event.target.files]);
   event.target.value = "";
 });
+acceptDrops(byId("note-panel"), load);
 byId("sample").addEventListener("click", () => {
   startAgain();
   field.value = SAMPLE;
   expandNote();
 });
-byId("clear").addEventListener("click", () => {
-  startAgain();
-  field.value = "";
-  field.focus();
+byId("clear").addEventListener("click", clear);
+field.addEventListener("input", () => {
+  if (opened?.id) opened = null; // another note from now on
+  if (answer !== null || byId("expand").disabled) forget();
 });
 field.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
@@ -295,19 +371,48 @@ field.addEventListener("keydown", (event) => {
   }
 });
 byId("least").addEventListener("input", applyFilter);
-byId("show-abstained").addEventListener("change", applyFilter);
+byId("monospaced").addEventListener("change", (event) => byId("note-panel").classList.toggle("monospaced", event.target.checked));
 byId("open-inventory").addEventListener("click", () => inventory.open());
 for (const button of document.querySelectorAll("[data-close]")) {
   button.addEventListener("click", () => button.closest("dialog").close());
 }
+const MAKE = {
+  json: () => ["expansions.json", JSON.stringify(shown(), null, 1)],
+  csv: () => ["expansions.csv", csv(text, shown())],
+  txt: () => ["expanded.txt", plainText()],
+};
 for (const button of document.querySelectorAll("[data-download]")) {
-  const name = () => (loaded && loaded.text === text ? loaded.name.replace(/\.[^.]*$/, "") : "note");
-  button.addEventListener("click", () => download(button.dataset.download, text, answer, name()));
+  button.addEventListener("click", () => {
+    const name = opened?.text === text ? opened.name.replace(/\.[^.]*$/, "") : "note";
+    const [ending, content] = MAKE[button.dataset.download]();
+    download(`${name}.${ending}`, content);
+  });
 }
+byId("copy").addEventListener("click", async () => {
+  await copyText(plainText());
+  say("Copied, with its acronyms written out.");
+});
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && chosen !== null && !document.querySelector("dialog[open]")) closeDetails();
+  if (answer === null || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape" && chosen !== null) closeDetails();
+  // Single keys work where there is nothing to type: in the note and in the panel beside it.
+  if (!event.target.closest("#note, #details") || event.target.matches("input")) return;
+  if (event.key === "n") nextDoubt(1);
+  else if (event.key === "p") nextDoubt(-1);
+  else if (review.isOn && event.key === "x") markSelection();
+  else if (!review.isOn || !review.onKey(event, chosen === null ? null : answer.expansions[chosen])) return;
+  event.preventDefault();
 });
 if (/Mac|iP(hone|ad)/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘ ⏎";
 startTokenDialog();
+startTips();
 details.showNothing();
 startViews(new Explore());
+if (review.isOn) {
+  byId("storing").textContent = "Notes that you decide about are kept in the file of reviews, others nowhere; none is logged.";
+  review.start().then(
+    () => (review.queue[0] && !field.value ? openNote(review.queue[0]) : showTools()),
+    (error) => report(error.message),
+  );
+  addEventListener("focus", () => review.load().then(showTools, () => {})); // others may have decided meanwhile
+}

@@ -8,9 +8,11 @@ const SHOWN = 8;
 export class Details {
   #box = byId("details");
   #actions;
+  #review;
 
-  constructor(actions) {
-    this.#actions = actions; // choose, next, close, addSense, removeSense
+  constructor(actions, review) {
+    this.#actions = actions; // choose, next, nextDoubt, close, addSense, removeSense, mark
+    this.#review = review;
   }
 
   showNothing() {
@@ -23,14 +25,14 @@ export class Details {
         {},
         element("li", {}, "Paste a note, open a file, or start with the sample."),
         element("li", {}, "Choose an acronym to see its senses and why."),
-        element("li", {}, "Add or remove senses; the note is expanded again."),
+        element("li", {}, this.#review.isOn ? "Decide: keys 1 to 9 choose a sense, n goes to the next doubt." : "Add or remove senses; the note is expanded again."),
       ),
     );
   }
 
   showAll(text, expansions, isShown) {
     const unit = unitOffsets(text);
-    const shown = expansions.map((expansion, index) => [expansion, index]).filter(([, index]) => isShown(index));
+    const shown = expansions.map((expansion, index) => [expansion, index]).filter(([expansion]) => isShown(expansion));
     const rows = shown.map(([expansion, index]) =>
       element(
         "li",
@@ -45,10 +47,13 @@ export class Details {
       ),
     );
     const title = expansions.length === 0 ? "No acronym of the inventory was found" : counted(shown.length, expansions.length);
-    this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows));
+    const marking = element("button", { type: "button", class: "quiet small", title: "Key: x", onclick: () => this.#actions.mark() }, "Mark the selected text");
+    const missed = element("p", { class: "faint" }, "A short form was missed? Select it in the note. ", marking);
+    this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows), ...(this.#review.isOn ? [missed] : []));
   }
 
-  showOne(text, expansion, explanation, place) {
+  showOne(text, expansion, place, category = null) {
+    const isReview = this.#review.isOn;
     const unit = unitOffsets(text);
     const written = text.slice(unit(expansion.start), unit(expansion.end));
     this.#fill(
@@ -60,49 +65,90 @@ export class Details {
         element("span", {}, place),
         element("button", { type: "button", class: "quiet small", "aria-label": "Previous acronym", onclick: () => this.#actions.next(-1) }, "‹"),
         element("button", { type: "button", class: "quiet small", "aria-label": "Next acronym", onclick: () => this.#actions.next(1) }, "›"),
+        element("button", { type: "button", class: "quiet small", title: "Key: n; back: p", onclick: () => this.#actions.nextDoubt(1) }, "Next doubt"),
       ),
       element("h2", {}, written),
-      element("p", { class: "answer" }, expansion.long_form ?? "No answer"),
+      element("p", { class: "answer" }, expansion.long_form ?? (expansion.abstained === "not_a_short_form" ? "Not a short form" : "No answer")),
       element(
         "p",
         { class: "facts" },
         element("span", { class: `chip swatch ${level(expansion)}` }, expansion.abstained ? reason(expansion) : sureness(expansion) + onlyOne(expansion)),
         element("span", { class: "chip" }, expansion.section ?? "no section"),
-        ...(expansion.long_form && expansion.candidates[0].concept_id
+        ...(expansion.long_form && expansion.candidates[0]?.concept_id
           ? [element("span", { class: "chip" }, expansion.candidates[0].concept_id)]
           : []),
       ),
+      ...(expansion.mine ? [element("ul", { class: "decisions", "aria-label": "Decisions" }, ...this.#review.decisions(expansion))] : []),
+      ...(isReview ? this.#review.controls(expansion, category) : []),
       element("h3", {}, expansion.candidates.length === 1 ? "Sense" : "Senses"),
       this.#senses(expansion),
       this.#addForm(expansion),
-      ...(explanation ? this.#reasons(text, unit, explanation, expansion) : []),
+      element("div", { id: "reasons" }, ...(isExplained(expansion) ? [element("h3", {}, "What the model relied on"), element("p", { class: "faint" }, "…")] : [])),
       ...(SOURCES[expansion.source]
         ? [element("h3", {}, "Where this comes from"), element("p", { class: "faint" }, SOURCES[expansion.source])]
         : []),
     );
   }
 
+  // Fills in what the model relied on, once the service has said it.
+  explain(text, expansion, explanation, problem = "") {
+    const title = element("h3", {}, "What the model relied on");
+    const said = explanation ? this.#reasons(text, unitOffsets(text), explanation, expansion) : [element("p", { class: "faint" }, problem)];
+    byId("reasons")?.replaceChildren(...(explanation || problem ? [title, ...said] : []));
+  }
+
   #senses(expansion) {
     const first = expansion.candidates.slice(0, SHOWN);
-    const list = element("ol", { class: "senses" }, ...first.map((candidate) => this.#sense(expansion, candidate)));
+    const one = (candidate, index) => (this.#review.isOn ? this.#choice(expansion, candidate, index) : this.#sense(expansion, candidate));
+    const list = element("ol", { class: "senses" }, ...first.map(one));
     const rest = expansion.candidates.slice(first.length);
     if (rest.length > 0) {
       const more = element("button", { type: "button", class: "quiet small" }, `${rest.length} more`);
-      more.addEventListener("click", () => item.replaceWith(...rest.map((candidate) => this.#sense(expansion, candidate))));
+      more.addEventListener("click", () => item.replaceWith(...rest.map((candidate, index) => one(candidate, first.length + index))));
       const item = element("li", {}, more);
       list.append(item);
     }
     return list;
   }
 
+  // A sense to choose, or to exclude for good.
+  #choice(expansion, candidate, index) {
+    const name = candidate.long_form;
+    const isExcluded = expansion.never?.includes(name);
+    const isChosen = expansion.mine?.long_form === name;
+    const key = index < 9 ? `Key: ${index + 1}` : null;
+    return element(
+      "li",
+      {},
+      element(
+        "button",
+        { type: "button", class: isExcluded ? "choose gone" : "choose", "aria-pressed": String(isChosen), title: key, onclick: () => this.#review.choose(expansion, name) },
+        index < 9 ? element("span", { class: "key", "aria-hidden": "true" }, String(index + 1)) : null,
+        element("span", { class: "name" }, name),
+      ),
+      element("span", { class: "percent" }, percent(candidate.probability)),
+      element(
+        "button",
+        {
+          type: "button",
+          class: "remove",
+          title: key && `Never this sense; key: Shift ${index + 1}`,
+          "aria-label": `${expansion.short_form} is never ${name}`,
+          onclick: () => this.#review.never(expansion, name),
+        },
+        "never",
+      ),
+      bar(candidate.probability, percent(candidate.probability)),
+    );
+  }
+
   #sense(expansion, candidate) {
-    const isOwn = expansion.source === "definition";
     return element(
       "li",
       {},
       element("span", { class: "name" }, candidate.long_form),
       element("span", { class: "percent" }, percent(candidate.probability)),
-      isOwn
+      expansion.source !== "model" // what is not of the inventory cannot be removed from it
         ? element("span")
         : element(
             "button",
@@ -133,11 +179,14 @@ export class Details {
         class: "inline-add",
         onsubmit: (event) => {
           event.preventDefault();
-          if (field.value.trim()) this.#actions.addSense(expansion.short_form, field.value.trim());
+          const name = field.value.trim();
+          if (!name) return;
+          if (this.#review.isOn) this.#review.choose(expansion, name);
+          else this.#actions.addSense(expansion.short_form, name);
         },
       },
       field,
-      element("button", { class: "quiet small" }, "Add"),
+      element("button", { class: "quiet small" }, this.#review.isOn ? "Choose" : "Add"),
     );
   }
 
@@ -161,7 +210,6 @@ export class Details {
       return item;
     });
     const shown = [
-      element("h3", {}, "What the model relied on"),
       element(
         "p",
         { class: "weight-names" },
@@ -210,14 +258,17 @@ const SOURCES = {
   header: "It is a header of the note; the model was not used.",
   grammar: "It is a counted or joined form, read out by a grammar; the model was not used.",
   letters: "It is in no inventory: the model chose among words that its letters may stand for.",
+  pinned: "A rule of the inventory pins it here; the model was not used.",
 };
+
+// Whether the model ranked senses, which it can explain.
+export const isExplained = ({ source, candidates }) => ["model", "review"].includes(source) && candidates.length > 0;
 
 const gateAddress = ({ short_form, section }) => `#explore/gate?${new URLSearchParams({ short_form, section })}`;
 
-function sureness(expansion) {
-  if (expansion.abstained) return "–";
-  return expansion.source === "definition" ? "defined" : percent(expansion.probability);
-}
+const SURE = { definition: "defined", header: "header", grammar: "read out", pinned: "pinned", review: "decided" };
+
+const sureness = (expansion) => (expansion.abstained ? "–" : (SURE[expansion.source] ?? percent(expansion.probability)));
 
 const onlyOne = ({ source, candidates }) => (source === "model" && candidates.length === 1 ? ", its only sense" : "");
 

@@ -1,4 +1,4 @@
-// Building blocks: elements (strings become text nodes, never markup), tabs, and offsets.
+// Building blocks: elements (strings become text nodes, never markup), tabs, tips, and offsets.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -68,6 +68,23 @@ export class Tabs {
     next.focus();
     next.click();
   }
+}
+
+// What stands in `data-tip`, shown beside the element while the pointer is over it.
+
+export function startTips() {
+  const tip = element("div", { class: "hover-tip", "aria-hidden": "true", hidden: true });
+  document.body.append(tip);
+  document.addEventListener("mouseover", (event) => {
+    const over = event.target.closest?.("[data-tip]");
+    tip.hidden = !over;
+    if (!over) return;
+    tip.textContent = over.dataset.tip;
+    const { left, top, bottom } = over.getBoundingClientRect();
+    tip.style.left = `${Math.max(8, Math.min(left, innerWidth - tip.offsetWidth - 8))}px`;
+    tip.style.top = `${top > tip.offsetHeight + 8 ? top - tip.offsetHeight - 6 : bottom + 6}px`;
+  });
+  document.addEventListener("scroll", () => (tip.hidden = true), { capture: true, passive: true });
 }
 
 // The service counts code points, JavaScript counts UTF-16 units: they differ after the first emoji.

@@ -38,7 +38,8 @@ export class Edits {
   // What was removed is put back rather than added, and the other way round.
   add(sense) {
     const without = this.#remove.filter((other) => !isSame(sense, other));
-    if (without.length === this.#remove.length) this.#add.push(sense);
+    const isKnown = without.length < this.#remove.length || this.#add.some((other) => isSame(sense, other));
+    if (!isKnown) this.#add.push(sense);
     this.#remove = without;
   }
 

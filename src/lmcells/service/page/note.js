@@ -18,25 +18,20 @@ export class NoteView {
   }
 
   show(text, expansions) {
-    const unit = unitOffsets(text);
-    this.#marks = [];
     this.#chosen = null;
-    const pieces = [];
-    let position = 0;
-    for (const expansion of expansions) {
-      const [start, end] = [unit(expansion.start), unit(expansion.end)];
+    this.#marks = [];
+    const shown = pieces(text, expansions).map(([piece, expansion]) => {
+      if (!expansion) return piece;
       const mark = element(
         "button",
-        { type: "button", class: `mark ${level(expansion)}`, tabindex: -1, "aria-pressed": false },
-        text.slice(start, end),
+        { type: "button", class: `mark ${level(expansion)}${expansion.source === "review" && expansion.abstained ? " none" : ""}`, tabindex: -1, "aria-pressed": "false", "data-tip": describe(expansion) },
+        piece,
       );
-      mark.setAttribute("aria-label", describe(text.slice(start, end), expansion));
-      pieces.push(text.slice(position, start), mark);
+      mark.setAttribute("aria-label", `${piece}, ${describe(expansion)}`);
       this.#marks.push(mark);
-      position = end;
-    }
-    pieces.push(text.slice(position));
-    this.#box.replaceChildren(...pieces);
+      return mark;
+    });
+    this.#box.replaceChildren(...shown);
     this.attend("", []);
     this.#rove(this.#visible()[0]);
   }
@@ -81,6 +76,20 @@ export class NoteView {
     for (const [name, found] of Object.entries(ranges)) CSS.highlights.set(name, new Highlight(...found));
   }
 
+  // What the reader has selected in the note, without the space around it; null where that is nothing.
+  selection() {
+    const selection = getSelection();
+    const range = selection.rangeCount > 0 ? selection.getRangeAt(0) : null;
+    const written = range && this.#box.contains(range.commonAncestorContainer) ? range.toString() : "";
+    if (!written.trim()) return null;
+    const before = new Range();
+    before.setStart(this.#box, 0);
+    before.setEnd(range.startContainer, range.startOffset);
+    const count = (words) => [...words].length; // of code points
+    const start = count(before.toString()) + count(written) - count(written.trimStart());
+    return { start, end: start + count(written.trim()), short_form: written.trim() };
+  }
+
   *#ranges(start, end) {
     const walker = document.createTreeWalker(this.#box, NodeFilter.SHOW_TEXT);
     let position = 0;
@@ -123,15 +132,34 @@ export class NoteView {
   }
 }
 
-function describe(written, expansion) {
-  if (expansion.abstained) return `${written}, abstained: ${reason(expansion)}`;
-  const sure = expansion.source === "definition" ? "defined in the note" : percent(expansion.probability);
-  return `${written}, ${expansion.long_form}, ${sure}`;
+// A text cut at its expansions, as pairs of a piece and its expansion; null between them.
+function pieces(text, expansions) {
+  const unit = unitOffsets(text);
+  const cut = [];
+  let position = 0;
+  for (const expansion of expansions) {
+    const [start, end] = [unit(expansion.start), unit(expansion.end)];
+    cut.push([text.slice(position, start), null], [text.slice(start, end), expansion]);
+    position = end;
+  }
+  return [...cut, [text.slice(position), null]];
+}
+
+// A text with its acronyms written out: pieces, each with its expansion, and whether that took its place. The service has
+// written out all of them; those that are not shown stay as they are.
+export function writtenOut(text, shown, { text: expanded, offset_map: { starts, new_starts: newStarts, new_ends: newEnds } }) {
+  const characters = [...expanded];
+  const long = new Map(starts.map((start, index) => [start, characters.slice(newStarts[index], newEnds[index]).join("")]));
+  return pieces(text, shown).map(([piece, expansion]) => {
+    const written = expansion ? long.get(expansion.start) : undefined;
+    return [written ?? piece, expansion, written !== undefined];
+  });
 }
 
 // How sure an expansion is: its class, which sets colour and underline, and its wording.
 
 export const LEVELS = [
+  ["reviewed", "decided"],
   ["definition", "defined in the note"],
   ["sure", "90 % or more"],
   ["unsure", "60 to 90 %"],
@@ -143,9 +171,29 @@ const REASONS = {
   low_confidence: "no sense is likely enough",
   no_sense_fits: "no sense of the inventory fits",
   no_known_long_form: "the model knows no word of its long forms",
+  not_in_inventory: "it is in no inventory",
+  not_a_short_form: "it is no short form",
+  excluded_by_review: "its sense was excluded",
 };
 
+const GIVEN = {
+  definition: "defined in the note",
+  header: "a header of the note",
+  grammar: "read out by a grammar",
+  pinned: "pinned by a rule",
+  review: "decided by you",
+};
+
+// What a mark stands for and how sure that is, in a few words.
+export function describe(expansion) {
+  if (expansion.abstained) return `${expansion.source === "review" ? "decided by you" : "abstained"}: ${reason(expansion)}`;
+  return `${expansion.long_form}, ${GIVEN[expansion.source] ?? percent(expansion.probability)}`;
+}
+
+export const isDoubt = (expansion) => ["unsure", "doubtful", "abstained"].includes(level(expansion));
+
 export function level(expansion) {
+  if (expansion.source === "review") return "reviewed";
   if (expansion.abstained) return "abstained";
   if (expansion.source === "definition") return "definition";
   if (expansion.probability >= 0.9) return "sure";

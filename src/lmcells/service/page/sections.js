@@ -111,7 +111,7 @@ export class Sections {
         element(
           "section",
           { class: `near${network === this.#state.network ? " shown" : ""}` },
-          element("h4", {}, title),
+          element("h3", {}, title),
           element("ol", {}, ...this.#near[network].map((near) => this.#neighbour(near))),
         ),
       ),

@@ -16,12 +16,12 @@ async function ask(path, options = {}) {
   const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers, credentials: "omit", cache: "no-store" });
+    answer = await fetch(`v1/${path}`, { ...options, headers, credentials: "omit", cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The service cannot be reached. Is it still running?");
   }
-  if (answer.ok) return answer.json();
+  if (answer.ok) return answer.status === 204 ? null : answer.headers.get("Content-Type").startsWith("text/") ? answer.text() : answer.json();
   if (answer.status === 401 && (await askForToken())) return ask(path, options);
   const said = await answer.json().catch(() => ({}));
   throw new Refused(answer.status, said.detail ?? `The service answered ${answer.status}.`);
@@ -46,23 +46,39 @@ function askForToken() {
   });
 }
 
+// A link may bring the token along; it does not stay in the address.
 export function startTokenDialog() {
+  const given = /^#token=(.+)$/.exec(location.hash);
+  if (given) {
+    token = decodeURIComponent(given[1]);
+    history.replaceState(null, "", location.pathname);
+  }
   byId("token-form").addEventListener("submit", (event) => {
     event.preventDefault();
     byId("token").close("given");
   });
 }
 
+const post = (path, body, signal) =>
+  ask(path, { method: "POST", signal, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+export function giveUp() {
+  running?.abort();
+}
+
 // A new request takes the place of one that is still running.
 export async function expand(text, inventory) {
-  running?.abort();
+  giveUp();
   running = new AbortController();
-  return ask("expand", {
-    method: "POST",
-    signal: running.signal,
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ text, inventory, explain: true, expanded_text: "replace" }),
-  });
+  return post("expand", { text, inventory, expanded_text: "replace" }, running.signal);
+}
+
+// What one expansion of a note is based on; null where the model was not asked.
+export async function explain(text, inventory, { start }, category = null) {
+  const metadata = category ? { category } : undefined;
+  const answer = await post("expand", { text, metadata, inventory, explain: [start] });
+  const index = answer.expansions.findIndex((expansion) => expansion.start === start);
+  return answer.explanations[index] ?? null;
 }
 
 export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);
@@ -72,3 +88,15 @@ export function explore(what, asked = {}) {
   const named = Object.entries(asked).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
   return ask(`explore/${what}?${new URLSearchParams(named.filter(([, value]) => value !== null))}`);
 }
+
+// Reviews
+
+const by = (reviewer) => `?${new URLSearchParams({ reviewer })}`;
+
+export const reviews = (reviewer) => ask(`reviews${by(reviewer)}`);
+export const reviewedNote = (id, reviewer) => ask(`reviews/notes/${id}${by(reviewer)}`);
+export const addReviewedNote = (name, text, reviewer) => post(`reviews/notes${by(reviewer)}`, { name, text });
+export const decide = (id, choice) => post(`reviews/notes/${id}/decisions`, choice);
+export const undo = (reviewer) => post("reviews/undo", { reviewer });
+export const deleteReviewedNote = (id) => ask(`reviews/notes/${id}`, { method: "DELETE" });
+export const exportReviews = (name) => ask(`reviews/export/${name}`);

@@ -1,0 +1,320 @@
+"""The paths under /reviews: notes to review, decisions about them, and what follows from those."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from lmcells.errors import InputError
+from lmcells.expansion import expand_text
+from lmcells.expansion.expander import Expander
+from lmcells.notes.note import Note
+from lmcells.service.messages import (
+    ExpandedTextMessage,
+    ExpansionMessage,
+    Message,
+    Offset,
+    Several,
+    add_examples,
+)
+from lmcells.service.review_decisions import (
+    Action,
+    Choice,
+    Decision,
+    ReviewedMention,
+    ReviewedNote,
+    Scope,
+    agreement,
+)
+from lmcells.service.review_exports import EXPORTS, site_rules
+from lmcells.service.review_queue import Sections, mentions_of, version_of
+from lmcells.service.reviews import ReviewStore
+from lmcells.service.routes import errors
+from lmcells.service.settings import ServiceSettings
+
+MAX_NOTES = 500  # in one answer
+
+
+def _check_encodable(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ValueError("not Unicode text: it holds half of a surrogate pair") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_encodable)]  # the file of reviews is in UTF-8
+Name = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"\S")]
+LongForm = Annotated[Text, Field(min_length=1, max_length=500, pattern=r"[^\W_]")]
+Reviewer = Annotated[Text, Field(min_length=1, max_length=100, pattern=r"\S")]
+ReviewerQuery = Annotated[str, Query(max_length=100, examples=["Ana"], description="who is asking")]
+
+
+class NewNote(Message):
+    """A note to review; it is kept in the file of reviews."""
+
+    name: Name
+    text: Text = Field(repr=False)
+    metadata: dict[Text, Text] = Field(default_factory=dict, max_length=20)
+
+
+class ChoiceMessage(Message):
+    """What a reviewer decides for the mention at `text[start:end]`.
+
+    `is`: it stands for `long_form`, or is no short form where that is null. `never`: it never stands for it. `done`:
+    all answers of the note that the reviewer has not decided are right.
+    """
+
+    reviewer: Reviewer
+    action: Action = "is"
+    start: Offset = 0
+    end: Offset = 0
+    long_form: LongForm | None = None
+    scope: Scope = "mention"
+
+
+class UndoMessage(Message):
+    """Whose last decision to take back."""
+
+    reviewer: Reviewer
+
+
+class DecisionMessage(Message):
+    """What somebody decided, how far it reaches, and when."""
+
+    reviewer: str
+    long_form: str | None
+    scope: Scope
+    at: str
+
+
+class MentionMessage(ExpansionMessage):
+    """A mention as the reviewer sees it: decided, or as the model answered.
+
+    What others decided is told once the reviewer has decided as well.
+    """
+
+    answer: str | None = Field(description="what the model answered")
+    answer_probability: float | None
+    mine: DecisionMessage | None
+    others: Several[DecisionMessage]
+    never: Several[str]
+
+
+class ReviewedNoteAnswer(Message):
+    """A note with its mentions, in order."""
+
+    id: int
+    name: str
+    category: str | None
+    text: str = Field(repr=False)
+    is_done: bool
+    expansions: Several[MentionMessage]
+    expanded: ExpandedTextMessage
+
+
+class ListedNote(Message):
+    """A note of the queue: how many doubts the reviewer has left, and on how many mentions reviewers disagree."""
+
+    id: int
+    name: str
+    category: str | None
+    n_left: int
+    n_disputed: int
+    is_done: bool
+
+
+class ReviewsAnswer(Message):
+    """The queue, the most useful notes first, and what the reviews amount to."""
+
+    file: str
+    reviewer: str = Field(description="the name to begin with")
+    model: str
+    inventory: str
+    n_notes: int
+    n_done: int = Field(description="notes that the reviewer is done with")
+    n_shared: int = Field(description="mentions that two or more reviewers decided")
+    n_agreed: int = Field(description="those on which they agree")
+    n_rules: int = Field(description="of the site inventory")
+    n_contradictions: int = Field(description="rules left out, as reviewers contradict each other")
+    notes: Several[ListedNote]
+
+
+class UndoneAnswer(Message):
+    """The note in which a decision was taken back; null where there was none."""
+
+    note: int | None
+
+
+def review_router(expander: Expander, settings: ServiceSettings, *, route_class: type[APIRoute]) -> APIRouter:
+    """Return the router of /reviews; without a file of reviews, it has no path."""
+    router = APIRouter(
+        prefix="/reviews", responses=errors(401, 422), route_class=route_class, tags=["reviews"]
+    )
+    if settings.reviews is None:
+        return router
+    store = ReviewStore(Path(settings.reviews))
+    version = version_of(expander)
+
+    def shown(note_id: int, reviewer: str) -> ReviewedNoteAnswer:
+        return ReviewedNoteAnswer.model_validate(_note(store.read(note_id), reviewer))
+
+    def summary(reviewer: str, offset: int, limit: int) -> ReviewsAnswer:
+        decided_in = store.list_notes(only_decided=True)
+        rules, n_contradictions = site_rules(decided_in, expander.inventory)
+        return ReviewsAnswer.model_validate(
+            {
+                "file": store.path.name,
+                "reviewer": settings.reviewer,
+                "model": version.model,
+                "inventory": version.inventory,
+                **store.counts(reviewer),
+                **agreement(decided_in),
+                "n_rules": len(rules),
+                "n_contradictions": n_contradictions,
+                "notes": [
+                    _listed(each, reviewer)
+                    for each in store.list_notes(reviewer=reviewer, offset=offset, limit=limit)
+                ],
+            }
+        )
+
+    def add_note(given: NewNote) -> int:
+        if len(given.text) > settings.max_note_length:
+            found, most = len(given.text), settings.max_note_length
+            raise InputError(f"text: found {found:,} characters, allowed: {most:,}. Send it in parts.")
+        note = Note(given.name, given.text, given.metadata)
+        expansions = expander(note.text, metadata=note.metadata)
+        return store.add(note, mentions_of(note, expansions, expander), version=version)
+
+    def decide(note_id: int, given: ChoiceMessage) -> None:
+        choice = Choice(**given.model_dump(exclude={"reviewer"}))
+        text = store.read(note_id).note
+        store.decide(
+            note_id, choice, reviewer=given.reviewer.strip(), version=version, section_at=Sections(text)
+        )
+
+    def export(name: str) -> str:
+        return "".join(EXPORTS[name](store.list_notes(), expander.inventory))
+
+    @router.get("", summary="The notes to review, the most useful first")
+    async def list_reviews(
+        reviewer: ReviewerQuery = "",
+        offset: Annotated[int, Query(ge=0, le=10**9, examples=[0])] = 0,
+        limit: Annotated[int, Query(ge=1, le=MAX_NOTES, examples=[100])] = 100,
+    ) -> ReviewsAnswer:
+        """With how far the reviewer has come, and how far reviewers agree."""
+        return await asyncio.to_thread(summary, reviewer, offset, limit)
+
+    @router.post("/notes", summary="Add a note to the queue")
+    async def add_reviewed_note(note: NewNote, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+        """A note of the same name and text keeps its decisions."""
+        return await asyncio.to_thread(lambda: shown(add_note(note), reviewer))
+
+    @router.get("/notes/{note_id}", summary="A note, and what was decided about its mentions")
+    async def read_reviewed_note(note_id: int, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+        """As the reviewer sees it."""
+        return await asyncio.to_thread(shown, note_id, reviewer)
+
+    @router.post("/notes/{note_id}/decisions", summary="Decide what a mention stands for")
+    async def add_decision(note_id: int, choice: ChoiceMessage) -> ReviewedNoteAnswer:
+        """Returns the note as the reviewer sees it now."""
+        await asyncio.to_thread(decide, note_id, choice)
+        return await asyncio.to_thread(shown, note_id, choice.reviewer.strip())
+
+    @router.post("/undo", summary="Take back a reviewer's last decision")
+    async def undo_decision(undo: UndoMessage) -> UndoneAnswer:
+        """What was decided before it holds again."""
+        return UndoneAnswer(note=await asyncio.to_thread(store.undo, undo.reviewer.strip()))
+
+    @router.delete(
+        "/notes/{note_id}", status_code=204, summary="Delete a note's text and all decisions made in it"
+    )
+    async def delete_reviewed_note(note_id: int) -> None:
+        """It cannot be undone."""
+        await asyncio.to_thread(store.delete, note_id)
+
+    @router.get(
+        "/export/{name}",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        summary="Reviews as a file",
+    )
+    async def export_reviews(name: str) -> Response:
+        """Corrected annotations (also as OMOP's NOTE_NLP), the site inventory, or a labelled set."""
+        if name not in EXPORTS:
+            raise HTTPException(404, f"there is no such export. Allowed: {', '.join(EXPORTS)}.")
+        content = await asyncio.to_thread(export, name)
+        return Response(content, headers={"Content-Type": "text/plain; charset=utf-8"})
+
+    return router
+
+
+def _note(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
+    mentions = [_mention(each, reviewer) for each in reviewed.mentions]
+    seen = [each.answer(each.by_reviewer.get(reviewer)) for each in reviewed.mentions]
+    expanded = expand_text(reviewed.note.text, seen)
+    offsets = {
+        name: getattr(expanded.offset_map, name) for name in ("starts", "ends", "new_starts", "new_ends")
+    }
+    return {
+        "id": reviewed.id,
+        "name": reviewed.note.id,
+        "category": reviewed.note.metadata.get("category"),
+        "text": reviewed.note.text,
+        "is_done": reviewer in reviewed.done_by,
+        "expansions": mentions,
+        "expanded": {"text": expanded.text, "offset_map": offsets},
+    }
+
+
+def _mention(mention: ReviewedMention, reviewer: str) -> dict[str, Any]:
+    expansion, mine = mention.expansion, mention.by_reviewer.get(reviewer)
+    others = [each for name, each in sorted(mention.by_reviewer.items()) if name != reviewer]
+    return {
+        **mention.answer(mine).to_dict(),
+        "candidates": expansion.to_dict()["candidates"],
+        "answer": expansion.long_form,
+        "answer_probability": expansion.probability,
+        "mine": _decision(mine) if mine else None,
+        "others": [_decision(each) for each in others] if mine else [],
+        "never": sorted(mention.never),
+    }
+
+
+def _decision(decision: Decision) -> dict[str, Any]:
+    return {name: getattr(decision, name) for name in DecisionMessage.model_fields}
+
+
+def _listed(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
+    return {
+        "id": reviewed.id,
+        "name": reviewed.note.id,
+        "category": reviewed.note.metadata.get("category"),
+        "n_left": 0 if reviewer in reviewed.done_by else reviewed.n_left(reviewer),
+        "n_disputed": sum(each.is_disputed for each in reviewed.mentions),
+        "is_done": reviewer in reviewed.done_by,
+    }
+
+
+# Examples for the schema
+
+_NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
+_DECISION = DecisionMessage(
+    reviewer="Ana", long_form="physical therapy", scope="section", at="2026-01-31T08:30:00+00:00"
+)
+_LISTED = ListedNote(id=1, name="visit.txt", category=None, n_left=2, n_disputed=0, is_done=False)
+
+add_examples(
+    NewNote(name="visit.txt", text=_NOTE),
+    ChoiceMessage(reviewer="Ana", start=33, end=35, long_form="physical therapy", scope="section"),
+    ChoiceMessage(reviewer="Ana", action="done"),
+    UndoMessage(reviewer="Ana"),
+    *(_DECISION, _LISTED),
+    UndoneAnswer(note=1),
+)

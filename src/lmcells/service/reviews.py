@@ -1,0 +1,275 @@
+"""What reviewers decided, in a SQLite file that only its owner can read.
+
+    store = ReviewStore(Path("reviews.db"))
+    note_id = store.add(note, mentions, version=version)
+    store.decide(note_id, Choice(start=33, end=35, long_form="physical therapy", scope="section"), reviewer="Ana", ...)
+    store.read(note_id)             # the note, its mentions, and what each reviewer says about each
+    store.undo("Ana")
+
+A decision is a row that is never changed: another opinion is another row, and undoing only marks it. So two reviewers,
+in two processes, keep all of their work. It says what one mention means, and by its scope what others mean too.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lmcells.errors import InputError
+from lmcells.expansion.expansion import Expansion
+from lmcells.expansion.inventory import form_key
+from lmcells.notes.note import Note
+from lmcells.service.review_decisions import Choice, Decision, ReviewedNote, Version, join
+
+_APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
+_BUSY_SECONDS = 30.0
+_SCHEMA = """
+CREATE TABLE notes (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, text TEXT NOT NULL, metadata TEXT NOT NULL, mentions TEXT NOT NULL,
+  usefulness REAL NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, added TEXT NOT NULL
+);
+CREATE TABLE decisions (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, batch INTEGER NOT NULL,
+  note INTEGER NOT NULL REFERENCES notes ON DELETE CASCADE,
+  start INTEGER NOT NULL, end INTEGER NOT NULL, short_form TEXT NOT NULL, section TEXT, category TEXT,
+  action TEXT NOT NULL, long_form TEXT, scope TEXT NOT NULL,
+  reviewer TEXT NOT NULL, at TEXT NOT NULL, model TEXT NOT NULL, inventory TEXT NOT NULL, undone TEXT
+);
+CREATE INDEX decisions_of_note ON decisions (note);
+CREATE INDEX decisions_of_short_form ON decisions (short_form);
+"""
+_DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND reviewer = ?"
+
+
+class ReviewStore:
+    """The notes to review and the decisions made; see the module. Threads and processes may share a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            path.chmod(0o600)  # one that was there already, or made under another umask
+            with self._open() as file:
+                if not file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                    for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
+                        file.execute(statement)
+                elif file.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+                    raise sqlite3.DatabaseError
+        except OSError as error:
+            raise InputError(f"--reviews {path} cannot be opened: {error.strerror}. Give another.") from None
+        except sqlite3.DatabaseError:
+            raise InputError(
+                f"--reviews {path} is not a file of reviews. Give one, or a name that is free."
+            ) from None
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Yield a connection with a transaction that nobody else can write into."""
+        file = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
+        file.row_factory = sqlite3.Row
+        try:
+            file.execute("PRAGMA foreign_keys = ON")
+            file.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten
+            file.execute("BEGIN IMMEDIATE")
+            yield file
+            file.execute("COMMIT")
+        except BaseException:
+            if file.in_transaction:
+                file.execute("ROLLBACK")
+            raise
+        finally:
+            file.close()
+
+    # Notes
+
+    def add(
+        self, note: Note, mentions: Sequence[Expansion], *, usefulness: float = 0.0, version: Version
+    ) -> int:
+        """Keep a note; one of the same name and text gets new mentions, and its decisions stay; -> its number."""
+        values = (
+            json.dumps(dict(note.metadata), ensure_ascii=False),
+            json.dumps([each.to_dict() for each in mentions], ensure_ascii=False),
+            *(usefulness, version.model, version.inventory, _now()),
+        )
+        with self._open() as file:
+            known = file.execute("SELECT id, text FROM notes WHERE name = ?", (note.id,)).fetchone()
+            if known is None:
+                columns = "name, text, metadata, mentions, usefulness, model, inventory, added"
+                row = file.execute(
+                    f"INSERT INTO notes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (note.id, note.text, *values),
+                )
+                return int(row.lastrowid or 0)
+            if known["text"] != note.text:
+                raise InputError(
+                    f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete that one."
+                )
+            columns = "metadata = ?, mentions = ?, usefulness = ?, model = ?, inventory = ?, added = ?"
+            file.execute(f"UPDATE notes SET {columns} WHERE id = ?", (*values, known["id"]))
+            return int(known["id"])
+
+    def rank(self, usefulness: dict[int, float]) -> None:
+        """Say anew how useful it is to review each note."""
+        with self._open() as file:
+            file.executemany(
+                "UPDATE notes SET usefulness = ? WHERE id = ?",
+                [(value, note_id) for note_id, value in usefulness.items()],
+            )
+
+    def delete(self, note_id: int) -> None:
+        """Delete a note: its text and every decision made in it."""
+        with self._open() as file:
+            if file.execute("DELETE FROM notes WHERE id = ?", (note_id,)).rowcount == 0:
+                raise _no_note(note_id)
+
+    def read(self, note_id: int) -> ReviewedNote:
+        """Return a note with what everybody says about its mentions."""
+        with self._open() as file:
+            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
+            if row is None:
+                raise _no_note(note_id)
+            return _reviewed(row, _decisions(file, note_id))
+
+    def list_notes(
+        self, *, reviewer: str = "", offset: int = 0, limit: int = -1, only_decided: bool = False
+    ) -> list[ReviewedNote]:
+        """Return notes: all, or those in which something was decided.
+
+        Those that the reviewer is done with come last; the most useful to review come first.
+        """
+        decided_in = "WHERE id IN (SELECT note FROM decisions WHERE undone IS NULL)" if only_decided else ""
+        with self._open() as file:
+            rows = file.execute(
+                f"SELECT * FROM notes {decided_in} ORDER BY id IN ({_DONE}), usefulness DESC, id LIMIT ? OFFSET ?",
+                (reviewer, limit, offset),
+            ).fetchall()
+            decisions = _decisions(file)
+        by_note: dict[int, list[Decision]] = {row["id"]: [] for row in rows}
+        for each in decisions:
+            if each.scope in ("mention", "note"):
+                by_note.get(each.note, []).append(each)
+        rules = [each for each in decisions if each.scope not in ("mention", "note")]
+        return [_reviewed(row, [*by_note[row["id"]], *rules]) for row in rows]
+
+    def counts(self, reviewer: str) -> dict[str, int]:
+        """Return the number of notes, and of those that a reviewer is done with."""
+        with self._open() as file:
+            counted = f"SELECT COUNT(*) AS n_notes, COUNT(CASE WHEN id IN ({_DONE}) THEN 1 END) AS n_done FROM notes"
+            return dict(file.execute(counted, (reviewer,)).fetchone())
+
+    # Decisions
+
+    def decide(
+        self,
+        note_id: int,
+        choice: Choice,
+        *,
+        reviewer: str,
+        version: Version,
+        section_at: Callable[[int], str | None] = lambda _: None,
+    ) -> None:
+        """Keep a choice; "done" accepts every answer of the note that the reviewer has not decided.
+
+        `section_at` tells the section of what was marked by hand.
+        """
+        with self._open() as file:
+            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
+            if row is None:
+                raise _no_note(note_id)
+            seen = _reviewed(row, _decisions(file, note_id))
+            choices = [choice]
+            if choice.action == "done":
+                choices = [Choice(start=0, end=0, long_form=None, action="done")] + [
+                    Choice(
+                        start=each.expansion.start, end=each.expansion.end, long_form=each.expansion.long_form
+                    )
+                    for each in seen.mentions
+                    if reviewer not in each.by_reviewer
+                    and each.expansion.long_form is not None
+                    and each.expansion.long_form not in each.never
+                ]
+            else:
+                _check_span(choice, seen)
+            batch = file.execute("SELECT COALESCE(MAX(batch), 0) + 1 FROM decisions").fetchone()[0]
+            mention_at = {
+                (each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions
+            }
+            for each in choices:
+                mention = mention_at.get((each.start, each.end))
+                long_form = each.long_form if each is not choice else _spelling(choice, mention, seen)
+                short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
+                section = mention.section if mention else section_at(each.start)
+                file.execute(
+                    "INSERT INTO decisions (batch, note, start, end, short_form, section, category, action, long_form, "
+                    "scope, reviewer, at, model, inventory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (
+                        *(batch, note_id, each.start, each.end, short_form, section),
+                        *(seen.note.metadata.get("category"), each.action, long_form, each.scope),
+                        *(reviewer, _now(), version.model, version.inventory),
+                    ),
+                )
+
+    def undo(self, reviewer: str) -> int | None:
+        """Take back a reviewer's last choice; -> the note it was made in, None where there is none."""
+        with self._open() as file:
+            last = file.execute(
+                "SELECT batch, note FROM decisions WHERE reviewer = ? AND undone IS NULL ORDER BY id DESC LIMIT 1",
+                (reviewer,),
+            ).fetchone()
+            if last is None:
+                return None
+            file.execute("UPDATE decisions SET undone = ? WHERE batch = ?", (_now(), last["batch"]))
+            return int(last["note"])
+
+
+def _check_span(choice: Choice, seen: ReviewedNote) -> None:
+    """Refuse a mention outside the note, or one that overlaps another."""
+    span = choice.start, choice.end
+    if not 0 <= choice.start < choice.end <= len(seen.note.text):
+        raise InputError(f"the mention {span} lies outside the note ({len(seen.note.text):,} characters).")
+    for each in seen.mentions:
+        other = each.expansion.start, each.expansion.end
+        if span != other and other[0] < choice.end and choice.start < other[1]:
+            raise InputError(f"the mention {span} overlaps the one at {other}. Decide about that one.")
+
+
+def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> str | None:
+    """Return a long form as it is spelt among the senses, or by those who decided before."""
+    if choice.long_form is None:
+        return None
+    known = [each.long_form for each in mention.candidates] if mention else []
+    known += [each.long_form or "" for one in seen.mentions for each in one.by_reviewer.values()]
+    key = form_key(choice.long_form)
+    return next((each for each in known if form_key(each) == key), choice.long_form.strip())
+
+
+def _no_note(note_id: int) -> InputError:
+    return InputError(f"there is no note {note_id} in the reviews. It may have been deleted.")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Decision]:
+    """Return the decisions about a note: those made in it, and rules made elsewhere; without one, all."""
+    about = "" if note_id is None else "AND (note = ? OR scope NOT IN ('mention', 'note'))"
+    rows = file.execute(
+        f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id",
+        () if note_id is None else (note_id,),
+    )
+    return [
+        Decision(
+            **{name: row[name] for name in row.keys() if name in Decision.__dataclass_fields__},  # noqa: SIM118
+            version=Version(row["model"], row["inventory"]),
+        )
+        for row in rows
+    ]
+
+
+def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:
+    mentions = [Expansion.from_dict(each) for each in json.loads(row["mentions"])]
+    return join(row["id"], Note(row["name"], row["text"], json.loads(row["metadata"])), mentions, decisions)

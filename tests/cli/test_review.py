@@ -1,0 +1,93 @@
+"""`lmcells review`: notes go into the file of reviews, the page is served, and reviews come out again."""
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from lmcells.cli.main import main
+from lmcells.evaluation.whole_notes import read_marked_notes
+from lmcells.notes.readers import ReadReport
+from lmcells.service.review_decisions import Choice, Version
+from lmcells.service.reviews import ReviewStore
+
+NOTES = [
+    {"id": "1", "text": "PLAN: seen by PT for gait. XQZ given.", "category": "Nursing"},
+    {"id": "2", "text": "Nothing to see here.", "category": "Nursing"},
+]
+
+
+def test_a_file_is_needed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["review"]) == 2
+    assert "give --reviews FILE, where decisions are kept" in capsys.readouterr().err
+    missing = tmp_path / "missing.db"
+    assert main(["review", "--reviews", str(missing), "--export", "labelled.jsonl"]) == 2
+    assert f"{missing} does not exist" in capsys.readouterr().err
+    assert not missing.exists()
+
+
+def test_notes_are_served_and_reviews_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes, reviews = tmp_path / "notes.jsonl", tmp_path / "reviews.db"
+    notes.write_text("".join(json.dumps(each) + "\n" for each in NOTES))
+    command = [sys.executable, *"-m lmcells review --no-browser --port 0 --reviewer Ana".split()]
+    environment = {name: value for name, value in os.environ.items() if name != "LMCELLS_TOKEN"}
+    with subprocess.Popen(
+        [*command, str(notes), "--reviews", str(reviews)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment | {"OMP_NUM_THREADS": "1"},
+        text=True,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            said = process.stdout.readline()
+            found = re.search(r"2 notes. Review them at (http://127.0.0.1:\d+/)#token=(\S+)", said)
+            assert found, said
+            while "listening on" not in process.stderr.readline():
+                assert process.poll() is None
+            asked = urllib.request.Request(
+                f"{found[1]}v1/reviews", headers={"Authorization": f"Bearer {found[2]}"}
+            )
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                listed = json.load(answer)
+            assert (listed["reviewer"], [each["name"] for each in listed["notes"]]) == (
+                "Ana",
+                ["notes/1", "notes/2"],
+            )
+            with pytest.raises(urllib.error.HTTPError, match="401"):
+                urllib.request.urlopen(f"{found[1]}v1/reviews", timeout=30)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+    assert stat.S_IMODE(reviews.stat().st_mode) == 0o600
+    store = ReviewStore(reviews)
+    first = store.list_notes()[0]
+    span = {"start": first.mentions[0].expansion.start, "end": first.mentions[0].expansion.end}
+    version = Version("model", "inventory")
+    choice = Choice(**span, long_form="physical therapist", scope="section")
+    store.decide(first.id, choice, reviewer="Ana", version=version)
+    store.decide(
+        first.id, Choice(start=0, end=0, long_form=None, action="done"), reviewer="Ana", version=version
+    )
+    assert main(["review", "--reviews", str(reviews), "--export", "site_inventory.csv"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["PT,physical therapist,pin,PLAN,"]
+    assert main(["review", "--reviews", str(reviews), "--export", "labelled.jsonl"]) == 0
+    (tmp_path / "labelled.jsonl").write_text(capsys.readouterr().out)
+    (marked,) = read_marked_notes(tmp_path / "labelled.jsonl", report=ReadReport())
+    assert marked.marks[0].senses == ("physical therapist",)
+
+
+def test_a_file_without_notes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"id": "1", "text": ""}\n')
+    given = [str(tmp_path / "notes.jsonl"), "--reviews", str(tmp_path / "r.db")]
+    assert main(["review", *given]) == 2
+    assert "there is no note to review" in capsys.readouterr().err
