@@ -142,7 +142,9 @@ def compile_long_forms(shop: Workshop) -> None:
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
     source = shop.at("trained")
     for inventory, output in (("long_forms.csv", "half_compiled"), (SHIPPED_INVENTORY, "model")):
-        given = ("--corpus", all_words, "--model", source, "--output", shop.at(output))
+        given: tuple[object, ...] = ("--corpus", all_words, "--model", source, "--output", shop.at(output))
+        if output == "model":
+            given += ("--prototypes", shop.config["compilation"]["prototypes"])
         lmcells("inventory", "compile", shop.at(inventory) if output != "model" else inventory, *given)
         source = shop.at(output)
 

@@ -61,6 +61,22 @@ def test_to_update_twice_changes_nothing(own: dict[str, int], others: dict[str, 
         assert array.dtype == twice.arrays[name].dtype
 
 
+@given(COUNTS, st.integers(0, 20))
+def test_a_trimmed_store_keeps_what_it_must_and_then_what_is_frequent(own: dict[str, int], most: int) -> None:
+    store = store_of(own, seed=1)
+    trimmed = store.trimmed(most, kept={"a", "b"})
+    assert {"a", "b"} & {*own} <= {*trimmed.phrases}
+    others = [own[phrase] for phrase in trimmed.phrases if phrase not in ("a", "b")]
+    dropped = [own[phrase] for phrase in own if phrase not in trimmed.phrases]
+    assert not (others and dropped) or min(others) >= max(dropped)
+    assert not others or trimmed.arrays["offsets"][-1] <= most
+    for phrase in trimmed.phrases:
+        expected, found = store.find((phrase,)), trimmed.find((phrase,))
+        assert expected is not None
+        assert found is not None
+        np.testing.assert_array_equal(found.prototypes, expected.prototypes)
+
+
 @given(COUNTS, st.lists(st.text(alphabet="abcdef", min_size=1, max_size=1)))
 def test_many_phrases_are_found_as_each_alone_is(own: dict[str, int], wanted: list[str]) -> None:
     store = store_of(own, seed=1)

@@ -232,6 +232,8 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     least = "how often a long form must occur in the corpus (4)"
     parser.add_argument("--min-count", type=at_least(1), metavar="N", help=least)
+    most = "at most so many in the phrase store: rare phrases of no sense are left out (no limit)"
+    parser.add_argument("--prototypes", type=at_least(1), metavar="N", help=most)
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
     add_json(parser)
 
@@ -260,6 +262,7 @@ def _compile(options: argparse.Namespace) -> None:
                 name=options.inventory.name,
                 device=device,
                 min_count=options.min_count or MIN_COUNT,
+                max_prototypes=options.prototypes,
                 overwrite=options.overwrite,
             ).to_dict()
         except OSError as error:

@@ -49,11 +49,13 @@ def compile_inventory(
     name: str,
     device: torch.device,
     min_count: int = MIN_COUNT,
+    max_prototypes: int | None = None,
     overwrite: bool = False,
 ) -> Compilation:
     """Write a copy of a model that also knows the long forms that a corpus has at least `min_count` times.
 
-    `name` is what the model card calls the inventory.
+    `name` is what the model card calls the inventory. With `max_prototypes` the least frequent phrases that the
+    inventory does not have are left out.
     """
     store = _store_of(model)
     _require_same_words(model, corpus)
@@ -88,6 +90,8 @@ def compile_inventory(
     updated = store.updated(found)
     result = _account(phrases_of, before=store, found=found, after=updated)
     n_taken = result.n_added + result.n_replaced
+    if max_prototypes is not None:
+        updated = updated.trimmed(max_prototypes, kept={" ".join(phrase) for phrase in phrases})
     save_compiled(
         model,
         output,

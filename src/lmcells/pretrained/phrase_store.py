@@ -5,7 +5,7 @@ store must return what `lmcells.training.prototypes` found, to the precision of 
 `test_prototypes` hold the two together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -109,22 +109,39 @@ class PhraseStore:
                 new.append(row)
             elif seen[own] <= seen[row]:
                 source[own] = row
-        source = np.concatenate([source, np.array(new, np.int64)])
+        first, second = self.arrays["offsets"], other.arrays["offsets"]
+        both = {
+            **self.arrays,  # the centers stay: all prototypes are relative to them
+            **{
+                name: np.concatenate([self.arrays[name], other.arrays[name]])
+                for name in ("prototypes", "shares")
+            },
+            "counts": seen,
+            "offsets": np.concatenate([first, second[1:] + first[-1]]),
+        }
         names = [*self.phrases, *other.phrases]
-        first = self.arrays["offsets"].astype(np.int64)
-        second = other.arrays["offsets"].astype(np.int64) + first[-1]
-        begins = np.concatenate([first[:-1], second[:-1]])[source]
-        sizes = np.concatenate([first[1:], second[1:]])[source] - begins
+        return type(self)(names, both)._only(np.concatenate([source, np.array(new, np.int64)]))
+
+    def trimmed(self, max_prototypes: int, *, kept: Container[str]) -> Self:
+        """Leave out the least frequent phrases, but none that is to be kept, until few enough prototypes are left."""
+        offsets = self.arrays["offsets"].astype(np.int64)
+        sizes = np.diff(offsets)
+        is_kept = np.array([phrase in kept for phrase in self.phrases], np.bool_)
+        order = np.lexsort((-self.arrays["counts"].astype(np.int64), ~is_kept))
+        fits = np.cumsum(sizes[order]) <= max_prototypes
+        return self._only(np.sort(order[fits | is_kept[order]]))
+
+    def _only(self, source: Rows) -> Self:
+        """Return the phrases at these indices."""
+        offsets = self.arrays["offsets"].astype(np.int64)
+        begins, sizes = offsets[source], np.diff(offsets)[source]
         rows = _ranges(begins, sizes)
         return type(self)(
-            [names[row] for row in source.tolist()],
+            [self.phrases[row] for row in source.tolist()],
             {
-                **self.arrays,  # the centers stay: all prototypes are relative to them
-                **{
-                    name: np.concatenate([self.arrays[name], other.arrays[name]])[rows]
-                    for name in ("prototypes", "shares")
-                },
-                "counts": seen[source].astype(np.uint32),
+                **self.arrays,
+                **{name: self.arrays[name][rows] for name in ("prototypes", "shares")},
+                "counts": self.arrays["counts"][source].astype(np.uint32),
                 "offsets": np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32),
             },
         )
