@@ -4,7 +4,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,7 +222,7 @@ def _train_cells(
         model_config = adaptation.model_config(changed)
         running["initial"] = adaptation.initial_weights(seed=settings.seed)
     if scorer is not None:
-        running["evaluate"] = partial(scorer.cells, metadata_kind=metadata)
+        running["evaluate"] = partial(scorer.cells, metadata_kind=metadata, settings=asdict(settings))
     is_main = int(os.environ.get("RANK", "0")) == 0
     if is_main and model_config.kind != "bsg" and corpus.n_metadata(metadata) == 1:
         kinds = ", ".join(corpus.metadata_kinds)

@@ -54,8 +54,8 @@ def test_weights_of_a_note_are_those_that_explain_it(
 
 def test_a_note_tells_the_length_of_its_sections(of_note: list[WeighedExample]) -> None:
     by_short_form = {each.short_form: each for each in of_note}
-    assert by_short_form["LMA"].n_section_tokens == 1
-    assert by_short_form["LMA"].n_words == 0
+    assert by_short_form["MAC"].n_section_tokens == 1
+    assert by_short_form["MAC"].n_words == 0
     history = by_short_form["CVA"].n_section_tokens
     assert history is not None
     assert history > 20
@@ -67,7 +67,7 @@ def test_a_note_tells_the_length_of_its_sections(of_note: list[WeighedExample]) 
 
 def test_a_short_section_weighs_more_than_a_long_one(of_note: list[WeighedExample]) -> None:
     weight = {each.short_form: each.weight for each in of_note}
-    assert weight["LMA"] > weight["CVA"]
+    assert weight["MAC"] > weight["CVA"]
 
 
 def test_examples_of_a_dataset_keep_their_label_and_the_words_around_them(

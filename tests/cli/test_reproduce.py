@@ -62,6 +62,7 @@ seeds = [0]
 [[selection.setting]]
 name = "narrow"
 model.window = 1
+training.smoothing = 0.0
 [leakage]
 model = "lmc"
 dataset = "reverse"
@@ -182,6 +183,10 @@ def test_the_table_has_the_scores_of_the_weights_that_were_best_on_the_other_dat
         best = max(curve, key=lambda point: point["evaluation"]["other"]["macro_f1"])["evaluation"]["reverse"]
         found = result_of(whole, run)["metrics"]
         assert {name: found[name] for name in best} == (pytest.approx(best) if run == "elmo-0" else best)
+    kept = whole.parent / "out" / "train" / "lmc@narrow-0.training" / "best" / "reverse" / "config.json"
+    assert (
+        json.loads(kept.read_text())["training"]["settings"]["smoothing"] == 0
+    )  # which p(m | long form) needs
     folder = whole.parent / "out" / "train" / "lmc-1.training"
     assert {path.name for path in (folder / "best").iterdir()} == {
         "reverse",

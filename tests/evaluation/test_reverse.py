@@ -28,13 +28,13 @@ from lmcells.evaluation.reverse import (
     ReversePart,
     build_reverse_dataset,
     frequent_sections,
+    readable_words,
     window_around,
 )
 from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.notes.section_styles import section_finder
-from lmcells.notes.token_arrays import find_tokens
 from lmcells.notes.tokens import iterate_tokens
 
 INVENTORY = SenseInventory.from_senses(
@@ -162,7 +162,7 @@ def test_forms_can_be_held_to_spell_their_short_form() -> None:
 
 
 def window_of(text: str, start: int, end: int, *, n_words: int) -> str:
-    window = window_around(text, find_tokens(text), start, end, n_words=n_words, bounds=(0, len(text)))
+    window = window_around(text, readable_words(text), start, end, n_words=n_words, bounds=(0, len(text)))
     assert window is not None
     return text[slice(*window)]
 

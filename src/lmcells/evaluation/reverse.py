@@ -23,7 +23,7 @@ from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import NoteSections, header_finder, section_finder
 from lmcells.notes.sections import cover, upper_name
-from lmcells.notes.token_arrays import TokenArrays, find_tokens
+from lmcells.notes.token_arrays import Array, find_tokens
 from lmcells.notes.tokens import iterate_tokens
 
 IN_HEADER = "in a section header"
@@ -33,6 +33,8 @@ NOT_DRAWN = "beyond the maximum of its sense"
 REPEATED = "repeats another example of its sense"
 SINGLE_SENSE = "short form with one sense"
 RARE_SENSE = "short form with a long form that is found too rarely"
+
+Words = tuple[Array, Array]  # where each begins and ends
 
 _CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is no prose
 
@@ -147,7 +149,7 @@ def _substitute(
     """Yield, for each long form and each short form of it, the example or the reason why there is none."""
     if not matches:
         return
-    sections, tokens = find_sections(note), find_tokens(note.text)
+    sections, words = find_sections(note), readable_words(note.text)
     starts = [section.start for section in sections]
     for match in matches:
         section = sections[bisect_right(starts, match.start) - 1]
@@ -155,7 +157,7 @@ def _substitute(
             yield from ((target, IN_HEADER) for target in match.targets)
             continue
         bounds = section.body_start, section.end
-        window = window_around(note.text, tokens, match.start, match.end, n_words=n_words, bounds=bounds)
+        window = window_around(note.text, words, match.start, match.end, n_words=n_words, bounds=bounds)
         if window is None:
             yield from ((target, TOO_LONG) for target in match.targets)
             continue
@@ -174,16 +176,21 @@ def _substitute(
             yield target, example
 
 
-def window_around(
-    text: str, tokens: TokenArrays, start: int, end: int, *, n_words: int, bounds: tuple[int, int]
-) -> tuple[int, int] | None:
-    """Return the span of `n_words` words on each side of `text[start:end]`, within `bounds`.
-
-    Words are those that a model can read: stop words do not count, nor does a word right after itself. The span ends
-    at white space. None where there are too few words for so much text to be prose.
-    """
+def readable_words(text: str) -> Words:
+    """Where the words of a text that a model can read begin and end: no stop words, no word right after itself."""
+    tokens = find_tokens(text)
     is_new = np.append(True, tokens.hashes[1:] != tokens.hashes[:-1])[: tokens.hashes.size]
-    starts, ends = tokens.starts[is_new], tokens.ends[is_new]
+    return tokens.starts[is_new], tokens.ends[is_new]
+
+
+def window_around(
+    text: str, words: Words, start: int, end: int, *, n_words: int, bounds: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Return the span of `n_words` of the `words` on each side of `text[start:end]`, within `bounds`.
+
+    The span ends at white space. None where there are too few words for so much text to be prose.
+    """
+    starts, ends = words
     first_inside, left_end = np.searchsorted(starts, bounds[0]), np.searchsorted(ends, start, "right")
     right_begin, last_inside = np.searchsorted(starts, end), np.searchsorted(ends, bounds[1], "right")
     begin = int(starts[left_end - n_words]) if left_end - first_inside > n_words else bounds[0]

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,13 +62,16 @@ class TrainingScorer:
         self._corpus, self._keep_in = corpus, keep_in
         self._occurrences: LongFormOccurrences | None = None  # found once, for all evaluations
 
-    def cells(self, model: "CellModel", hours: float, *, metadata_kind: str = "section") -> Scores:
-        """Score a cell model."""
+    def cells(
+        self, model: "CellModel", hours: float, *, metadata_kind: str, settings: Mapping[str, Any]
+    ) -> Scores:
+        """Score a cell model that is trained with these settings."""
         if self._occurrences is None:
             self._occurrences = LongFormOccurrences(self._corpus, metadata_kind=metadata_kind)
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) / "model"
-            save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind)
+            record = {"seed": settings["seed"], "settings": settings, "hours": hours}
+            save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind, training=record)
             saved = PretrainedModel.from_pretrained(folder)
             return self._score(
                 lambda senses: rank_cells(saved, senses, occurrences=self._occurrences), hours, lambda: folder

@@ -1,4 +1,4 @@
-"""Datasets that build on each other, and corpora: `configs/paper-mimic.toml` on invented files."""
+"""Datasets that build on each other, and corpora: `configs/paper-mimic-strict.toml` on invented files."""
 
 import random
 from dataclasses import replace
@@ -16,7 +16,7 @@ from lmcells.expansion import load_inventory
 from lmcells.notes.readers import ReadReport
 from note_files import write_noteevents
 
-CONFIG = Path(__file__).parents[3] / "configs" / "paper-mimic.toml"
+CONFIG = Path(__file__).parents[3] / "configs" / "paper-mimic-strict.toml"
 N_NOTES = 200
 
 
@@ -57,7 +57,7 @@ def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: S
     assert execute(steps, chosen)
     assert all(steps.is_done(step.name) for step in chosen)
     assert load_inventory(workspace.inventory("casi-senses")).short_forms == ("MS", "PT")
-    reverse = list(read_dataset(workspace.dataset("mimic-rs"), report=ReadReport()))
+    reverse = list(read_dataset(workspace.dataset("mimic-rs-strict"), report=ReadReport()))
     assert {example.short_form for example in reverse} == {"PT"}
     tested = {example.note_id for example in reverse}
     assert 5 < len(tested) < 50
@@ -67,9 +67,11 @@ def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: S
     assert {example.long_form for example in casi} == {
         sense.long_form for sense in load_inventory(workspace.inventory("casi")).senses("PT")
     }
+    held_out = set(workspace.notes("mimic-rs-strict").read_text().split())
+    assert tested <= held_out
     trained = set(Corpus.open(workspace.corpus("main")).metadata_names("document"))
-    assert trained.isdisjoint(tested)
-    assert len(trained) == N_NOTES - len(tested)
+    assert trained.isdisjoint(held_out)
+    assert len(trained) == N_NOTES - len(held_out)
     assert tested < set(Corpus.open(workspace.corpus("leaky")).metadata_names("document"))
     assert not workspace.corpus("main").with_name("corpus.packed").exists()
 

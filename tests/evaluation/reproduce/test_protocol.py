@@ -129,7 +129,9 @@ def test_runs_that_would_share_their_files_are_refused(config: Path) -> None:
         plan_steps(load_protocol(changed(config, "[[model]]", clash)), Workspace(config.parent / "out"))
 
 
-@pytest.mark.parametrize("name", ["open.toml", "open-cpu.toml", "paper-mimic.toml"])
+@pytest.mark.parametrize(
+    "name", ["open.toml", "open-cpu.toml", "paper-mimic.toml", "paper-mimic-strict.toml"]
+)
 def test_the_protocols_that_come_with_the_project_are_valid(name: str, tmp_path: Path) -> None:
     protocol = load_protocol(CONFIGS / name)
     assert {"lmc", "bsg", "mbsge", "elmo"} <= {model.kind for model in protocol.models}
