@@ -11,8 +11,7 @@ import pytest
 from lmcells import Expander
 from lmcells.notes.readers import ReadReport, read_notes
 from lmcells.service.review_decisions import Choice
-from lmcells.service.review_exports import EXPORTS
-from lmcells.service.review_queue import add_notes, version_of
+from lmcells.service.review_files import EXPORTS, add_notes, version_of
 from lmcells.service.reviews import ReviewStore
 
 REPOSITORY = Path(__file__).parents[2]

@@ -24,8 +24,7 @@ from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_decisions import Action, Choice, Scope, Version, agreement
-from lmcells.service.review_exports import EXPORTS, site_rules
-from lmcells.service.review_queue import add_notes, mentions_of, version_of
+from lmcells.service.review_files import EXPORTS, add_notes, mentions_of, site_rules, version_of
 from lmcells.service.reviews import ReviewStore
 from service.serving import SECRET, client
 
@@ -161,7 +160,7 @@ def test_done_accepts_the_rest_and_is_undone_as_one(store: ReviewStore) -> None:
 def test_a_missed_short_form_is_marked_by_hand(store: ReviewStore) -> None:
     note = add(store)
     choice = Choice(start=29, end=32, long_form="xanthine quinone", scope="mention")
-    store.decide(note, choice, reviewer="Ana", version=VERSION, section_at=lambda _: "PLAN")
+    store.decide(note, choice, reviewer="Ana", version=VERSION)
     marked = store.read(note).mentions[2]
     assert (marked.expansion.short_form, marked.expansion.section) == ("XQZ", "PLAN")
     assert answers(store, note) == ["-", "-", "xanthine quinone", "-"]

@@ -14,14 +14,7 @@ from lmcells.expansion import Sense, SenseInventory, expand_text
 from lmcells.expansion.layers import extend
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.service.jobs import Job
-from lmcells.service.messages import (
-    InventoryEdits,
-    ManyNotes,
-    NoteAnswer,
-    OneNote,
-    SenseMessage,
-    SenseName,
-)
+from lmcells.service.messages import InventoryEdits, ManyNotes, NoteAnswer, OneNote, SenseMessage, SenseName
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.worker import Worker, Workers, edit_inventory, lane_of
 from service.serving import NOTE

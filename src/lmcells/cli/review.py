@@ -17,8 +17,7 @@ from lmcells.cli.terminal import ProgressLine
 from lmcells.errors import InputError
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
-from lmcells.service.review_exports import EXPORTS
-from lmcells.service.review_queue import add_notes
+from lmcells.service.review_files import EXPORTS, add_notes
 from lmcells.service.reviews import ReviewStore
 
 _TOKEN = "LMCELLS_TOKEN"

@@ -87,11 +87,7 @@ def _operation(path: str, method: str, operation: Schema, models: Schema) -> str
 def _model(name: str, model: Schema) -> str:
     required = model.get("required", ())
     rows = [
-        (
-            field if field in required else f"{field} (optional)",
-            _type(given),
-            given.get("description", ""),
-        )
+        (field if field in required else f"{field} (optional)", _type(given), given.get("description", ""))
         for field, given in model.get("properties", {}).items()
     ]
     example = _example(model, {})

@@ -48,7 +48,7 @@ def read_request(
         _check_fields(given)
         if "notes" not in given:
             one = OneNote.model_validate(given)
-            _check_length(one, "text", settings)
+            check_length(one.text, "text", settings)
             return one
         if isinstance(given["notes"], list):
             _check_number(len(given["notes"]), settings)
@@ -57,7 +57,7 @@ def read_request(
         details = error.errors(include_url=False, include_context=False, include_input=False)
         raise InputError(validation_detail(details)) from None
     for index, note in enumerate(many.notes):
-        _check_length(note, f"notes.{index}.text", settings)
+        check_length(note.text, f"notes.{index}.text", settings)
     return many
 
 
@@ -74,7 +74,7 @@ def _read_lines(body: bytes | bytearray, options: Mapping[str, Any], settings: S
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=False, include_input=False)
             raise InputError(f"{place}: {validation_detail(details)}") from None
-        _check_length(note, f"{place}: text", settings)
+        check_length(note.text, f"{place}: text", settings)
         notes.append(note)
     return ManyNotes(notes=tuple(notes), **options)
 
@@ -105,11 +105,11 @@ def _check_number(n_notes: int, settings: ServiceSettings) -> None:
         raise InputError(f"notes: found {n_notes:,}, allowed: {settings.max_notes:,}. Send them in parts.")
 
 
-def _check_length(note: NoteMessage, place: str, settings: ServiceSettings) -> None:
-    if len(note.text) > settings.max_note_length:
-        raise InputError(
-            f"{place}: found {len(note.text):,} characters, allowed: {settings.max_note_length:,}. Send it in parts."
-        )
+def check_length(text: str, place: str, settings: ServiceSettings) -> None:
+    """Refuse the text of a note that is too long."""
+    found, most = len(text), settings.max_note_length
+    if found > most:
+        raise InputError(f"{place}: found {found:,} characters, allowed: {most:,}. Send it in parts.")
 
 
 def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:

@@ -1,9 +1,9 @@
 """What a decision says about the mentions of notes: how far it reaches, which one wins, and where reviewers agree."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.inventory import form_key
@@ -12,19 +12,17 @@ from lmcells.notes.note import Note
 Scope = Literal["mention", "note", "section", "category", "everywhere"]
 Action = Literal["is", "never", "done"]
 
-UNKNOWN = "not_in_inventory"
-"""Why there is no answer for what looks like a short form, but has no sense."""
-NOT_A_SHORT_FORM = "not_a_short_form"
-"""Why there is no answer where a reviewer said so."""
-EXCLUDED = "excluded_by_review"
-"""Why there is no answer where a reviewer said that its sense is never meant."""
+# Why there is no answer:
+UNKNOWN = "not_in_inventory"  # it looks like a short form, but has no sense
+NOT_A_SHORT_FORM = "not_a_short_form"  # a reviewer said so
+EXCLUDED = "excluded_by_review"  # a reviewer said that its sense is never meant
+DISPUTED = "disputed"  # reviewers disagree
 SURE = 0.9  # an answer below this is a doubt
 
 _NARROW: dict[str, int] = {scope: -place for place, scope in enumerate(get_args(Scope))}
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """Which model and which inventory gave the answers that were reviewed."""
 
     model: str
@@ -53,7 +51,8 @@ class Decision(Choice):
     category: str | None
     reviewer: str
     at: str
-    version: Version
+    model: str
+    inventory: str
 
     def reaches(self, mention: Expansion, note: int, category: str | None) -> bool:
         """Whether its scope holds another mention of the same short form."""
@@ -75,29 +74,6 @@ class Decision(Choice):
         return is_own, 0 if is_own else _NARROW[self.scope], self.id
 
 
-def decided(expansion: Expansion, decision: Decision) -> Expansion:
-    """Return an expansion with a reviewer's answer in place of the expander's."""
-    if decision.long_form is None:
-        return replace(
-            expansion,
-            long_form=None,
-            probability=None,
-            source="review",
-            candidates=(),
-            abstained=NOT_A_SHORT_FORM,
-        )
-    known = {form_key(each.long_form): each.concept_id for each in expansion.candidates}
-    chosen = Candidate(decision.long_form, 1.0, known.get(form_key(decision.long_form)))
-    return replace(
-        expansion,
-        long_form=chosen.long_form,
-        probability=1.0,
-        source="review",
-        candidates=(chosen,),
-        abstained=None,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class ReviewedMention:
     """A mention, each reviewer's decision about it, and the decisions that a sense is never meant there."""
@@ -113,11 +89,26 @@ class ReviewedMention:
 
     def answer(self, decision: Decision | None) -> Expansion:
         """Return the mention with a decision about it; without one, as the expander answered."""
-        if decision is not None:
-            return decided(self.expansion, decision)
-        if self.expansion.long_form in self.never:
-            return replace(self.expansion, long_form=None, probability=None, abstained=EXCLUDED)
-        return self.expansion
+        if decision is None:
+            return self.without_answer(EXCLUDED) if self.expansion.long_form in self.never else self.expansion
+        if decision.long_form is None:
+            return replace(self.without_answer(NOT_A_SHORT_FORM), source="review", candidates=())
+        known = {form_key(each.long_form): each.concept_id for each in self.expansion.candidates}
+        chosen = Candidate(decision.long_form, 1.0, known.get(form_key(decision.long_form)))
+        sure = replace(self.expansion, long_form=chosen.long_form, probability=1.0, candidates=(chosen,))
+        return replace(sure, source="review", abstained=None)
+
+    def without_answer(self, reason: str) -> Expansion:
+        """Return the mention without a long form, and why."""
+        return replace(self.expansion, long_form=None, probability=None, abstained=reason)
+
+    @property
+    def corrected(self) -> Expansion | None:
+        """The mention as most reviewers see it, as it was where nobody decided; None for what is no short form."""
+        if self.settled is None and self.is_disputed:
+            return self.without_answer(DISPUTED)
+        answer = self.answer(self.settled)
+        return None if answer.abstained in (NOT_A_SHORT_FORM, UNKNOWN) else answer
 
     @property
     def is_doubt(self) -> bool:
@@ -165,8 +156,18 @@ def join(
             made_at.setdefault((each.start, each.end), []).append(each)
         if each.scope != "mention":
             reaching.setdefault(each.short_form, []).append(each)
+    found = list(mentions)
+    taken = {(each.start, each.end) for each in mentions}
+    for (start, end), made in made_at.items():  # reviewers may mark what the expander does not find
+        is_free = not any(one < end and start < other for one, other in taken)
+        if is_free and (start, end) not in taken and any(each.action == "is" for each in made):
+            taken.add((start, end))
+            first = made[0]
+            found.append(
+                Expansion(start, end, first.short_form, first.section, None, None, "model", (), UNKNOWN)
+            )
     reviewed = []
-    for mention in sorted([*mentions, *_by_hand(mentions, made_at)], key=lambda each: each.start):
+    for mention in sorted(found, key=lambda each: each.start):
         about = made_at.get((mention.start, mention.end), []) + [
             each
             for each in reaching.get(mention.short_form, ())
@@ -178,19 +179,6 @@ def join(
         reviewed.append(ReviewedMention(mention, by_reviewer, exclusions))
     done_by = frozenset(each.reviewer for each in made_at.get((0, 0), ()) if each.action == "done")
     return ReviewedNote(note_id, note, tuple(reviewed), done_by)
-
-
-def _by_hand(
-    mentions: Sequence[Expansion], made_at: Mapping[tuple[int, int], Sequence[Decision]]
-) -> Iterator[Expansion]:
-    """Yield what reviewers decided about where the expander finds nothing."""
-    taken = {(each.start, each.end) for each in mentions}
-    for span, decisions in made_at.items():
-        is_new = span not in taken and any(each.action == "is" for each in decisions)
-        if is_new and not any(start < span[1] and span[0] < end for start, end in taken):
-            taken.add(span)
-            first = decisions[0]
-            yield Expansion(*span, first.short_form, first.section, None, None, "model", (), UNKNOWN)
 
 
 def agreement(notes: Iterable[ReviewedNote]) -> dict[str, int]:

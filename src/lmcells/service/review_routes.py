@@ -1,6 +1,5 @@
 """The paths under /reviews: notes to review, decisions about them, and what follows from those."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ from pydantic import AfterValidator, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from lmcells.errors import InputError
 from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.notes.note import Note
@@ -22,17 +20,9 @@ from lmcells.service.messages import (
     Several,
     add_examples,
 )
-from lmcells.service.review_decisions import (
-    Action,
-    Choice,
-    Decision,
-    ReviewedMention,
-    ReviewedNote,
-    Scope,
-    agreement,
-)
-from lmcells.service.review_exports import EXPORTS, site_rules
-from lmcells.service.review_queue import Sections, mentions_of, version_of
+from lmcells.service.requests import check_length
+from lmcells.service.review_decisions import Action, Choice, ReviewedNote, Scope, agreement
+from lmcells.service.review_files import EXPORTS, mentions_of, site_rules, version_of
 from lmcells.service.reviews import ReviewStore
 from lmcells.service.routes import errors
 from lmcells.service.settings import ServiceSettings
@@ -161,83 +151,58 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
     store = ReviewStore(Path(settings.reviews))
     version = version_of(expander)
 
-    def shown(note_id: int, reviewer: str) -> ReviewedNoteAnswer:
-        return ReviewedNoteAnswer.model_validate(_note(store.read(note_id), reviewer))
-
-    def summary(reviewer: str, offset: int, limit: int) -> ReviewsAnswer:
-        decided_in = store.list_notes(only_decided=True)
-        rules, n_contradictions = site_rules(decided_in, expander.inventory)
-        return ReviewsAnswer.model_validate(
-            {
-                "file": store.path.name,
-                "reviewer": settings.reviewer,
-                "model": version.model,
-                "inventory": version.inventory,
-                **store.counts(reviewer),
-                **agreement(decided_in),
-                "n_rules": len(rules),
-                "n_contradictions": n_contradictions,
-                "notes": [
-                    _listed(each, reviewer)
-                    for each in store.list_notes(reviewer=reviewer, offset=offset, limit=limit)
-                ],
-            }
-        )
-
-    def add_note(given: NewNote) -> int:
-        if len(given.text) > settings.max_note_length:
-            found, most = len(given.text), settings.max_note_length
-            raise InputError(f"text: found {found:,} characters, allowed: {most:,}. Send it in parts.")
-        note = Note(given.name, given.text, given.metadata)
-        expansions = expander(note.text, metadata=note.metadata)
-        return store.add(note, mentions_of(note, expansions, expander), version=version)
-
-    def decide(note_id: int, given: ChoiceMessage) -> None:
-        choice = Choice(**given.model_dump(exclude={"reviewer"}))
-        text = store.read(note_id).note
-        store.decide(
-            note_id, choice, reviewer=given.reviewer.strip(), version=version, section_at=Sections(text)
-        )
-
-    def export(name: str) -> str:
-        return "".join(EXPORTS[name](store.list_notes(), expander.inventory))
-
     @router.get("", summary="The notes to review, the most useful first")
-    async def list_reviews(
+    def list_reviews(
         reviewer: ReviewerQuery = "",
         offset: Annotated[int, Query(ge=0, le=10**9, examples=[0])] = 0,
         limit: Annotated[int, Query(ge=1, le=MAX_NOTES, examples=[100])] = 100,
     ) -> ReviewsAnswer:
         """With how far the reviewer has come, and how far reviewers agree."""
-        return await asyncio.to_thread(summary, reviewer, offset, limit)
+        decided_in = store.list_notes(only_decided=True)
+        rules, n_contradictions = site_rules(decided_in, expander.inventory)
+        listed = store.list_notes(reviewer=reviewer, offset=offset, limit=limit)
+        counts: dict[str, Any] = store.counts(reviewer) | agreement(decided_in) | version._asdict()
+        return ReviewsAnswer(
+            file=store.path.name,
+            reviewer=settings.reviewer,
+            **counts,
+            n_rules=len(rules),
+            n_contradictions=n_contradictions,
+            notes=tuple(_listed(each, reviewer) for each in listed),
+        )
 
     @router.post("/notes", summary="Add a note to the queue")
-    async def add_reviewed_note(note: NewNote, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+    def add_reviewed_note(note: NewNote, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
         """A note of the same name and text keeps its decisions."""
-        return await asyncio.to_thread(lambda: shown(add_note(note), reviewer))
+        check_length(note.text, "text", settings)
+        given = Note(note.name, note.text, note.metadata)
+        mentions = mentions_of(given, expander(given.text, metadata=given.metadata), expander)
+        return _shown(store.read(store.add(given, mentions, version=version)), reviewer)
 
     @router.get("/notes/{note_id}", summary="A note, and what was decided about its mentions")
-    async def read_reviewed_note(note_id: int, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
+    def read_reviewed_note(note_id: int, reviewer: ReviewerQuery = "") -> ReviewedNoteAnswer:
         """As the reviewer sees it."""
-        return await asyncio.to_thread(shown, note_id, reviewer)
+        return _shown(store.read(note_id), reviewer)
 
     @router.post("/notes/{note_id}/decisions", summary="Decide what a mention stands for")
-    async def add_decision(note_id: int, choice: ChoiceMessage) -> ReviewedNoteAnswer:
+    def add_decision(note_id: int, choice: ChoiceMessage) -> ReviewedNoteAnswer:
         """Returns the note as the reviewer sees it now."""
-        await asyncio.to_thread(decide, note_id, choice)
-        return await asyncio.to_thread(shown, note_id, choice.reviewer.strip())
+        reviewer = choice.reviewer.strip()
+        made = Choice(**choice.model_dump(exclude={"reviewer"}))
+        store.decide(note_id, made, reviewer=reviewer, version=version)
+        return _shown(store.read(note_id), reviewer)
 
     @router.post("/undo", summary="Take back a reviewer's last decision")
-    async def undo_decision(undo: UndoMessage) -> UndoneAnswer:
+    def undo_decision(undo: UndoMessage) -> UndoneAnswer:
         """What was decided before it holds again."""
-        return UndoneAnswer(note=await asyncio.to_thread(store.undo, undo.reviewer.strip()))
+        return UndoneAnswer(note=store.undo(undo.reviewer.strip()))
 
     @router.delete(
         "/notes/{note_id}", status_code=204, summary="Delete a note's text and all decisions made in it"
     )
-    async def delete_reviewed_note(note_id: int) -> None:
+    def delete_reviewed_note(note_id: int) -> None:
         """It cannot be undone."""
-        await asyncio.to_thread(store.delete, note_id)
+        store.delete(note_id)
 
     @router.get(
         "/export/{name}",
@@ -245,61 +210,60 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
         summary="Reviews as a file",
     )
-    async def export_reviews(name: str) -> Response:
+    def export_reviews(name: str) -> Response:
         """Corrected annotations (also as OMOP's NOTE_NLP), the site inventory, or a labelled set."""
         if name not in EXPORTS:
             raise HTTPException(404, f"there is no such export. Allowed: {', '.join(EXPORTS)}.")
-        content = await asyncio.to_thread(export, name)
+        content = "".join(EXPORTS[name](store.list_notes(), expander.inventory))
         return Response(content, headers={"Content-Type": "text/plain; charset=utf-8"})
 
     return router
 
 
-def _note(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
-    mentions = [_mention(each, reviewer) for each in reviewed.mentions]
-    seen = [each.answer(each.by_reviewer.get(reviewer)) for each in reviewed.mentions]
-    expanded = expand_text(reviewed.note.text, seen)
-    offsets = {
-        name: getattr(expanded.offset_map, name) for name in ("starts", "ends", "new_starts", "new_ends")
-    }
-    return {
-        "id": reviewed.id,
-        "name": reviewed.note.id,
-        "category": reviewed.note.metadata.get("category"),
-        "text": reviewed.note.text,
-        "is_done": reviewer in reviewed.done_by,
-        "expansions": mentions,
-        "expanded": {"text": expanded.text, "offset_map": offsets},
-    }
+def _listed(reviewed: ReviewedNote, reviewer: str) -> ListedNote:
+    is_done = reviewer in reviewed.done_by
+    return ListedNote(
+        id=reviewed.id,
+        name=reviewed.note.id,
+        category=reviewed.note.metadata.get("category"),
+        n_left=0 if is_done else reviewed.n_left(reviewer),
+        n_disputed=sum(each.is_disputed for each in reviewed.mentions),
+        is_done=is_done,
+    )
 
 
-def _mention(mention: ReviewedMention, reviewer: str) -> dict[str, Any]:
-    expansion, mine = mention.expansion, mention.by_reviewer.get(reviewer)
-    others = [each for name, each in sorted(mention.by_reviewer.items()) if name != reviewer]
-    return {
-        **mention.answer(mine).to_dict(),
-        "candidates": expansion.to_dict()["candidates"],
-        "answer": expansion.long_form,
-        "answer_probability": expansion.probability,
-        "mine": _decision(mine) if mine else None,
-        "others": [_decision(each) for each in others] if mine else [],
-        "never": sorted(mention.never),
-    }
-
-
-def _decision(decision: Decision) -> dict[str, Any]:
-    return {name: getattr(decision, name) for name in DecisionMessage.model_fields}
-
-
-def _listed(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
-    return {
-        "id": reviewed.id,
-        "name": reviewed.note.id,
-        "category": reviewed.note.metadata.get("category"),
-        "n_left": 0 if reviewer in reviewed.done_by else reviewed.n_left(reviewer),
-        "n_disputed": sum(each.is_disputed for each in reviewed.mentions),
-        "is_done": reviewer in reviewed.done_by,
-    }
+def _shown(reviewed: ReviewedNote, reviewer: str) -> ReviewedNoteAnswer:
+    """Return a note as a reviewer sees it."""
+    answers, mentions = [], []
+    for each in reviewed.mentions:
+        expansion, mine = each.expansion, each.by_reviewer.get(reviewer)
+        others = [decision for name, decision in sorted(each.by_reviewer.items()) if name != reviewer]
+        answers.append(each.answer(mine))
+        mentions.append(
+            answers[-1].to_dict()
+            | {
+                "candidates": expansion.to_dict()["candidates"],
+                "answer": expansion.long_form,
+                "answer_probability": expansion.probability,
+                "mine": mine and DecisionMessage.model_validate(mine, from_attributes=True),
+                "others": [
+                    DecisionMessage.model_validate(other, from_attributes=True) for other in others if mine
+                ],
+                "never": sorted(each.never),
+            }
+        )
+    expanded = expand_text(reviewed.note.text, answers)
+    return ReviewedNoteAnswer.model_validate(
+        {
+            "id": reviewed.id,
+            "name": reviewed.note.id,
+            "category": reviewed.note.metadata.get("category"),
+            "text": reviewed.note.text,
+            "is_done": reviewer in reviewed.done_by,
+            "expansions": mentions,
+            "expanded": ExpandedTextMessage.model_validate(expanded, from_attributes=True),
+        }
+    )
 
 
 # Examples for the schema

@@ -13,7 +13,7 @@ in two processes, keep all of their work. It says what one mention means, and by
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,8 @@ from pathlib import Path
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import form_key
-from lmcells.notes.note import Note
+from lmcells.notes.note import Note, Section
+from lmcells.notes.section_styles import section_finder
 from lmcells.service.review_decisions import Choice, Decision, ReviewedNote, Version, join
 
 _APPLICATION = 0x6C6D6372  # "lmcr", in the header of our files
@@ -41,6 +42,7 @@ CREATE TABLE decisions (
 CREATE INDEX decisions_of_note ON decisions (note);
 CREATE INDEX decisions_of_short_form ON decisions (short_form);
 """
+find_sections = section_finder("auto")
 _DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND reviewer = ?"
 
 
@@ -85,14 +87,12 @@ class ReviewStore:
 
     # Notes
 
-    def add(
-        self, note: Note, mentions: Sequence[Expansion], *, usefulness: float = 0.0, version: Version
-    ) -> int:
+    def add(self, note: Note, mentions: Sequence[Expansion], *, version: Version) -> int:
         """Keep a note; one of the same name and text gets new mentions, and its decisions stay; -> its number."""
         values = (
             json.dumps(dict(note.metadata), ensure_ascii=False),
             json.dumps([each.to_dict() for each in mentions], ensure_ascii=False),
-            *(usefulness, version.model, version.inventory, _now()),
+            *(0.0, *version, _now()),
         )
         with self._open() as file:
             known = file.execute("SELECT id, text FROM notes WHERE name = ?", (note.id,)).fetchone()
@@ -113,11 +113,9 @@ class ReviewStore:
 
     def rank(self, usefulness: dict[int, float]) -> None:
         """Say anew how useful it is to review each note."""
+        rows = [(value, note_id) for note_id, value in usefulness.items()]
         with self._open() as file:
-            file.executemany(
-                "UPDATE notes SET usefulness = ? WHERE id = ?",
-                [(value, note_id) for note_id, value in usefulness.items()],
-            )
+            file.executemany("UPDATE notes SET usefulness = ? WHERE id = ?", rows)
 
     def delete(self, note_id: int) -> None:
         """Delete a note: its text and every decision made in it."""
@@ -128,10 +126,7 @@ class ReviewStore:
     def read(self, note_id: int) -> ReviewedNote:
         """Return a note with what everybody says about its mentions."""
         with self._open() as file:
-            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
-            if row is None:
-                raise _no_note(note_id)
-            return _reviewed(row, _decisions(file, note_id))
+            return _read(file, note_id)
 
     def list_notes(
         self, *, reviewer: str = "", offset: int = 0, limit: int = -1, only_decided: bool = False
@@ -162,53 +157,36 @@ class ReviewStore:
 
     # Decisions
 
-    def decide(
-        self,
-        note_id: int,
-        choice: Choice,
-        *,
-        reviewer: str,
-        version: Version,
-        section_at: Callable[[int], str | None] = lambda _: None,
-    ) -> None:
-        """Keep a choice; "done" accepts every answer of the note that the reviewer has not decided.
-
-        `section_at` tells the section of what was marked by hand.
-        """
+    def decide(self, note_id: int, choice: Choice, *, reviewer: str, version: Version) -> None:
+        """Keep a choice; "done" accepts every answer of the note that the reviewer has not decided."""
         with self._open() as file:
-            row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
-            if row is None:
-                raise _no_note(note_id)
-            seen = _reviewed(row, _decisions(file, note_id))
+            seen = _read(file, note_id)
             choices = [choice]
             if choice.action == "done":
+                left = [each for each in seen.mentions if reviewer not in each.by_reviewer]
+                answers = [each.answer(None) for each in left]
                 choices = [Choice(start=0, end=0, long_form=None, action="done")] + [
-                    Choice(
-                        start=each.expansion.start, end=each.expansion.end, long_form=each.expansion.long_form
-                    )
-                    for each in seen.mentions
-                    if reviewer not in each.by_reviewer
-                    and each.expansion.long_form is not None
-                    and each.expansion.long_form not in each.never
+                    Choice(start=each.start, end=each.end, long_form=each.long_form)
+                    for each in answers
+                    if each.long_form is not None
                 ]
             else:
                 _check_span(choice, seen)
             batch = file.execute("SELECT COALESCE(MAX(batch), 0) + 1 FROM decisions").fetchone()[0]
-            mention_at = {
-                (each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions
-            }
+            mentions = [each.expansion for each in seen.mentions]
+            mention_at = {(each.start, each.end): each for each in mentions}
             for each in choices:
                 mention = mention_at.get((each.start, each.end))
                 long_form = each.long_form if each is not choice else _spelling(choice, mention, seen)
                 short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
-                section = mention.section if mention else section_at(each.start)
+                section = mention.section if mention else section_at(find_sections(seen.note), each.start)
                 file.execute(
                     "INSERT INTO decisions (batch, note, start, end, short_form, section, category, action, long_form, "
                     "scope, reviewer, at, model, inventory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
                         *(batch, note_id, each.start, each.end, short_form, section),
                         *(seen.note.metadata.get("category"), each.action, long_form, each.scope),
-                        *(reviewer, _now(), version.model, version.inventory),
+                        *(reviewer, _now(), *version),
                     ),
                 )
 
@@ -246,6 +224,12 @@ def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> 
     return next((each for each in known if form_key(each) == key), choice.long_form.strip())
 
 
+def section_at(sections: Sequence[Section], offset: int) -> str | None:
+    """Return the name of the section at an offset of a note."""
+    before = [each for each in sections if each.start <= offset]
+    return before[-1].name or None if before else None
+
+
 def _no_note(note_id: int) -> InputError:
     return InputError(f"there is no note {note_id} in the reviews. It may have been deleted.")
 
@@ -261,13 +245,14 @@ def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Dec
         f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id",
         () if note_id is None else (note_id,),
     )
-    return [
-        Decision(
-            **{name: row[name] for name in row.keys() if name in Decision.__dataclass_fields__},  # noqa: SIM118
-            version=Version(row["model"], row["inventory"]),
-        )
-        for row in rows
-    ]
+    return [Decision(**{name: row[name] for name in Decision.__dataclass_fields__}) for row in rows]
+
+
+def _read(file: sqlite3.Connection, note_id: int) -> ReviewedNote:
+    row = file.execute("SELECT * FROM notes WHERE id = ?", (note_id,)).fetchone()
+    if row is None:
+        raise _no_note(note_id)
+    return _reviewed(row, _decisions(file, note_id))
 
 
 def _reviewed(row: sqlite3.Row, decisions: Sequence[Decision]) -> ReviewedNote:

@@ -14,7 +14,7 @@ from lmcells import Expander
 from lmcells.evaluation.whole_notes import read_marked_notes
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
-from lmcells.service.review_queue import add_notes
+from lmcells.service.review_files import add_notes
 from lmcells.service.reviews import ReviewStore
 from service.serving import SECRET, in_thread
 
