@@ -23,8 +23,7 @@ from lmcells import Expander
 from lmcells.errors import ConfigError
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
-from lmcells.service.bodies import JsonCounter
-from lmcells.service.guards import guarded_route
+from lmcells.service.guards import JsonCounter, guarded_route
 from lmcells.service.metrics import ServiceMetrics
 from lmcells.service.middleware import ERROR_HANDLERS
 from lmcells.service.settings import read_tokens
