@@ -21,8 +21,7 @@ from lmcells.analysis.interpolation import interpolate, section_ranker
 from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import map_sections, nearest_sections
 from lmcells.analysis.senses import word_senses
-from lmcells.service.explore import ExploringThread
-from lmcells.service.search import NameSearch
+from lmcells.service.explore import ExploringThread, NameSearch
 from service.serving import client
 
 PATHS: dict[str, dict[str, Any]] = {

@@ -1,8 +1,9 @@
 """The paths under /explore: looking into the model. Slow parts are computed once, when they are first needed."""
 
 import asyncio
+import difflib
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, wraps
@@ -26,13 +27,14 @@ from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.pretrained import PretrainedModel
 from lmcells.service import explore_messages as answers
 from lmcells.service.messages import Message, Name
-from lmcells.service.routes import errors
-from lmcells.service.search import NameSearch, long_forms_of
+from lmcells.service.routes import errors, long_forms_of
 
 MAX_QUESTIONS = 32  # a person asks a few at a time; more is a program that should wait
 MAX_SECTIONS = 8
 MAX_WORDS = 40
 
+_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names help nobody
+_MIN_SIMILARITY = 0.6
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure
 _WORD, _SECTIONS = "history", ("SOCIAL HISTORY", "FAMILY HISTORY", "PAST MEDICAL HISTORY")
@@ -51,16 +53,54 @@ class ExploringThread:
     async def __call__(self, ask: Callable[[], Answer]) -> Answer:
         """Return what `ask` returns, or refuse with 429 where too many questions wait."""
         if self._n_inside >= self._max_questions:
-            raise HTTPException(
-                429,
-                f"{self._max_questions} questions about the model are waiting, the most allowed. Try again later.",
-                headers={"Retry-After": "1"},
-            )
+            waiting = f"{self._max_questions} questions about the model are waiting"
+            detail = f"{waiting}, the most allowed. Try again later."
+            raise HTTPException(429, detail, {"Retry-After": "1"})
         self._n_inside += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, ask)
         finally:
             self._n_inside -= 1
+
+
+class NameSearch:
+    """Finds names that begin with a text, most frequent first, then those that contain it; else the nearest.
+
+    A name contains what its entry in `searched` does.
+    """
+
+    def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
+        self._names = sorted(counts, key=lambda name: -counts[name])
+        self._counts = counts
+        self._keys = [name.casefold() for name in self._names]
+        self._compared = dict(zip(self._keys[:_MAX_COMPARED], self._names, strict=False))
+        self._searched = searched or {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts
+
+    def __call__(self, text: str, *, limit: int) -> list[tuple[str, int]]:
+        """Return names with their counts, best first. Unless there are no names at all, at least one is found."""
+        wanted = text.casefold().strip()
+        begin = [
+            (key != wanted, name)
+            for key, name in zip(self._keys, self._names, strict=True)
+            if key.startswith(wanted)
+        ]
+        found = [name for _, name in sorted(begin, key=lambda each: each[0])]
+        if len(found) < limit and wanted:
+            containing = (name for name, text in self._searched.items() if wanted in text)
+            found = list(dict.fromkeys([*found, *containing]))
+        return [(name, self._counts[name]) for name in (found or self._nearest(wanted, limit=limit))[:limit]]
+
+    def _nearest(self, wanted: str, *, limit: int) -> list[str]:
+        similar = difflib.get_close_matches(wanted, self._compared, n=limit, cutoff=_MIN_SIMILARITY)
+        if similar:
+            return [self._compared[key] for key in similar]
+        same_letter = [
+            name for key, name in zip(self._keys, self._names, strict=True) if key[:1] == wanted[:1]
+        ]
+        return same_letter or self._names
 
 
 def _name(max_length: int, example: str, description: str | None = None) -> Any:

@@ -8,6 +8,7 @@ import time
 import traceback
 import zlib
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -78,47 +79,30 @@ def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__} at {places or 'unknown'}"
 
 
+@dataclass(frozen=True)
 class Observation:
     """Adds the security headers and the request's id to each answer; logs and counts its path, status and time.
 
     No body, query or error message is logged. It is the outermost layer: it refuses hosts that are not allowed, answers
     HEAD as GET without the content, and 500 for errors that nothing else caught.
-
-    Args:
-        app: What is observed.
-        metrics: Where requests are counted.
-        paths: Those of the application; others may hold anything, and are logged as "other".
-        probes: Paths that may be called by any host: an orchestrator calls by address.
-        successors: The path that replaces an old one.
-        allowed_hosts: Names by which the service may be called; none: any.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        metrics: ServiceMetrics,
-        paths: Container[str],
-        probes: Container[str],
-        successors: Mapping[str, str],
-        allowed_hosts: Container[str],
-    ) -> None:
-        self._app = app
-        self._metrics = metrics
-        self._paths = paths
-        self._probes = probes
-        self._successors = successors
-        self._allowed_hosts = allowed_hosts
+    app: ASGIApp
+    metrics: ServiceMetrics
+    paths: Container[str]  # of the application; others may hold anything, and are logged as "other"
+    probes: Container[str]  # may be called by any host: an orchestrator calls by address
+    successors: Mapping[str, str]  # the path that replaces an old one
+    allowed_hosts: Container[str]  # names by which the service may be called; none: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers, path, method = Headers(scope=scope), get_route_path(scope), scope["method"]
         given = headers.get(REQUEST_ID, "")
         request_id = given if _VALID_ID.fullmatch(given) else uuid4().hex
-        successor = self._successors.get(path)
+        successor = self.successors.get(path)
         status = 0
 
         async def watched(message: Message) -> None:
@@ -137,11 +121,12 @@ class Observation:
 
         start = time.perf_counter()
         try:
-            if path not in self._probes and not self._is_allowed(headers.get("host", "")):
+            host = re.sub(r":\d*$", "", headers.get("host", "")).lower()
+            if self.allowed_hosts and host not in self.allowed_hosts and path not in self.probes:
                 detail = "this Host is not allowed here. Start the service with --allowed-host NAME."
                 await refusal(421, detail)(scope, receive, watched)
             else:
-                await self._app({**scope, "method": "GET"} if method == "HEAD" else scope, receive, watched)
+                await self.app({**scope, "method": "GET"} if method == "HEAD" else scope, receive, watched)
         except Exception as error:
             _log.error("%s", describe_error(error), extra={"fields": {"request_id": request_id}})
             if status == 0:
@@ -151,21 +136,15 @@ class Observation:
         self._note_down(scope, path, status or CLIENT_LEFT, seconds, request_id)
 
     def _note_down(self, scope: Scope, path: str, status: int, seconds: float, request_id: str) -> None:
-        path = path if path in self._paths else "other"  # an unknown path may hold anything
+        path = path if path in self.paths else "other"  # an unknown path may hold anything
         method = scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 10 else "-"
-        self._metrics.requests.labels(path, str(status)).inc()
-        self._metrics.request_seconds.labels(path).observe(seconds)
+        self.metrics.requests.labels(path, str(status)).inc()
+        self.metrics.request_seconds.labels(path).observe(seconds)
         client = _address(scope)
         fields = {"client": client, "method": method, "path": path, "status": status}
         fields |= {"ms": round(1000 * seconds, 1), "request_id": request_id}
         line = '%s "%s %s" %d %.1f ms %s'
         _log.info(line, client, method, path, status, 1000 * seconds, request_id, extra={"fields": fields})
-
-    def _is_allowed(self, host: str) -> bool:
-        if not self._allowed_hosts:
-            return True
-        name = re.sub(r":\d*$", "", host).lower()
-        return name in self._allowed_hosts
 
 
 def _address(scope: Scope) -> str:
@@ -176,16 +155,16 @@ def _address(scope: Scope) -> str:
         return "-"
 
 
+@dataclass(frozen=True)
 class Compression:
     """Compresses answers for clients that accept gzip: whole ones in a thread, streams piece by piece."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         if scope["type"] != "http" or not _GZIP.search(Headers(scope=scope).get("accept-encoding", "")):
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         start: Message = {}
         packer: Any = None
@@ -216,7 +195,7 @@ class Compression:
                 content = _pack(packer, content, is_last=not has_more)
             await send({"type": "http.response.body", "body": content, "more_body": has_more})
 
-        await self._app(scope, receive, packed)
+        await self.app(scope, receive, packed)
 
 
 def _pack(packer: Any, content: bytes, *, is_last: bool) -> bytes:

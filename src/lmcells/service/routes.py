@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
@@ -26,8 +27,7 @@ from lmcells.service.messages import (
 )
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
-from lmcells.service.requests import NDJSON, RequestReader
-from lmcells.service.search import InventorySearch
+from lmcells.service.requests import NDJSON, read_request
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -44,6 +44,7 @@ _ERRORS = {
     429: "Too many requests are in progress; `Retry-After` says when to try again.",
     503: "The service is not ready, or the answer took too long; `Retry-After` says when to try again.",
 }
+_AT_ONCE = 4_096  # bytes of a request that are checked faster than a thread is woken
 _READY_SECONDS = 2.0
 _READY_FOR = 1.0  # seconds for which the answer of a probe is good
 
@@ -57,7 +58,7 @@ def add_expand(
     router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
 ) -> None:
     """Add POST /expand."""
-    read = RequestReader(settings)
+    reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # so that the event loop goes on
     refs = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in (OneNote, ManyNotes)]
     lines: dict[str, Any] = {"type": "string", "examples": ['{"id": "a", "text": "PT 12"}\n']}
 
@@ -93,16 +94,17 @@ def add_expand(
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in ("application/json", NDJSON):
-            raise HTTPException(
-                415, f"Content-Type: found another one, allowed: application/json or {NDJSON}."
-            )
-        body = await request.body()
-        asked = await read(body, content_type, {"expanded_text": expanded_text, "explain": explain})
+            detail = f"Content-Type: found another one, allowed: application/json or {NDJSON}."
+            raise HTTPException(415, detail)
+        options = {"expanded_text": expanded_text, "explain": explain}
+        given = await request.body(), content_type, options, settings
+        if len(given[0]) <= _AT_ONCE:
+            asked = read_request(*given)
+        else:
+            asked = await asyncio.get_running_loop().run_in_executor(reader, read_request, *given)
         if NDJSON in request.headers.get("accept", ""):
             lines = _answer_lines(asked, workers, settings)
-            first = await anext(
-                lines, b""
-            )  # what is wrong with the whole request is said before anything is sent
+            first = await anext(lines, b"")  # errors of the whole request come before anything is sent
             return StreamingResponse(_chain(first, lines), media_type=NDJSON)
         job = Job(asked)
         if not job.answered.done():
@@ -111,20 +113,18 @@ def add_expand(
         # The body has been read, so the next message can only say that the client left.
         left = asyncio.ensure_future(request.receive())
         try:
-            await asyncio.wait(
-                (answered, left), timeout=settings.deadline, return_when=asyncio.FIRST_COMPLETED
-            )
+            first_done = asyncio.FIRST_COMPLETED
+            await asyncio.wait((answered, left), timeout=settings.deadline, return_when=first_done)
             if answered.done():
                 return Response(answered.result(), media_type="application/json")
             if left.done():
                 metrics.given_up.inc()
                 return Response(status_code=CLIENT_LEFT)
-            raise HTTPException(
-                503,
+            detail = (
                 f"not answered within {settings.deadline:g} seconds. Send fewer notes, ask for fewer explanations, "
-                "or try again later.",
-                {"Retry-After": "5"},
+                "or try again later."
             )
+            raise HTTPException(503, detail, {"Retry-After": "5"})
         finally:
             answered.cancel()
             left.cancel()
@@ -169,7 +169,17 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
     """Add GET /inventory."""
-    find = InventorySearch(inventory)
+    keys = sorted((name.casefold(), name) for name in inventory.short_forms)
+    long_forms = long_forms_of(inventory)
+
+    def find(text: str) -> list[str]:
+        """Return the short forms that begin with a text, then those with a long form that contains it."""
+        wanted = text.casefold().strip()
+        if not wanted:
+            return [name for _, name in keys]
+        by_name = sorted((key != wanted, key, name) for key, name in keys if key.startswith(wanted))
+        by_long_form = (name for name, forms in long_forms.items() if wanted in forms)
+        return list(dict.fromkeys([*(name for *_, name in by_name), *by_long_form]))
 
     @router.get(
         "/inventory", responses=errors(401, 422), summary="List or search short forms and their senses"
@@ -195,6 +205,14 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
         ]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
         return InventoryAnswer.model_validate({**counts, "entries": entries})
+
+
+def long_forms_of(inventory: SenseInventory) -> dict[str, str]:
+    """Return the text to search for each short form: its long forms, in lower case."""
+    return {
+        name: " | ".join(form.casefold() for sense in senses for form in (sense.long_form, *sense.forms))
+        for name, senses in inventory.by_short_form.items()
+    }
 
 
 def add_metrics(router: APIRouter, metrics: ServiceMetrics) -> None:
