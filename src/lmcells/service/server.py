@@ -21,7 +21,6 @@ from threading import Thread
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
 from prometheus_client import multiprocess
 
 from lmcells.errors import ConfigError, InputError
@@ -106,7 +105,22 @@ def _serve_here(options: ServerOptions, expander: Expander, listening: socket.so
     allow_connections(settings.max_connections)
     # uvicorn repeats the signal when all is done; ignoring it then makes the exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    uvicorn.Server(_config(app, options, settings)).run(sockets=[listening])
+    config = uvicorn.Config(
+        app,
+        http=limited_connections(settings),
+        root_path=options.root_path,
+        access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
+        log_config=None,
+        proxy_headers=bool(options.trusted_proxies),
+        forwarded_allow_ips=list(options.trusted_proxies),
+        server_header=False,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        lifespan="on",
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _run_worker(options: ServerOptions, port: int) -> None:
@@ -119,8 +133,7 @@ def _run_worker(options: ServerOptions, port: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     Thread(target=end_with_parent, daemon=True).start()
-    expander = options.expander.open()
-    _serve_here(options, expander, listen(options.host, port, is_shared=True))
+    _serve_here(options, options.expander.open(), listen(options.host, port, is_shared=True))
 
 
 def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
@@ -167,10 +180,9 @@ def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None
     """Return a listening socket; port 0 takes a free one, and no backlog only reserves it."""
     listening = None
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        *kind, _, address = found[0]
+        listening = socket.socket(*kind)
         if os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
@@ -182,9 +194,8 @@ def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None
         if listening is not None:
             listening.close()
         reason = (error.strerror if isinstance(error, OSError) else None) or "no such address"
-        raise InputError(
-            f"cannot listen on {host} port {port}: {reason}. Give another --host or --port."
-        ) from None
+        what = f"cannot listen on {host} port {port}: {reason}"
+        raise InputError(f"{what}. Give another --host or --port.") from None
     return listening
 
 
@@ -197,9 +208,8 @@ def url(listening: socket.socket, *, scheme: str = "http") -> str:
 def start_log(*, as_json: bool = False) -> None:
     """Log to standard error: our own lines, and the server's warnings, which name no path and no body."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    )
+    text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
+    handler.setFormatter(JsonLines() if as_json else text)
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     _log.setLevel(logging.INFO)
 
@@ -233,11 +243,8 @@ def allow_connections(n_connections: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     if hard != resource.RLIM_INFINITY and hard < n_connections + _SPARE_FILES:
-        _log.warning(
-            "%d connections need more than the %d open files allowed. Raise `ulimit -Hn`, or lower --max-connections.",
-            n_connections,
-            hard,
-        )
+        need = "%d connections need more than the %d open files allowed."
+        _log.warning(f"{need} Raise `ulimit -Hn`, or lower --max-connections.", n_connections, hard)
 
 
 def _announce(options: ServerOptions, listening: socket.socket, n_workers: int) -> None:
@@ -259,24 +266,5 @@ def _check_certificate(options: ServerOptions) -> None:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(options.certificate, options.key)
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
-        raise ConfigError(
-            f"--tls-certificate: cannot use {options.certificate} with --tls-key {options.key}: {reason}."
-        ) from None
-
-
-def _config(app: FastAPI, options: ServerOptions, settings: ServiceSettings) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=limited_connections(settings),
-        root_path=options.root_path,
-        access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
-        log_config=None,
-        proxy_headers=bool(options.trusted_proxies),
-        forwarded_allow_ips=list(options.trusted_proxies),
-        server_header=False,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        lifespan="on",
-        ws="none",
-    )
+        files = f"{options.certificate} with --tls-key {options.key}"
+        raise ConfigError(f"--tls-certificate: cannot use {files}: {reason}.") from None

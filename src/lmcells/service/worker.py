@@ -26,8 +26,8 @@ _log = logging.getLogger("lmcells.service")
 _MAX_INVENTORIES = 8  # the expander keeps its tables for as many
 _SLICE = 512  # mentions that are ranked before the next look at who still waits
 
-# The most that a note may cost in a lane, and a request in the first: see `Job.cost`.
-LANES = {"interactive": 4_500, "bulk": 50_000, "heavy": None}
+LANES = ("interactive", "bulk", "heavy")
+_INTERACTIVE, _BULK = 4_500, 50_000  # the most that a request may cost, and a note: see `Job.cost`
 
 Edit = Callable[[InventoryEdits], SenseInventory]
 
@@ -73,10 +73,9 @@ class Workers:
 def lane_of(job: Job) -> str:
     """Return the first lane that takes requests of this size."""
     costs = [job.cost(index) for index in range(len(job.notes))]
-    most = max(costs, default=0)
-    if sum(costs) <= (LANES["interactive"] or 0):
+    if sum(costs) <= _INTERACTIVE:
         return "interactive"
-    return "bulk" if most <= (LANES["bulk"] or 0) else "heavy"
+    return "bulk" if max(costs) <= _BULK else "heavy"
 
 
 class Nobody(Exception):  # noqa: N818 - no error of anybody's
@@ -149,18 +148,16 @@ class Worker:
             return
         expanded = self._expander.expand_read([occurrences for *_, occurrences in read], lexicon)
         answers = list(zip(read, expanded, strict=True))
-        # Explanations take long: whoever wants none is answered first.
-        for (job, index, occurrences), expansions in sorted(answers, key=_is_explained):
+        answers.sort(key=lambda each: bool(each[0][0].request.explain))  # they take long: others come first
+        for (job, index, occurrences), expansions in answers:
             note, request = job.notes[index], job.request
             explanations = None
             if request.explain:
                 starts = None if isinstance(request.explain, bool) else set(request.explain)
                 explanations = self._expander.explain_read(occurrences, lexicon, starts)
-            written_out = (
-                expand_text(note.text, expansions, style=request.expanded_text)
-                if request.expanded_text
-                else None
-            )
+            written_out = None
+            if request.expanded_text:
+                written_out = expand_text(note.text, expansions, style=request.expanded_text)
             if note.text:  # without, it is the probe of readiness
                 self._metrics.count_note(note.text, expansions)
             job.answer(index, write_answer(note.id, expansions, explanations, written_out))
@@ -171,10 +168,6 @@ class Worker:
         if not isinstance(lexicon.ranker, PosteriorRanker):
             return lexicon
         return replace(lexicon, ranker=SlicedRanker(lexicon.ranker, self.check))
-
-
-def _is_explained(answer: tuple[tuple[Job, int, object], object]) -> bool:
-    return bool(answer[0][0].request.explain)
 
 
 class SlicedRanker(PosteriorRanker):
