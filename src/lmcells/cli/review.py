@@ -30,12 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("notes", nargs="*", type=Path, metavar="NOTES", help="files or folders of notes to add to the queue")
     add("--reviewer", default=_user(), metavar="NAME", help="who reviews (%(default)s)")
     add("--no-browser", action="store_true", help="only print the address of the page")
-    add(
-        "--export",
-        choices=tuple(EXPORTS),
-        metavar="NAME",
-        help=f"print reviews and end: {', '.join(EXPORTS)}",
-    )
+    exports = f"print reviews and end: {', '.join(EXPORTS)}"
+    add("--export", choices=tuple(EXPORTS), metavar="NAME", help=exports)
     add_columns(parser.add_argument_group("reading notes"))
     serve.add_arguments(parser)
     parser.set_defaults(port=0)
@@ -69,13 +65,9 @@ def run(options: argparse.Namespace) -> None:
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
     report = ReadReport()
     notes = NoteFiles(options.notes, options.format, columns_of(options)).read(report)
+    expander = expander_settings(options).open()
     with ProgressLine() as line:
-        add_notes(
-            store,
-            notes,
-            expander_settings(options).open(),
-            on_progress=lambda n_notes: line.update(f"{n_notes:,} notes expanded"),
-        )
+        add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))
     if report.skipped:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
         print(f"lmcells review: skipped: {reasons}", file=sys.stderr)

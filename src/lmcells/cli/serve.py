@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from lmcells.cli.arguments import Command, add_expander, expander_settings
 from lmcells.errors import ConfigError, MissingExtra
@@ -24,44 +25,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    port = os.environ.get("LMCELLS_PORT", "8000")
     add(
-        "--port",
-        type=int,
-        default=os.environ.get("LMCELLS_PORT", "8000"),
-        help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)",
+        "--port", type=int, default=port, help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)"
     )
     add("--reviews", metavar="FILE", help="keep what reviewers decide on the page (SQLite, mode 0600)")
     add_expander(parser)
     add("--workers", type=int, default=1, metavar="N", help="processes (1)")
     add("--log-format", choices=("text", "json"), default="text", help="of the log on standard error (text)")
+    asks = "serve nothing: ask the service on this port whether it is ready"
+    add("--check", action="store_true", help=asks)
+    add = parser.add_argument_group("access").add_argument
+    several: dict[str, Any] = {"action": "append", "default": []}
+    names = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"
+    add("--token-file", type=Path, metavar="FILE", help="tokens that clients may send, one a line")
+    add("--tls-certificate", metavar="FILE", help="PEM file: serve https")
+    add("--tls-key", metavar="FILE", help="its private key, unless it is in the same file")
+    add("--allowed-host", metavar="NAME", help=names, **several)
     add(
-        "--check", action="store_true", help="serve nothing: ask the service on this port whether it is ready"
-    )
-    access = parser.add_argument_group("access")
-    access.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="tokens that clients may send, one a line"
-    )
-    access.add_argument("--tls-certificate", metavar="FILE", help="PEM file: serve https")
-    access.add_argument("--tls-key", metavar="FILE", help="its private key, unless it is in the same file")
-    access.add_argument(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)",
-    )
-    access.add_argument(
         "--root-path",
         default="",
         metavar="PATH",
         help="path under which a proxy serves it, such as /acronyms",
     )
-    access.add_argument(
-        "--trusted-proxy",
-        action="append",
-        default=[],
-        metavar="IP",
-        help="proxy whose X-Forwarded-For is believed, repeatable",
+    add(
+        "--trusted-proxy", metavar="IP", help="proxy whose X-Forwarded-For is believed, repeatable", **several
     )
     limits = parser.add_argument_group("limits")
     for name, (kind, metavar, what) in _LIMITS.items():

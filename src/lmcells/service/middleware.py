@@ -169,6 +169,9 @@ class Compression:
         start: Message = {}
         packer: Any = None
 
+        def pack(content: bytes, flush: int) -> bytes:
+            return bytes(packer.compress(content) + packer.flush(flush))
+
         async def packed(message: Message) -> None:
             nonlocal start, packer
             if message["type"] == "http.response.start":
@@ -182,22 +185,15 @@ class Compression:
                     packer = zlib.compressobj(_LEVEL, wbits=31)
                     headers["Content-Encoding"] = "gzip"
                     del headers["Content-Length"]
-                whole = packer is not None and not has_more
-                if whole and len(content) > _COMPRESSED_AT_ONCE:
-                    content = await asyncio.to_thread(_pack, packer, content, is_last=True)
-                elif packer is not None:
-                    content = _pack(packer, content, is_last=not has_more)
-                if whole:
+            if packer is not None:
+                is_large = len(content) > _COMPRESSED_AT_ONCE
+                given = content, zlib.Z_SYNC_FLUSH if has_more else zlib.Z_FINISH
+                content = await asyncio.to_thread(pack, *given) if is_large else pack(*given)
+            if start:
+                if packer is not None and not has_more:
                     headers["Content-Length"] = str(len(content))
                 await send(start)
                 start = {}
-            elif packer is not None:
-                content = _pack(packer, content, is_last=not has_more)
             await send({"type": "http.response.body", "body": content, "more_body": has_more})
 
         await self.app(scope, receive, packed)
-
-
-def _pack(packer: Any, content: bytes, *, is_last: bool) -> bytes:
-    packed: bytes = packer.compress(content) + packer.flush(zlib.Z_FINISH if is_last else zlib.Z_SYNC_FLUSH)
-    return packed

@@ -13,18 +13,8 @@ from starlette.responses import Response, StreamingResponse
 
 import lmcells
 from lmcells.expansion import SenseInventory
+from lmcells.service import messages
 from lmcells.service.jobs import Job
-from lmcells.service.messages import (
-    ErrorMessage,
-    HealthAnswer,
-    InventoryAnswer,
-    ManyAnswers,
-    ManyNotes,
-    NoteAnswer,
-    NoteMessage,
-    OneNote,
-    ProbeAnswer,
-)
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
 from lmcells.service.requests import NDJSON, read_request
@@ -32,7 +22,8 @@ from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
 PROBES = ("/health", "/livez", "/readyz")
-REQUESTS = (OneNote, ManyNotes, NoteMessage)  # bodies that routes read themselves, off the event loop
+# Bodies that routes read themselves, off the event loop:
+REQUESTS = (messages.OneNote, messages.ManyNotes, messages.NoteMessage)
 
 _ERRORS = {
     400: "The body is not whole, or not gzip data as its header says.",
@@ -51,7 +42,7 @@ _READY_FOR = 1.0  # seconds for which the answer of a probe is good
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the schema's entries for error statuses."""
-    return {status: {"model": ErrorMessage, "description": _ERRORS[status]} for status in statuses}
+    return {status: {"model": messages.ErrorMessage, "description": _ERRORS[status]} for status in statuses}
 
 
 def add_expand(
@@ -59,7 +50,9 @@ def add_expand(
 ) -> None:
     """Add POST /expand."""
     reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # so that the event loop goes on
-    refs = [{"$ref": f"#/components/schemas/{model.__name__}"} for model in (OneNote, ManyNotes)]
+    refs = [
+        {"$ref": f"#/components/schemas/{model.__name__}"} for model in (messages.OneNote, messages.ManyNotes)
+    ]
     lines: dict[str, Any] = {"type": "string", "examples": ['{"id": "a", "text": "PT 12"}\n']}
 
     @router.post(
@@ -67,7 +60,7 @@ def add_expand(
         response_class=Response,
         responses={
             200: {
-                "model": NoteAnswer | ManyAnswers,
+                "model": messages.NoteAnswer | messages.ManyAnswers,
                 "description": "One answer per note; for `Accept: application/x-ndjson`, one `NoteAnswer` a line.",
             },
             **errors(400, 401, 408, 413, 415, 422, 429, 503),
@@ -131,7 +124,7 @@ def add_expand(
 
 
 async def _answer_lines(
-    asked: OneNote | ManyNotes, workers: Workers, settings: ServiceSettings
+    asked: messages.OneNote | messages.ManyNotes, workers: Workers, settings: ServiceSettings
 ) -> AsyncGenerator[bytes]:
     """Yield a line per note as it is answered; the deadline is for each line."""
     loop = asyncio.get_running_loop()
@@ -190,7 +183,7 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
         ] = "",
         offset: Annotated[int, Query(ge=0, le=10**9, examples=[0])] = 0,
         limit: Annotated[int, Query(ge=1, le=1_000, examples=[50])] = 50,
-    ) -> InventoryAnswer:
+    ) -> messages.InventoryAnswer:
         """Short forms that begin with `search` come first, then those with a long form that contains it."""
         found = find(search)
         entries = [
@@ -204,7 +197,7 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
             for name in found[offset : offset + limit]
         ]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
-        return InventoryAnswer.model_validate({**counts, "entries": entries})
+        return messages.InventoryAnswer.model_validate({**counts, "entries": entries})
 
 
 def long_forms_of(inventory: SenseInventory) -> dict[str, str]:
@@ -235,9 +228,9 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
     answered_at = float("-inf")
 
     @router.get("/health", summary="Whether the service is up, and what it serves")
-    async def health() -> HealthAnswer:
+    async def health() -> messages.HealthAnswer:
         """Needs no token."""
-        return HealthAnswer(
+        return messages.HealthAnswer(
             status="ok",
             version=lmcells.__version__,
             n_short_forms=len(inventory),
@@ -245,16 +238,16 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
         )
 
     @router.get("/livez", summary="Whether the process answers; if not, restart it")
-    async def livez() -> ProbeAnswer:
+    async def livez() -> messages.ProbeAnswer:
         """Needs no token."""
-        return ProbeAnswer(status="ok")
+        return messages.ProbeAnswer(status="ok")
 
     @router.get("/readyz", responses=errors(503), summary="Whether notes are answered; if not, send none")
-    async def readyz() -> ProbeAnswer:
+    async def readyz() -> messages.ProbeAnswer:
         """Expands an empty note on the way of all short ones. Needs no token."""
         nonlocal answered_at
         if time.monotonic() - answered_at > _READY_FOR:
-            job = Job(OneNote(text=""))
+            job = Job(messages.OneNote(text=""))
             try:
                 workers.put(job)
                 await asyncio.wait_for(asyncio.wrap_future(job.answered), _READY_SECONDS)
@@ -263,4 +256,4 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
                     503, "the workers do not answer. Try again later.", {"Retry-After": "5"}
                 ) from None
             answered_at = time.monotonic()
-        return ProbeAnswer(status="ok")
+        return messages.ProbeAnswer(status="ok")

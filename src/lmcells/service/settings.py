@@ -26,21 +26,27 @@ class ServiceSettings:
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a whole number of 1 or more.")
-        for name in _MEASURES:
-            value = getattr(self, name)
-            if not 0 < value < float("inf"):
-                raise ConfigError(f"{_flag(name)}: found {value!r}, allowed: a number above 0.")
+        for name in (*_COUNTS, *_MEASURES):
+            value, allowed = getattr(self, name), "a number above 0"
+            if name in _COUNTS:
+                is_right, allowed = type(value) is int and value >= 1, "a whole number of 1 or more"
+            else:
+                is_right = 0 < value < float("inf")
+            if not is_right:
+                raise ConfigError(f"--{name.replace('_', '-')}: found {value!r}, allowed: {allowed}.")
         for number, token in enumerate(self.tokens, start=1):
-            problem = _problem_of(token)
-            if problem:
-                raise ConfigError(
-                    f"token {number} of {len(self.tokens)} {problem}. Allowed: printable ASCII without spaces around "
-                    "it. Set another LMCELLS_TOKEN, or correct the --token-file."
-                )
+            if not token:
+                problem = "is empty"
+            elif not token.isascii():
+                problem = "holds a character that is not ASCII, which no header can carry"
+            elif not token.isprintable() or token.strip() != token:
+                problem = "holds a control character, or begins or ends with a space"
+            else:
+                continue
+            raise ConfigError(
+                f"token {number} of {len(self.tokens)} {problem}. Allowed: printable ASCII without spaces around "
+                "it. Set another LMCELLS_TOKEN, or correct the --token-file."
+            )
 
     @property
     def max_body_bytes(self) -> int:
@@ -59,17 +65,3 @@ def read_tokens(path: Path) -> tuple[str, ...]:
     if not tokens:
         raise ConfigError(f"--token-file: {path} holds no token. Write one a line.")
     return tokens
-
-
-def _problem_of(token: str) -> str | None:
-    if not token:
-        return "is empty"
-    if not token.isascii():
-        return "holds a character that is not ASCII, which no header can carry"
-    if not token.isprintable() or token.strip() != token:
-        return "holds a control character, or begins or ends with a space"
-    return None
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
