@@ -4,7 +4,8 @@ import asyncio
 import gzip
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -213,79 +214,74 @@ class Server:
         return sent[0]["status"], said, sent[1]["body"].decode()
 
 
-def test_one_request_too_many_is_asked_to_come_back() -> None:
-    async def run() -> None:
-        server = Server(max_concurrency=2)
-        first = [asyncio.create_task(server.ask(b"a")) for _ in range(2)]
-        while len(server.bodies) < 2:
-            await asyncio.sleep(0)
-        status, headers, said = await server.ask(b"b")
-        assert (status, headers["retry-after"]) == (429, "1")
-        assert json.loads(said)["detail"].startswith("2 requests are in progress")
-        server.go_on.set()
-        assert [(await each)[0] for each in first] == [200, 200]
-        assert (await server.ask(b"c"))[0] == 200
-        assert server.bodies == [b"a", b"a", b"c"]
-
-    asyncio.run(run())
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in an event loop."""
+    return wraps(test)(lambda: asyncio.run(test()))
 
 
-def test_a_body_takes_no_place_before_it_has_arrived() -> None:
-    async def run() -> None:
-        server = Server(max_concurrency=1, receive_seconds=0.2)
-        server.go_on.set()
-        slow = [asyncio.create_task(server.ask(b"a", hangs=True)) for _ in range(130)]
-        await asyncio.sleep(0.01)
-        assert (await server.ask(b"b"))[0] == 200
-        answers = [await each for each in slow]
-        assert {(status, headers["connection"]) for status, headers, _ in answers} == {(408, "close")}
-
-    asyncio.run(run())
-
-
-def test_a_client_that_leaves_while_sending_is_forgotten() -> None:
-    async def run() -> None:
-        server = Server(max_concurrency=1)
-        server.go_on.set()
-        assert (await server.ask(b"a", b""))[0] == 0
-        assert (await server.ask(b"b"))[0] == 200
-        assert server.bodies == [b"b"]
-
-    asyncio.run(run())
+@in_loop
+async def test_one_request_too_many_is_asked_to_come_back() -> None:
+    server = Server(max_concurrency=2)
+    first = [asyncio.create_task(server.ask(b"a")) for _ in range(2)]
+    while len(server.bodies) < 2:
+        await asyncio.sleep(0)
+    status, headers, said = await server.ask(b"b")
+    assert (status, headers["retry-after"]) == (429, "1")
+    assert json.loads(said)["detail"].startswith("2 requests are in progress")
+    server.go_on.set()
+    assert [(await each)[0] for each in first] == [200, 200]
+    assert (await server.ask(b"c"))[0] == 200
+    assert server.bodies == [b"a", b"a", b"c"]
 
 
-def test_large_bodies_share_a_bounded_memory_and_small_ones_pass() -> None:
-    async def run() -> None:
-        server = Server(max_body=0.1, receive_seconds=0.3)
-        server.go_on.set()
-        large = [asyncio.create_task(server.ask(b"x" * 90_000, hangs=True)) for _ in range(20)]
-        await asyncio.sleep(0.05)
-        assert [each.result()[0] for each in large if each.done()] == [429] * 12  # 8 x 0.1 MB are held
-        assert (await server.ask(b"x" * 60_000))[0] == 200
-        assert {(await each)[0] for each in large} == {429, 408}
-        assert (await server.ask(b"x" * 90_000))[0] == 200  # all is given back
-
-    asyncio.run(run())
+@in_loop
+async def test_a_body_takes_no_place_before_it_has_arrived() -> None:
+    server = Server(max_concurrency=1, receive_seconds=0.2)
+    server.go_on.set()
+    slow = [asyncio.create_task(server.ask(b"a", hangs=True)) for _ in range(130)]
+    await asyncio.sleep(0.01)
+    assert (await server.ask(b"b"))[0] == 200
+    answers = [await each for each in slow]
+    assert {(status, headers["connection"]) for status, headers, _ in answers} == {(408, "close")}
 
 
-def test_a_body_may_be_gzip_data_within_the_limit() -> None:
-    async def run() -> None:
-        server = Server(max_body=0.1)
-        server.go_on.set()
-        text = json.dumps({"text": "gait " * 15_000}).encode()
-        packed = gzip.compress(text)
-        halves = packed[:100], packed[100:]
-        assert (await server.ask(*halves, content_encoding="gzip"))[0] == 200
-        assert server.bodies == [text]
-        bomb = gzip.compress(b" " * 200_000_000)
-        assert (await server.ask(bomb, content_encoding="gzip"))[0] == 413
-        for wrong, status in ((packed[:-9], 400), (b"not packed", 400), (packed + b"more", 400)):
-            assert (await server.ask(wrong, content_encoding="gzip"))[0] == status
-        status, headers, _ = await server.ask(text, content_encoding="br")
-        assert (status, headers["accept-encoding"]) == (415, "gzip")
-        assert len(server.bodies) == 1
+@in_loop
+async def test_a_client_that_leaves_while_sending_is_forgotten() -> None:
+    server = Server(max_concurrency=1)
+    server.go_on.set()
+    assert (await server.ask(b"a", b""))[0] == 0
+    assert (await server.ask(b"b"))[0] == 200
+    assert server.bodies == [b"b"]
 
-    asyncio.run(run())
+
+@in_loop
+async def test_large_bodies_share_a_bounded_memory_and_small_ones_pass() -> None:
+    server = Server(max_body=0.1, receive_seconds=0.3)
+    server.go_on.set()
+    large = [asyncio.create_task(server.ask(b"x" * 90_000, hangs=True)) for _ in range(20)]
+    await asyncio.sleep(0.05)
+    assert [each.result()[0] for each in large if each.done()] == [429] * 12  # 8 x 0.1 MB are held
+    assert (await server.ask(b"x" * 60_000))[0] == 200
+    assert {(await each)[0] for each in large} == {429, 408}
+    assert (await server.ask(b"x" * 90_000))[0] == 200  # all is given back
+
+
+@in_loop
+async def test_a_body_may_be_gzip_data_within_the_limit() -> None:
+    server = Server(max_body=0.1)
+    server.go_on.set()
+    text = json.dumps({"text": "gait " * 15_000}).encode()
+    packed = gzip.compress(text)
+    halves = packed[:100], packed[100:]
+    assert (await server.ask(*halves, content_encoding="gzip"))[0] == 200
+    assert server.bodies == [text]
+    bomb = gzip.compress(b" " * 200_000_000)
+    assert (await server.ask(bomb, content_encoding="gzip"))[0] == 413
+    for wrong, status in ((packed[:-9], 400), (b"not packed", 400), (packed + b"more", 400)):
+        assert (await server.ask(wrong, content_encoding="gzip"))[0] == status
+    status, headers, _ = await server.ask(text, content_encoding="br")
+    assert (status, headers["accept-encoding"]) == (415, "gzip")
+    assert len(server.bodies) == 1
 
 
 @pytest.mark.parametrize(
@@ -295,7 +291,7 @@ def test_a_body_may_be_gzip_data_within_the_limit() -> None:
 def test_a_body_of_many_values_is_refused_before_it_is_parsed(
     http: TestClient, monkeypatch: pytest.MonkeyPatch, entries: bytes
 ) -> None:
-    monkeypatch.setattr("lmcells.service.requests.read_request", lambda *_: pytest.fail("it was parsed"))
+    monkeypatch.setattr("lmcells.service.routes.read_request", lambda *_: pytest.fail("it was parsed"))
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     answer = http.post("/v1/expand", content=entries + b"]}", headers=headers)
     assert answer.status_code == 413

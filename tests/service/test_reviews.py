@@ -74,6 +74,10 @@ def answers(store: ReviewStore, note: int, *, by: str = "Ana") -> list[str | Non
     ]
 
 
+def exported(store: ReviewStore, expander: Expander, name: str) -> str:
+    return "".join(EXPORTS[name](store.list_notes(), expander.inventory))
+
+
 def rules(store: ReviewStore, expander: Expander) -> set[tuple[Any, ...]]:
     return {
         (short_form, long_form, action, *where)
@@ -248,7 +252,7 @@ def test_the_site_inventory_adds_forbids_and_pins(store: ReviewStore, expander: 
         ("PT", "posterior tibial", "add"),
         ("PT", CLOTTING, "forbid"),
     }
-    written = "".join(EXPORTS["site_inventory.csv"](store.list_notes(), expander.inventory))
+    written = exported(store, expander, "site_inventory.csv")
     assert written.startswith("short_form,long_form,action,section,category\n")
     decide(store, note, 19, None, "category")
     assert ("PT", "*", "forbid", ("category", "Nursing")) in rules(store, expander)
@@ -292,7 +296,7 @@ def test_whatever_is_decided_the_site_inventory_can_be_read(
         if draw.random() < 0.3:
             store.undo("Ana")
         site = tmp_path / "site.csv"
-        site.write_text("".join(EXPORTS["site_inventory.csv"](store.list_notes(), expander.inventory)))
+        site.write_text(exported(store, expander, "site_inventory.csv"))
         extend(expander.inventory, site)
 
 
@@ -306,9 +310,7 @@ def test_the_exported_inventory_changes_the_next_expansion(
     assert [each.expansion.short_form for each in listed.mentions] == ["PT", "XQZ", "PT"]
     decide(store, listed.id, 6, "posterior tibial", "section")
     store.decide(listed.id, Choice(start=19, end=22, long_form="xanthine"), reviewer="Ana", version=VERSION)
-    (tmp_path / "site.csv").write_text(
-        "".join(EXPORTS["site_inventory.csv"](store.list_notes(), expander.inventory))
-    )
+    (tmp_path / "site.csv").write_text(exported(store, expander, "site_inventory.csv"))
     after = Expander.from_pretrained(
         folder / "model", only_inventory=folder / "inventory.csv", inventory=tmp_path / "site.csv"
     )
@@ -325,9 +327,7 @@ def test_corrected_annotations_are_rows_of_annotate(
     note = add(store)
     decide(store, note, 6, CLOTTING)
     decide(store, note, 19, None)
-    (tmp_path / "a.jsonl").write_text(
-        "".join(EXPORTS["annotations.jsonl"](store.list_notes(), expander.inventory))
-    )
+    (tmp_path / "a.jsonl").write_text(exported(store, expander, "annotations.jsonl"))
     (tmp_path / "notes.jsonl").write_text(json.dumps({"id": "1", "text": TEXT}))
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [(row["start"], row["long_form"], row["source"]) for row in rows] == [
@@ -341,9 +341,7 @@ def test_corrected_annotations_are_rows_of_annotate(
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (annotated,) = read_annotated(tmp_path / "a.jsonl", NoteFiles([tmp_path / "notes.jsonl"]))
     assert [each.source for each in annotated.expansions] == ["review", "model"]
-    table = list(
-        csv.DictReader(io.StringIO("".join(EXPORTS["note_nlp.csv"](store.list_notes(), expander.inventory))))
-    )
+    table = list(csv.DictReader(io.StringIO(exported(store, expander, "note_nlp.csv"))))
     assert [(row["note_id"], row["offset"], row["lexical_variant"]) for row in table] == [
         ("1", "6", "PT"),
         ("1", "47", "PT"),

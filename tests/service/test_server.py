@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -33,6 +33,19 @@ def server(folder: Path) -> Iterator[Served]:
 
 def metrics(server: Served) -> str:
     return httpx.get(f"{server.url}/metrics").text
+
+
+@contextmanager
+def in_progress(server: Served) -> Iterator[list[httpx.Response]]:
+    """A large request that was taken; its answer is there in the end."""
+    answers: list[httpx.Response] = []
+    ask = threading.Thread(
+        target=lambda: answers.append(httpx.post(f"{server.url}/v1/expand", json=LARGE, timeout=60))
+    )
+    ask.start()
+    wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(server))
+    yield answers
+    ask.join()
 
 
 def test_it_listens_on_this_machine_only(server: Served) -> None:
@@ -80,14 +93,8 @@ def test_work_for_a_client_that_left_is_dropped(server: Served) -> None:
 
 def test_a_signal_ends_it_after_what_was_taken_is_answered(folder: Path) -> None:
     with served(folder) as server:
-        answers: list[httpx.Response] = []
-        ask = threading.Thread(
-            target=lambda: answers.append(httpx.post(f"{server.url}/v1/expand", json=LARGE, timeout=60))
-        )
-        ask.start()
-        wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(server))
-        assert server.stop() == 0
-        ask.join()
+        with in_progress(server) as answers:
+            assert server.stop() == 0
         assert [answer.status_code for answer in answers] == [200]
         assert len(answers[0].json()["notes"]) == len(LARGE["notes"])
         assert SECRET not in server.log
@@ -186,17 +193,11 @@ def test_a_killed_worker_loses_only_what_it_was_working_on(pair: Served) -> None
 
 def test_a_signal_to_several_workers_leaves_nobody_hanging(pair: Served) -> None:
     """What was accepted is answered; new connections are refused at once, not kept waiting and then reset."""
-    answers: list[httpx.Response] = []
-    ask = threading.Thread(
-        target=lambda: answers.append(httpx.post(f"{pair.url}/v1/expand", json=LARGE, timeout=60))
-    )
-    ask.start()
-    wait_until(lambda: "lmcells_requests_in_progress 1.0" in metrics(pair))
-    pair.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: not children(pair))
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", pair.port), timeout=5)
-    ask.join()
+    with in_progress(pair) as answers:
+        pair.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not children(pair))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", pair.port), timeout=5)
     assert [answer.status_code for answer in answers] == [200]
     assert pair.process.wait(20) == 0
 

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from lmcells import Expander
+from service.serving import in_thread
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 expect.set_options(timeout=15_000)  # other tests may run beside these
@@ -20,6 +23,13 @@ def browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def url(planted: Expander) -> Iterator[str]:
+    """Where the page is served; a module may have a service of its own."""
+    with in_thread(planted) as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,23 +1,16 @@
 """Every view of the page passes axe-core, in light and in dark."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from lmcells import Expander
-from service.serving import NOTE, in_thread
+from service.serving import NOTE
 
 pytestmark = pytest.mark.xdist_group("browser")
 
 _WEIGHT = ("moderate", "serious", "critical")
-
-
-@pytest.fixture(scope="module")
-def url(planted: Expander) -> Iterator[str]:
-    with in_thread(planted) as running:
-        yield running
 
 
 def problems(page: Page) -> list[str]:

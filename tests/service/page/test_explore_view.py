@@ -1,7 +1,6 @@
 """The Explore view in a real browser: the gate is dragged, words and sections chosen, by mouse and by keyboard."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -15,12 +14,6 @@ from lmcells.service.middleware import POLICY
 from service.serving import in_thread
 
 pytestmark = pytest.mark.xdist_group("browser")
-
-
-@pytest.fixture(scope="module")
-def url(planted: Expander) -> Iterator[str]:
-    with in_thread(planted) as running:
-        yield running
 
 
 def open_picture(page: Page, name: str) -> None:

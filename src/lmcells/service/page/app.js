@@ -1,12 +1,11 @@
 // The page: a note goes to the service, comes back with its acronyms, and is shown.
 
-import { Contents } from "./contents.js";
 import { Details, isExplained } from "./details.js";
 import { byId, element, startTips, Tabs } from "./dom.js";
 import { Explore } from "./explore.js";
 import { acceptDrops, copyText, csv, download, readFiles } from "./files.js";
 import { Edits, InventoryDialog } from "./inventory.js";
-import { describe, isDoubt, level, LEVELS, NoteView, writtenOut } from "./note.js";
+import { Contents, describe, isDoubt, level, LEVELS, NoteView, writtenOut } from "./note.js";
 import { Review } from "./review.js";
 import { expand, explain, giveUp, startTokenDialog } from "./service.js";
 

@@ -1,6 +1,6 @@
 // The panel beside the note: all acronyms, or one with its senses, its section, and what the model relied on.
 
-import { bar, byId, element, percent, unitOffsets } from "./dom.js";
+import { bar, button, byId, element, percent, unitOffsets } from "./dom.js";
 import { factor, isAgainst, isNotable, legend, level, ofTheSection, reason } from "./note.js";
 
 const SHOWN = 8;
@@ -16,38 +16,30 @@ export class Details {
   }
 
   showNothing() {
+    const steps = [
+      "Paste a note, open a file, or start with the sample.",
+      "Choose an acronym to see its senses and why.",
+      this.#review.isOn ? "Decide: keys 1 to 9 choose a sense, n goes to the next doubt." : "Add or remove senses; the note is expanded again.",
+    ];
     this.#fill(
       "empty",
       element("h2", {}, "From short forms to what they mean"),
       element("p", {}, "Each acronym of the inventory is found, and its meanings are ranked by the words around it and by its section."),
-      element(
-        "ol",
-        {},
-        element("li", {}, "Paste a note, open a file, or start with the sample."),
-        element("li", {}, "Choose an acronym to see its senses and why."),
-        element("li", {}, this.#review.isOn ? "Decide: keys 1 to 9 choose a sense, n goes to the next doubt." : "Add or remove senses; the note is expanded again."),
-      ),
+      element("ol", {}, ...steps.map((step) => element("li", {}, step))),
     );
   }
 
   showAll(text, expansions, isShown) {
     const unit = unitOffsets(text);
     const shown = expansions.map((expansion, index) => [expansion, index]).filter(([expansion]) => isShown(expansion));
-    const rows = shown.map(([expansion, index]) =>
-      element(
-        "li",
-        {},
-        element(
-          "button",
-          { type: "button", onclick: () => this.#actions.choose(index) },
-          element("span", {}, element("span", { class: `swatch ${level(expansion)}` }, text.slice(unit(expansion.start), unit(expansion.end)))),
-          element("span", { class: "long" }, expansion.long_form ?? reason(expansion)),
-          element("span", { class: "percent" }, sureness(expansion)),
-        ),
-      ),
-    );
+    const rows = shown.map(([expansion, index]) => {
+      const written = element("span", { class: `swatch ${level(expansion)}` }, text.slice(unit(expansion.start), unit(expansion.end)));
+      const long = element("span", { class: "long" }, expansion.long_form ?? reason(expansion));
+      const words = [element("span", {}, written), long, element("span", { class: "percent" }, sureness(expansion))];
+      return element("li", {}, button(null, () => this.#actions.choose(index), words));
+    });
     const title = expansions.length === 0 ? "No acronym of the inventory was found" : counted(shown.length, expansions.length);
-    const marking = element("button", { type: "button", class: "quiet small", title: "Key: x", onclick: () => this.#actions.mark() }, "Mark the selected text");
+    const marking = button("quiet small", () => this.#actions.mark(), "Mark the selected text", { title: "Key: x" });
     const missed = element("p", { class: "faint" }, "A short form was missed? Select it in the note. ", marking);
     this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows), ...(this.#review.isOn ? [missed] : []));
   }
@@ -56,16 +48,17 @@ export class Details {
     const isReview = this.#review.isOn;
     const unit = unitOffsets(text);
     const written = text.slice(unit(expansion.start), unit(expansion.end));
+    const concept = expansion.candidates[0]?.concept_id;
     this.#fill(
       "chosen",
       element(
         "div",
         { class: "details-head" },
-        element("button", { type: "button", class: "quiet small", onclick: () => this.#actions.close() }, "All"),
+        button("quiet small", () => this.#actions.close(), "All"),
         element("span", {}, place),
-        element("button", { type: "button", class: "quiet small", "aria-label": "Previous acronym", onclick: () => this.#actions.next(-1) }, "‹"),
-        element("button", { type: "button", class: "quiet small", "aria-label": "Next acronym", onclick: () => this.#actions.next(1) }, "›"),
-        element("button", { type: "button", class: "quiet small", title: "Key: n; back: p", onclick: () => this.#actions.nextDoubt(1) }, "Next doubt"),
+        button("quiet small", () => this.#actions.next(-1), "‹", { "aria-label": "Previous acronym" }),
+        button("quiet small", () => this.#actions.next(1), "›", { "aria-label": "Next acronym" }),
+        button("quiet small", () => this.#actions.nextDoubt(1), "Next doubt", { title: "Key: n; back: p" }),
       ),
       element("h2", {}, written),
       element("p", { class: "answer" }, expansion.long_form ?? (expansion.abstained === "not_a_short_form" ? "Not a short form" : "No answer")),
@@ -74,9 +67,7 @@ export class Details {
         { class: "facts" },
         element("span", { class: `chip swatch ${level(expansion)}` }, expansion.abstained ? reason(expansion) : sureness(expansion) + onlyOne(expansion)),
         element("span", { class: "chip" }, expansion.section ?? "no section"),
-        ...(expansion.long_form && expansion.candidates[0]?.concept_id
-          ? [element("span", { class: "chip" }, expansion.candidates[0].concept_id)]
-          : []),
+        expansion.long_form && concept ? element("span", { class: "chip" }, concept) : null,
       ),
       ...(expansion.mine ? [element("ul", { class: "decisions", "aria-label": "Decisions" }, ...this.#review.decisions(expansion))] : []),
       ...(isReview ? this.#review.controls(expansion, category) : []),
@@ -84,9 +75,7 @@ export class Details {
       this.#senses(expansion),
       this.#addForm(expansion),
       element("div", { id: "reasons" }, ...(isExplained(expansion) ? [element("h3", {}, "What the model relied on"), element("p", { class: "faint" }, "…")] : [])),
-      ...(SOURCES[expansion.source]
-        ? [element("h3", {}, "Where this comes from"), element("p", { class: "faint" }, SOURCES[expansion.source])]
-        : []),
+      ...(SOURCES[expansion.source] ? [element("h3", {}, "Where this comes from"), element("p", { class: "faint" }, SOURCES[expansion.source])] : []),
     );
   }
 
@@ -103,9 +92,8 @@ export class Details {
     const list = element("ol", { class: "senses" }, ...first.map(one));
     const rest = expansion.candidates.slice(first.length);
     if (rest.length > 0) {
-      const more = element("button", { type: "button", class: "quiet small" }, `${rest.length} more`);
-      more.addEventListener("click", () => item.replaceWith(...rest.map((candidate, index) => one(candidate, first.length + index))));
-      const item = element("li", {}, more);
+      const showRest = () => item.replaceWith(...rest.map((candidate, index) => one(candidate, first.length + index)));
+      const item = element("li", {}, button("quiet small", showRest, `${rest.length} more`));
       list.append(item);
     }
     return list;
@@ -114,124 +102,64 @@ export class Details {
   // A sense to choose, or to exclude for good.
   #choice(expansion, candidate, index) {
     const name = candidate.long_form;
-    const isExcluded = expansion.never?.includes(name);
+    const look = expansion.never?.includes(name) ? "choose gone" : "choose";
     const isChosen = expansion.mine?.long_form === name;
-    const key = index < 9 ? `Key: ${index + 1}` : null;
-    return element(
-      "li",
-      {},
-      element(
-        "button",
-        { type: "button", class: isExcluded ? "choose gone" : "choose", "aria-pressed": String(isChosen), title: key, onclick: () => this.#review.choose(expansion, name) },
-        index < 9 ? element("span", { class: "key", "aria-hidden": "true" }, String(index + 1)) : null,
-        element("span", { class: "name" }, name),
-      ),
-      element("span", { class: "percent" }, percent(candidate.probability)),
-      element(
-        "button",
-        {
-          type: "button",
-          class: "remove",
-          title: key && `Never this sense; key: Shift ${index + 1}`,
-          "aria-label": `${expansion.short_form} is never ${name}`,
-          onclick: () => this.#review.never(expansion, name),
-        },
-        "never",
-      ),
-      bar(candidate.probability, percent(candidate.probability)),
-    );
+    const key = index < 9 ? String(index + 1) : null;
+    const words = [key && element("span", { class: "key", "aria-hidden": "true" }, key), element("span", { class: "name" }, name)];
+    const choose = button(look, () => this.#review.choose(expansion, name), words, { "aria-pressed": String(isChosen), title: key && `Key: ${key}` });
+    const named = { title: key && `Never this sense; key: Shift ${key}`, "aria-label": `${expansion.short_form} is never ${name}` };
+    return this.#row(candidate, choose, button("remove", () => this.#review.never(expansion, name), "never", named));
   }
 
   #sense(expansion, candidate) {
-    return element(
-      "li",
-      {},
-      element("span", { class: "name" }, candidate.long_form),
-      element("span", { class: "percent" }, percent(candidate.probability)),
-      expansion.source !== "model" // what is not of the inventory cannot be removed from it
-        ? element("span")
-        : element(
-            "button",
-            {
-              type: "button",
-              class: "remove",
-              title: "Remove this sense for the session",
-              "aria-label": `Remove ${candidate.long_form} from the senses of ${expansion.short_form}`,
-              onclick: () => this.#actions.removeSense(expansion.short_form, candidate.long_form),
-            },
-            "×",
-          ),
-      bar(candidate.probability, percent(candidate.probability)),
-    );
+    const [short, long] = [expansion.short_form, candidate.long_form];
+    const named = { title: "Remove this sense for the session", "aria-label": `Remove ${long} from the senses of ${short}` };
+    const remove = button("remove", () => this.#actions.removeSense(short, long), "×", named);
+    // What is not of the inventory cannot be removed from it.
+    return this.#row(candidate, element("span", { class: "name" }, long), expansion.source === "model" ? remove : element("span"));
+  }
+
+  #row({ probability }, name, action) {
+    return element("li", {}, name, element("span", { class: "percent" }, percent(probability)), action, bar(probability, percent(probability)));
   }
 
   #addForm(expansion) {
-    const field = element("input", {
-      placeholder: `Another sense of ${expansion.short_form}`,
-      "aria-label": `Another sense of ${expansion.short_form}`,
-      maxlength: 200,
-      required: true,
-      autocomplete: "off",
-    });
-    return element(
-      "form",
-      {
-        class: "inline-add",
-        onsubmit: (event) => {
-          event.preventDefault();
-          const name = field.value.trim();
-          if (!name) return;
-          if (this.#review.isOn) this.#review.choose(expansion, name);
-          else this.#actions.addSense(expansion.short_form, name);
-        },
-      },
-      field,
-      element("button", { class: "quiet small" }, this.#review.isOn ? "Choose" : "Add"),
-    );
+    const asked = `Another sense of ${expansion.short_form}`;
+    const field = element("input", { placeholder: asked, "aria-label": asked, maxlength: 200, required: true, autocomplete: "off" });
+    const onsubmit = (event) => {
+      event.preventDefault();
+      const name = field.value.trim();
+      if (!name) return;
+      if (this.#review.isOn) this.#review.choose(expansion, name);
+      else this.#actions.addSense(expansion.short_form, name);
+    };
+    return element("form", { class: "inline-add", onsubmit }, field, element("button", { class: "quiet small" }, this.#review.isOn ? "Choose" : "Add"));
   }
 
   #reasons(text, unit, explanation, expansion) {
     const ofSection = explanation.section_weight;
-    const weights = element(
-      "div",
-      { class: "weights", "aria-hidden": true },
-      ...(ofSection > 0 ? [share("of-section", ofSection)] : []),
-      share("of-words", 1 - ofSection),
-    );
+    const shares = [ofSection > 0 ? share("of-section", ofSection) : null, share("of-words", 1 - ofSection)];
+    const weights = element("div", { class: "weights", "aria-hidden": true }, ...shares);
     const named = (word) => (word.start === expansion.start ? "(the acronym)" : text.slice(unit(word.start), unit(word.end)));
     const words = explanation.words.map((word) => {
-      const item = element(
-        "li",
-        { class: isAgainst(word.effect) ? "against" : null },
-        named(word),
-        ...(isNotable(word.effect) ? [" ", element("small", {}, factor(word.effect))] : []),
-      );
+      const effect = isNotable(word.effect) ? [" ", element("small", {}, factor(word.effect))] : [];
+      const item = element("li", { class: isAgainst(word.effect) ? "against" : null }, named(word), ...effect);
       item.style.setProperty("--share", `${Math.round(Math.min(60, 8 + 26 * Math.abs(word.effect ?? 0)))}%`);
       return item;
     });
+    const [section, others] = [`Section ${percent(ofSection)}`, `Words ${percent(1 - ofSection)}`];
+    const attention = explanation.words.map((word) => `${named(word)} ${percent(word.weight)}`).join(", ");
+    const ofWords = [
+      element("ul", { class: "words", "aria-label": "Words read, with their effect" }, ...words),
+      element("p", { class: "faint" }, legend(expansion, explanation)),
+      element("details", { class: "attention" }, element("summary", {}, "Words attended to"), element("p", {}, attention)),
+    ];
     const shown = [
-      element(
-        "p",
-        { class: "weight-names" },
-        element("span", { class: "of-section" }, `Section ${percent(ofSection)}`),
-        " ",
-        element("span", { class: "of-words" }, `Words ${percent(1 - ofSection)}`),
-      ),
+      element("p", { class: "weight-names" }, element("span", { class: "of-section" }, section), " ", element("span", { class: "of-words" }, others)),
       weights,
       explanation.section_effect !== null ? element("p", { class: "effect-of-section" }, ofTheSection(explanation.section_effect)) : null,
       ofSection > 0 ? element("p", { class: "to-gate" }, element("a", { href: gateAddress(expansion) }, "Move the gate by hand, without the words")) : null,
-      words.length > 0
-        ? element("ul", { class: "words", "aria-label": "Words read, with their effect" }, ...words)
-        : element("p", { class: "faint" }, "The model knows none of the words around it."),
-      words.length > 0 ? element("p", { class: "faint" }, legend(expansion, explanation)) : null,
-      words.length > 0
-        ? element(
-            "details",
-            { class: "attention" },
-            element("summary", {}, "Words attended to"),
-            element("p", {}, explanation.words.map((word) => `${named(word)} ${percent(word.weight)}`).join(", ")),
-          )
-        : null,
+      ...(words.length > 0 ? ofWords : [element("p", { class: "faint" }, "The model knows none of the words around it.")]),
     ];
     return shown.filter((each) => each !== null);
   }

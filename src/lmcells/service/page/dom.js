@@ -6,6 +6,8 @@ export const element = (tag, attributes = {}, ...children) => filled(document.cr
 
 export const svg = (tag, attributes = {}, ...children) => filled(document.createElementNS(SVG, tag), attributes, children);
 
+export const button = (look, onclick, words, more = {}) => element("button", { type: "button", class: look, onclick, ...more }, ...[words].flat());
+
 function filled(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);

@@ -1,6 +1,6 @@
 // Changes to the inventory for this session, and the dialog in which they are made.
 
-import { byId, element } from "./dom.js";
+import { button, byId, element } from "./dom.js";
 import { search } from "./service.js";
 
 const LIMIT = 40;
@@ -18,10 +18,7 @@ export class Edits {
   }
 
   get list() {
-    return [
-      ...this.#add.map((sense) => ({ kind: "add", sense })),
-      ...this.#remove.map((sense) => ({ kind: "remove", sense })),
-    ];
+    return [...this.#add.map((sense) => ({ kind: "add", sense })), ...this.#remove.map((sense) => ({ kind: "remove", sense }))];
   }
 
   get message() {
@@ -101,7 +98,7 @@ export class InventoryDialog {
           {},
           element("span", { class: "short" }, edit.sense.short_form),
           element("span", { class: "change" }, `${edit.kind === "add" ? "added" : "removed"}: ${edit.sense.long_form}`),
-          element("button", { type: "button", class: "quiet small", onclick: () => this.#apply((all) => all.undo(edit)) }, "Undo"),
+          button("quiet small", () => this.#apply((all) => all.undo(edit)), "Undo"),
         ),
       ),
     );
@@ -137,21 +134,10 @@ export class InventoryDialog {
     const rows = senses.map(({ long_form }) => {
       const sense = { short_form, long_form };
       const isRemoved = this.#edits.isRemoved(sense);
-      return element(
-        "li",
-        {},
-        element("span", { class: isRemoved ? "gone" : "" }, long_form),
-        element(
-          "button",
-          {
-            type: "button",
-            class: "quiet small",
-            "aria-label": `${isRemoved ? "Put back" : "Remove"} ${long_form}`,
-            onclick: () => this.#apply((edits) => (isRemoved ? edits.add(sense) : edits.remove(sense))),
-          },
-          isRemoved ? "Put back" : "Remove",
-        ),
-      );
+      const words = isRemoved ? "Put back" : "Remove";
+      const change = () => this.#apply((edits) => (isRemoved ? edits.add(sense) : edits.remove(sense)));
+      const named = { "aria-label": `${words} ${long_form}` };
+      return element("li", {}, element("span", { class: isRemoved ? "gone" : "" }, long_form), button("quiet small", change, words, named));
     });
     return element("li", {}, element("span", { class: "short" }, short_form), element("ul", { class: "long-forms" }, ...rows));
   }

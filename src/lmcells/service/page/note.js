@@ -1,6 +1,6 @@
 // The note with its acronyms (one tab stop, arrow keys between them) and how sure, and why, each answer is.
 
-import { byId, element, percent, unitOffsets } from "./dom.js";
+import { button, byId, element, percent, unitOffsets } from "./dom.js";
 
 export class NoteView {
   #box = byId("note");
@@ -233,4 +233,45 @@ export function legend(expansion, { words }) {
   if (expansion.candidates.length < 2) return "It has only one sense, so no word decides.";
   if (words.every((word) => word.effect === null)) return "The effect of each word was not computed here.";
   return "× multiplies the odds of the first sense, ÷ divides them.";
+}
+
+// The column on the left: the notes that are open, and the sections of the one that is shown.
+
+export class Contents {
+  #actions;
+
+  constructor(actions) {
+    this.#actions = actions; // openNote, choose
+  }
+
+  show(notes, isCurrent, expansions, { isReview }) {
+    const sections = outline(expansions);
+    const isListed = notes.length > 1 || isReview;
+    byId("notes-title").hidden = !isListed;
+    byId("sections-outline").hidden = sections.length < 2;
+    byId("contents").hidden = !isListed && sections.length < 2;
+    byId("note-view").classList.toggle("has-contents", !byId("contents").hidden);
+    byId("notes").replaceChildren(
+      ...(isListed ? notes : []).map((note) => this.#entry(note.name, note.remark ?? "", () => this.#actions.openNote(note), isCurrent(note))),
+    );
+    const count = ({ n, nDoubts }) => (nDoubts > 0 ? `${nDoubts} of ${n} in doubt` : String(n));
+    byId("outline").replaceChildren(...sections.map((each) => this.#entry(each.name, count(each), () => this.#actions.choose(each.first))));
+  }
+
+  #entry(name, count, onclick, isCurrent = false) {
+    const words = [element("span", { class: "name" }, name), element("small", {}, count)];
+    return element("li", {}, button(null, onclick, words, { "aria-current": isCurrent ? "true" : null }));
+  }
+}
+
+// The sections that hold acronyms, in the order of the note, each with its first one.
+function outline(expansions) {
+  const sections = [];
+  expansions.forEach((expansion, index) => {
+    const name = expansion.section ?? "No section";
+    if (sections.at(-1)?.name !== name) sections.push({ name, first: index, n: 0, nDoubts: 0 });
+    sections.at(-1).n += 1;
+    sections.at(-1).nDoubts += isDoubt(expansion) ? 1 : 0;
+  });
+  return sections;
 }

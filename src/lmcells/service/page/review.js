@@ -1,6 +1,6 @@
 // Reviewing: the queue of notes, decisions about mentions, undo, and what follows from them. Only where the service keeps reviews.
 
-import { byId, element } from "./dom.js";
+import { button, byId, element } from "./dom.js";
 import { download } from "./files.js";
 import { addReviewedNote, decide, deleteReviewedNote, exportReviews, reviewedNote, reviews, undo } from "./service.js";
 
@@ -70,7 +70,7 @@ export class Review {
       return element("label", { title: `Key: ${key}` }, choice, ` ${words}`);
     });
     const fieldset = element("fieldset", { class: "scopes" }, element("legend", {}, "Decide for"), ...scopes);
-    const none = element("button", { type: "button", class: "quiet small", title: "Key: 0", onclick: () => this.choose(mention, null) }, "Not a short form");
+    const none = button("quiet small", () => this.choose(mention, null), "Not a short form", { title: "Key: 0" });
     return [fieldset, element("p", { class: "decide" }, none)];
   }
 

@@ -1,6 +1,6 @@
 // A map on which sections that the model treats alike lie together, and the neighbours of one of them.
 
-import { bar, byId, element } from "./dom.js";
+import { bar, button, byId, element } from "./dom.js";
 import { N_COLOURS, PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
 import { clearProblem, showProblem, Suggest } from "./suggest.js";
@@ -85,20 +85,15 @@ export class Sections {
   }
 
   #legendButton(name, group) {
-    const button = element(
-      "button",
-      { type: "button", class: `cluster series-${group % N_COLOURS}`, "aria-pressed": "false" },
-      swatch(group),
-      element("span", {}, name),
-    );
-    button.addEventListener("click", () => {
+    const dim = () => {
       this.#dimmed = this.#dimmed === group ? null : group;
       for (const other of byId("sections-legend").querySelectorAll("button")) {
-        other.setAttribute("aria-pressed", String(other === button && this.#dimmed !== null));
+        other.setAttribute("aria-pressed", String(other === made && this.#dimmed !== null));
       }
       this.#plane.dimOthers(this.#dimmed);
-    });
-    return button;
+    };
+    const made = button(`cluster series-${group % N_COLOURS}`, dim, [swatch(group), element("span", {}, name)], { "aria-pressed": "false" });
+    return made;
   }
 
   #drawNear() {
@@ -125,7 +120,7 @@ export class Sections {
     return element(
       "li",
       {},
-      element("button", { type: "button", class: "word", onclick: () => this.#ask({ section }) }, section),
+      button("word", () => this.#ask({ section }), section),
       element("span"),
       element("span", { class: "percent" }, cosine.toFixed(2)),
       bar(Math.max(0, cosine), `cosine ${cosine.toFixed(2)}`),

@@ -1,6 +1,6 @@
 // A field that suggests names as one types: those that begin with the text, else the nearest that the model knows.
 
-import { element } from "./dom.js";
+import { button, element } from "./dom.js";
 import { explore } from "./service.js";
 
 const LIMIT = 8;
@@ -145,7 +145,7 @@ export async function showProblem(box, error, names) {
     const found = await explore("names", { kind, search: text, limit: SHOWN }).catch(() => null);
     if (!found || found.known !== null) continue;
     const buttons = found.names.map(({ name }) =>
-      element("li", {}, element("button", { type: "button", class: "quiet small", onclick: () => choose(name) }, name)),
+      element("li", {}, button("quiet small", () => choose(name), name)),
     );
     box.append(element("ul", { class: "nearest", "aria-label": `Nearest to ${text}` }, ...buttons));
   }

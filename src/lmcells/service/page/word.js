@@ -1,6 +1,6 @@
 // A word under several sections: its nearest words, how it moves, and where its cells lie.
 
-import { bar, byId, element, percent } from "./dom.js";
+import { bar, button, byId, element, percent } from "./dom.js";
 import { PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
 import { clearProblem, showProblem, Suggest } from "./suggest.js";
@@ -90,16 +90,9 @@ export class Word {
   }
 
   #chip(section, index) {
+    const remove = button("remove", () => this.#toggle(section), "×", { "aria-label": `Remove ${section}` });
     const isOnly = this.#state.sections.length === 1;
-    return element(
-      "li",
-      { class: `chosen-section series-${index}` },
-      swatch(index),
-      sectionName(section),
-      isOnly
-        ? null
-        : element("button", { type: "button", class: "remove", "aria-label": `Remove ${section}`, onclick: () => this.#toggle(section) }, "×"),
-    );
+    return element("li", { class: `chosen-section series-${index}` }, swatch(index), sectionName(section), isOnly ? null : remove);
   }
 
   #column(sense, index, usual) {
@@ -110,7 +103,7 @@ export class Word {
       return element(
         "li",
         { class: isNew ? "new" : "" },
-        element("button", { type: "button", class: "word", onclick: () => this.#ask({ word }) }, word),
+        button("word", () => this.#ask({ word }), word),
         isNew ? element("span", { class: "sign", title: "not among the nearest on average" }, "+", element("span", { class: "unseen" }, " not near on average")) : element("span"),
         element("span", { class: "percent" }, divergence.toFixed(2)),
         bar(Math.exp(-divergence), `divergence ${divergence.toFixed(2)}`),
@@ -161,7 +154,7 @@ function heatTable(senses, onWord) {
     element(
       "tr",
       {},
-      element("th", { scope: "row" }, element("button", { type: "button", class: "word", onclick: () => onWord(word) }, word)),
+      element("th", { scope: "row" }, button("word", () => onWord(word), word)),
       ...columns.map((column, place) => cell(column.likenesses[row], column.section === null, most[place])),
     ),
   );
