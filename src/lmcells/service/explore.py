@@ -111,6 +111,15 @@ def _name(max_length: int, example: str, description: str | None = None) -> Any:
 
 Word = Annotated[str, _name(100, "history", "a word of the model")]
 Section = Annotated[str, _name(200, "SOCIAL HISTORY", "a section, by its name or an alias")]
+_FREQUENT = "default: the sections in which the word is most frequent"
+_TELLING = "words to compare with; default: those that tell the sections apart"
+SomeSections = Annotated[
+    list[Name],
+    Query(max_length=MAX_SECTIONS, examples=[["SOCIAL HISTORY", "FAMILY HISTORY"]], description=_FREQUENT),
+]
+SomeWords = Annotated[
+    list[Name], Query(max_length=MAX_WORDS, examples=[["smoker", "sister"]], description=_TELLING)
+]
 ShortForm = Annotated[str, _name(100, "MG")]
 Network = Annotated[Literal["variational", "prior"], Query(examples=["variational"])]
 Dict = dict[str, Any]
@@ -223,22 +232,8 @@ class Explorer:
     def senses(
         self,
         word: Word,
-        section: Annotated[
-            list[Name],
-            Query(
-                max_length=MAX_SECTIONS,
-                examples=[["SOCIAL HISTORY", "FAMILY HISTORY"]],
-                description="default: the sections in which the word is most frequent",
-            ),
-        ] = [],  # noqa: B006 - FastAPI copies it
-        against: Annotated[
-            list[Name],
-            Query(
-                max_length=MAX_WORDS,
-                examples=[["smoker", "sister"]],
-                description="words to compare with; default: those that tell the sections apart",
-            ),
-        ] = [],  # noqa: B006
+        section: SomeSections = [],  # noqa: B006 - FastAPI copies it
+        against: SomeWords = [],  # noqa: B006
         n_words: Annotated[int, Query(ge=1, le=MAX_WORDS, examples=[12])] = 12,
         n_neighbors: Annotated[int, Query(ge=1, le=50, examples=[8])] = 8,
     ) -> Dict:
