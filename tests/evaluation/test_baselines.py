@@ -7,7 +7,10 @@ import pytest
 
 from corpora import corpus_of
 from expansion.clinic import CLOTTING, INVENTORY, THERAPY, mention
-from lmcells.evaluation.baselines import (
+from lmcells.evaluation.dataset import Example
+from lmcells.evaluation.evaluate import predict
+from lmcells.evaluation.metrics import measure
+from lmcells.evaluation.rankers import (
     FLOOR,
     SectionRanker,
     count_sections_in_corpus,
@@ -15,9 +18,6 @@ from lmcells.evaluation.baselines import (
     dominant_ranker,
     random_ranker,
 )
-from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.evaluate import predict
-from lmcells.evaluation.metrics import measure
 from lmcells.expansion.long_forms import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker
 

@@ -8,13 +8,13 @@ from sklearn.metrics import confusion_matrix as sklearn_confusion_matrix
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError
-from lmcells.evaluation.breakdown import (
+from lmcells.evaluation.metrics import (
     acronym_table,
     by_number_of_candidates,
     confusion_matrix,
+    measure,
     summarise_seeds,
 )
-from lmcells.evaluation.metrics import measure
 
 ANSWERS = [("AB", 0, 0), ("AB", 0, 1), ("AB", 1, 1), ("CD", 2, 0), ("CD", 0, 0), ("EF", 1, 1)]
 CANDIDATES = {"AB": 2, "CD": 3, "EF": 2}

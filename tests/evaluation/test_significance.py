@@ -6,9 +6,7 @@ from scipy.stats import kstest
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError
-from lmcells.evaluation.metrics import headline, measure, tally
-from lmcells.evaluation.predictions import Predictions
-from lmcells.evaluation.significance import (
+from lmcells.evaluation.intervals import (
     METRICS,
     compare_all,
     holm,
@@ -16,6 +14,8 @@ from lmcells.evaluation.significance import (
     randomisation_test,
     swapped_differences,
 )
+from lmcells.evaluation.metrics import headline, measure, tally
+from lmcells.evaluation.predictions import Predictions
 
 
 def _right(pattern: str, *, model: str = "m", notes: list[str] | None = None) -> Predictions:

@@ -7,13 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lmcells.evaluation.breakdown import (
-    ConfusionMatrix,
-    Row,
-    acronym_table,
-    by_number_of_candidates,
-    confusion_matrix,
-)
 from lmcells.evaluation.calibrate import (
     CoverageCurve,
     auroc,
@@ -23,9 +16,15 @@ from lmcells.evaluation.calibrate import (
     reliability_points,
 )
 from lmcells.evaluation.evaluate import ModelResult
-from lmcells.evaluation.intervals import Interval, paper_intervals
-from lmcells.evaluation.metrics import LOWER_IS_BETTER
-from lmcells.evaluation.significance import Comparison
+from lmcells.evaluation.intervals import Comparison, Interval, paper_intervals
+from lmcells.evaluation.metrics import (
+    LOWER_IS_BETTER,
+    ConfusionMatrix,
+    Row,
+    acronym_table,
+    by_number_of_candidates,
+    confusion_matrix,
+)
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
 Means = Mapping[str, float]  # metric -> mean over runs

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lmcells.evaluation.breakdown import ConfusionMatrix
-from lmcells.evaluation.intervals import Interval
+from lmcells.evaluation.intervals import Comparison, Interval
+from lmcells.evaluation.metrics import ConfusionMatrix
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
@@ -28,7 +28,6 @@ from lmcells.evaluation.report.findings import (
     means_over_short_forms,
     show_hours,
 )
-from lmcells.evaluation.significance import Comparison
 
 _N_MISTAKES = 15
 _SHADES = 5

@@ -14,15 +14,13 @@ from importlib import import_module
 from pathlib import Path
 
 from lmcells.errors import InputError, MissingExtra
-from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.evaluate import ModelResult
-from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.intervals import Comparison, compare_all
+from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.rankers import ORACLE
 from lmcells.evaluation.report.findings import Curve, Findings, Means, Published, Setting, look_at
-from lmcells.evaluation.report.latex import latex_tables
 from lmcells.evaluation.report.page import report_page
-from lmcells.evaluation.report.tables import write_csv_tables
-from lmcells.evaluation.significance import Comparison, compare_all
+from lmcells.evaluation.report.tables import latex_tables, write_csv_tables
 from lmcells.files import atomic_write
 
 _NOT_ALWAYS = (

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from lmcells.errors import FormatError
-from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
-from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import Means, best_of, show_hours
