@@ -3,12 +3,7 @@ import pytest
 from scipy.stats import bootstrap as scipy_bootstrap
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
-from lmcells.evaluation.intervals import (
-    bca_interval,
-    bootstrap_intervals,
-    paper_intervals,
-    percentile_interval,
-)
+from lmcells.evaluation import intervals
 from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.predictions import Predictions
 
@@ -31,7 +26,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     n_covered = 0
     for trial in range(100):
         sample = right_by_note(random, n_notes=20, per_note=5)
-        found = bootstrap_intervals(sample, n_resamples=100, level=0.8, seed=trial)["accuracy"]
+        found = intervals.bootstrap_intervals(sample, n_resamples=100, level=0.8, seed=trial)["accuracy"]
         n_covered += found.low <= 0.7 <= found.high
     assert n_covered / 100 == pytest.approx(0.8, abs=0.08)
 
@@ -41,14 +36,14 @@ def test_rare_senses_do_not_push_macro_f1_out_of_its_interval() -> None:
     truths = [0] * 6 + [1, 2, 3, 4]
     answers = [(f"S{s}", truth, 0) for s in range(8) for truth in truths]
     sample = predictions_from_answers(answers, {f"S{s}": 5 for s in range(8)})
-    found = bootstrap_intervals(sample, n_resamples=300)["macro_f1"]
+    found = intervals.bootstrap_intervals(sample, n_resamples=300)["macro_f1"]
     assert found.estimate == measure(sample).macro_f1
     assert found.low + found.standard_error < found.estimate < found.high - found.standard_error
 
 
 def test_the_interval_of_a_mean_is_scipys_bca() -> None:
     sample = random_predictions(1, n=40, skill=3.0)
-    ours = bootstrap_intervals(sample, n_resamples=10_000)["nll"]
+    ours = intervals.bootstrap_intervals(sample, n_resamples=10_000)["nll"]
     loss = -sample.log_probability_of_truth
     theirs = scipy_bootstrap((loss,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(1))
     width = ours.high - ours.low
@@ -59,8 +54,8 @@ def test_the_interval_of_a_mean_is_scipys_bca() -> None:
 
 def test_symmetric_values_have_the_percentiles_moved_to_the_estimate() -> None:
     resampled = np.arange(1000) / 1000
-    moved = bca_interval(0.2, resampled, np.array([1.0, 2.0, 3.0]), level=0.9)
-    plain = percentile_interval(0.2, resampled, level=0.9)
+    moved = intervals.bca_interval(0.2, resampled, np.array([1.0, 2.0, 3.0]), level=0.9)
+    plain = intervals.percentile_interval(0.2, resampled, level=0.9)
     assert (moved.low, moved.high) == pytest.approx((plain.low - 0.2995, plain.high - 0.2995))
     assert moved.standard_error == plain.standard_error
 
@@ -71,7 +66,7 @@ def test_drawing_notes_is_wider_than_drawing_examples_when_notes_differ() -> Non
         for alone in (False, True)
     )
     wide, narrow = (
-        bootstrap_intervals(sample, n_resamples=300)["accuracy"].standard_error
+        intervals.bootstrap_intervals(sample, n_resamples=300)["accuracy"].standard_error
         for sample in (by_note, by_example)
     )
     assert wide > 1.5 * narrow
@@ -79,7 +74,7 @@ def test_drawing_notes_is_wider_than_drawing_examples_when_notes_differ() -> Non
 
 def test_the_papers_samples_spread_half_as_far_as_the_standard_error() -> None:
     sample = random_predictions(2, n=1_000)
-    spread = paper_intervals(sample, n_samples=600)["accuracy"].standard_error
+    spread = intervals.paper_intervals(sample, n_samples=600)["accuracy"].standard_error
     p = measure(sample).accuracy
     assert spread == pytest.approx(0.5 * np.sqrt(p * (1 - p) / 1_000), rel=0.1)
 
@@ -87,41 +82,43 @@ def test_the_papers_samples_spread_half_as_far_as_the_standard_error() -> None:
 def test_estimates_are_the_metrics_of_the_whole_dataset_and_within_their_intervals() -> None:
     sample = random_predictions(4)
     expected = measure(sample)
-    for name, interval in bootstrap_intervals(sample, n_resamples=100).items():
+    for name, interval in intervals.bootstrap_intervals(sample, n_resamples=100).items():
         assert interval.low <= interval.estimate <= interval.high
         assert interval.estimate == pytest.approx(getattr(expected, name))
-        assert paper_intervals(sample)[name].estimate == interval.estimate
+        assert intervals.paper_intervals(sample)[name].estimate == interval.estimate
 
 
 def test_intervals_stay_within_what_a_metric_can_be() -> None:
     answers = [("AB", i % 2, i % 2) for i in range(11)] + [("AB", 0, 1)]
     sample = predictions_from_answers(answers, {"AB": 2})
-    for name, interval in bootstrap_intervals(sample, n_resamples=200).items():
+    for name, interval in intervals.bootstrap_intervals(sample, n_resamples=200).items():
         assert interval.low >= 0
         assert interval.high <= 1 or name.endswith("nll")
 
 
 def test_the_seed_decides() -> None:
     sample = random_predictions(6, n_notes=20)
-    once, again, other = (bootstrap_intervals(sample, n_resamples=50, seed=seed) for seed in (1, 1, 2))
+    once, again, other = (
+        intervals.bootstrap_intervals(sample, n_resamples=50, seed=seed) for seed in (1, 1, 2)
+    )
     assert once == again != other
-    once, again, other = (paper_intervals(sample, seed=seed) for seed in (1, 1, 2))
+    once, again, other = (intervals.paper_intervals(sample, seed=seed) for seed in (1, 1, 2))
     assert once == again != other
 
 
 def test_a_model_that_is_always_right_has_an_interval_of_one_point() -> None:
     sample = predictions_from_answers([("AB", i % 2, i % 2) for i in range(20)], {"AB": 2})
-    found = bootstrap_intervals(sample, n_resamples=50)["macro_f1"]
+    found = intervals.bootstrap_intervals(sample, n_resamples=50)["macro_f1"]
     assert (found.low, found.high) == (1.0, 1.0)
 
 
 def test_short_forms_that_are_not_drawn_leave_no_nan() -> None:
     answers = [("AB", 0, 0)] * 3 + [("CD", 1, 1)] + [("EF", 0, 1)] * 2
     sample = predictions_from_answers(answers, {"AB": 2, "CD": 2, "EF": 2})
-    for interval in bootstrap_intervals(sample, n_resamples=200).values():
+    for interval in intervals.bootstrap_intervals(sample, n_resamples=200).values():
         assert np.isfinite([interval.low, interval.high, interval.standard_error]).all()
 
 
 def test_one_note_alone_has_no_interval() -> None:
     sample = predictions_from_answers([("AB", 0, 0), ("AB", 1, 0)], {"AB": 2}, notes=["n", "n"])
-    assert bootstrap_intervals(sample) == {}
+    assert intervals.bootstrap_intervals(sample) == {}
