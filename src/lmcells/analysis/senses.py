@@ -133,13 +133,9 @@ def measure_movement(cells: WordCells) -> Row:
     means = grid.mean.astype(np.float64)
     center = means.mean(axis=(0, 1))
     by_word, by_section = means.mean(axis=1) - center, means.mean(axis=0) - center  # (W, d), (M, d)
-    parts = np.array(
-        [
-            np.square(by_word).sum() * sections.size,
-            np.square(by_section).sum() * words.size,
-            np.square(means - center - by_word[:, None] - by_section).sum(),
-        ]
-    )
+    of_pairs = np.square(means - center - by_word[:, None] - by_section).sum()
+    alone = np.square(by_word).sum() * sections.size, np.square(by_section).sum() * words.size
+    parts = np.array([*alone, of_pairs])
     of_words, of_sections, of_pairs = (parts / max(parts.sum(), np.finfo(np.float64).tiny)).tolist()
     return Row(
         n_words=words.size,

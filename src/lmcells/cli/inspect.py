@@ -102,12 +102,8 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> inspec
         _print_checks(checks)
         _print_examples(shown)
 
-    data = {
-        "summary": summary,
-        "checks": checks,
-        "examples": [asdict(example) for example in shown],
-        "sections_alone": alone,
-    }
+    data: dict[str, Any] = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
+    data["sections_alone"] = alone
     return data, inspect_view.draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
@@ -140,10 +136,8 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
         f"forms, {len(summary.sections):,} sections"
     )
     has_lengths = any(section.n_section_tokens is not None for section in shown)
-    columns = (
-        "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | 10 % {quantiles[0]:.3f} | "
-    )
-    columns += "median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
+    columns = "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | "
+    columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
     print_columns(
@@ -209,14 +203,13 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
     return data, inspect_view.draw(options, "figures.draw_interpolation", paths), print_view
 
 
-def _print_path(path: Row, *, n_columns: int = 6) -> None:
+def _print_path(path: Row) -> None:
     """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
-    n_columns = min(n_columns, len(path.weights))
+    n_columns = min(6, len(path.weights))
     shown = np.linspace(0, len(path.weights) - 1, n_columns).round().astype(int).tolist()
     words = f"{path.n_words} words around it" if path.n_words else "no words around it"
-    print(
-        f"{path.short_form} in {path.section}, {words}; the gate gives the section {path.learnt_weight:.2f}"
-    )
+    weight = f"the gate gives the section {path.learnt_weight:.2f}"
+    print(f"{path.short_form} in {path.section}, {words}; {weight}")
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
@@ -294,16 +287,8 @@ masked span then starts from an empty masked span, one by divergence from the sh
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
     (the paper's formula: long forms without a section)""",
 )
-VIEWS = {
-    "neighbors": NEIGHBORS,
-    "senses": SENSES,
-    "sections": SECTIONS,
-    "gate": GATE,
-    "interpolate": INTERPOLATE,
-    "mixtures": MIXTURES,
-    "vectors": VECTORS,
-    "uncertainty": UNCERTAINTY,
-}
+VIEWS = {"neighbors": NEIGHBORS, "senses": SENSES, "sections": SECTIONS, "gate": GATE}
+VIEWS |= {"interpolate": INTERPOLATE, "mixtures": MIXTURES, "vectors": VECTORS, "uncertainty": UNCERTAINTY}
 COMMANDS = {
     "inspect": command_group(
         VIEWS,

@@ -49,9 +49,8 @@ class NamedRanker:
     base: Ranker
     temperature: float = 1.0  # softmax(score / temperature) are the probabilities
     section_map: SectionMap = field(default_factory=dict)
-    knows: Callable[[str], bool] | None = (
-        None  # whether it has read text under a header; None: it reads no sections
-    )
+    # Whether it has read text under a header; None: it reads no sections.
+    knows: Callable[[str], bool] | None = None
     sections: Counter[str] = field(default_factory=Counter)  # how headers were read -> mentions
     n_parameters: int | None = None  # without embeddings
     hours_to_peak: float | None = None
@@ -133,9 +132,7 @@ def make_ranker(
         base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
         section_map=section_map if reads_sections else {},
-        knows=(lambda section: known_section(section, model.section_ids) is not None)
-        if reads_sections
-        else None,
+        knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
         hours_to_peak=model.config.training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),

@@ -148,7 +148,11 @@ def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote
 def _read_line(line: str) -> tuple[object, object, list[Mark]]:
     row = json.loads(line)
     places = ((each["start"], each["end"], each["kind"], each.get("senses")) for each in row["mentions"])
-    return row["id"], row["text"], [Mark(*place, tuple(senses or ())) for *place, senses in places]
+    return (
+        row["id"],
+        row["text"],
+        [Mark(start, end, kind, tuple(senses or ())) for start, end, kind, senses in places],
+    )
 
 
 def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
@@ -205,9 +209,9 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
                 verdict = "right" if any(meanings.same(form, mark.senses) for form in forms) else "wrong"
             elif mark.kind != NONE:
                 verdict = "neutral"
-        marked = (mark.kind, mark.senses) if mark is not None else (None, ())
+        kind, senses = (mark.kind, mark.senses) if mark is not None else (None, ())
         said = each.source, each.long_form, each.probability
-        outcomes.append(Outcome(verdict, each.start, each.end, *marked, *said))
+        outcomes.append(Outcome(verdict, each.start, each.end, kind, senses, *said))
     outcomes += [
         Outcome("unsure" if mark in unsure else "missed", mark.start, mark.end, mark.kind, mark.senses)
         for mark in note.marks

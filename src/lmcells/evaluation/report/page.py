@@ -134,12 +134,12 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
 
 def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
-    found, is_rival = [], np.array([model.name not in findings.oracles for model in findings.models])
+    found, is_rival = [], [model.name not in findings.oracles for model in findings.models]
     for short_form, rows in by_short_form(findings.models).items():
         first, values = next(filter(None, rows)), [None if row is None else row["macro_f1"] for row in rows]
-        rivals = np.where(is_rival, values, None)
+        rivals = [value if of_rival else None for value, of_rival in zip(values, is_rival, strict=True)]
         best = max((value for value in rivals if value is not None), default=None)
-        bold = [value is not None and value == best and is_rival.sum() > 1 for value in rivals]
+        bold = [value is not None and value == best and sum(is_rival) > 1 for value in rivals]
         counts = {"short_form": short_form, "count": first["count"], "targets": first["targets"]}
         found.append({**counts, "macro_f1": list(zip(values, bold, strict=True))})
     return found

@@ -122,12 +122,15 @@ def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
         predictions = model.result.predictions
         p_truth = np.exp(predictions.log_probability_of_truth)
         for row in np.flatnonzero(~predictions.is_right):
-            short_form = predictions.short_form_index[row]
-            names = predictions.candidates[short_form]
+            index, ids = predictions.short_form_index[row], (predictions.ids[row], predictions.note_ids[row])
+            names, short_form = predictions.candidates[index], predictions.short_forms[index]
+            labels = names[predictions.truth[row]], names[predictions.predicted[row]]
             yield (
-                *(model.name, predictions.ids[row], predictions.note_ids[row]),
-                *(predictions.short_forms[short_form], names[predictions.truth[row]]),
-                *(names[predictions.predicted[row]], float(predictions.confidence[row])),
+                model.name,
+                *ids,
+                short_form,
+                *labels,
+                float(predictions.confidence[row]),
                 float(p_truth[row]),
             )
 
@@ -171,14 +174,11 @@ def latex_tables(findings: Findings) -> dict[str, str]:
     models, seeds = findings.models, findings.seeds
     means = {m.name: {k: findings.mean(m.name, k) for k in _PAPER_METRICS} for m in models}
     pairs = [models[start : start + 2] for start in range(0, len(models), 2)]  # side by side, as in the paper
-    cost = (
-        (
-            model.name,
-            "--" if (n := model.result.n_parameters) is None else f"{n:,}",
-            "--" if (hours := model.result.hours_to_peak) is None else show_hours(hours),
-        )
-        for model in models
-    )
+    cost = []
+    for model in models:
+        n, hours = model.result.n_parameters, model.result.hours_to_peak
+        shown = "--" if n is None else f"{n:,}", "--" if hours is None else show_hours(hours)
+        cost.append((model.name, *shown))
     tables = {
         "main": template.main(_bold_best(means, findings.oracles), _runs(findings)),
         "acronyms": "\n".join(template.acronyms(*_acronyms(pair)) for pair in pairs),
@@ -215,10 +215,8 @@ def _cells(means: Means) -> list[str]:
 
 
 def _runs(findings: Findings) -> str:
-    n_runs = {
-        findings.seeds[model.name]["nll"]["n_seeds"] if model.name in findings.seeds else 1
-        for model in findings.models
-    }
+    seeds = [findings.seeds.get(model.name) for model in findings.models]
+    n_runs = {1 if of_model is None else of_model["nll"]["n_seeds"] for of_model in seeds}
     if n_runs == {1}:
         return "One pre-training run."
     if len(n_runs) == 1:
