@@ -59,20 +59,13 @@ def word_senses(
                     word=listed_words,
                     divergence=divergences[row],  # KL(p(z | word, section) || the other word's expected cell)
                     probability=np.exp(logits[row]),  # softmax of the negative divergences
-                    ratio=np.exp(
-                        logits[row] - logits[-1]
-                    ),  # to the average's: above 1, the section pulls here
+                    ratio=np.exp(logits[row] - logits[-1]),  # to the average's; above 1: pulled here
                 ),
                 neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
             )
         )
-    return Row(
-        word=model.words[id_],
-        count=int(model.word_counts[id_]),
-        words=tuple(listed_words),
-        sections=tuple(senses[:-1]),
-        average=senses[-1],
-    )
+    found = Row(word=model.words[id_], count=int(model.word_counts[id_]), words=tuple(listed_words))
+    return Row(found, sections=tuple(senses[:-1]), average=senses[-1])
 
 
 def sections_of(cells: WordCells, word: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
 from lmcells.analysis.statistics import with_interval
-from lmcells.cli import inspect_view
+from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import add_reading, columns_of, command_group
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
@@ -29,16 +29,16 @@ from lmcells.pretrained import PretrainedModel
 def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("all sections")
     otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
-    inspect_view.number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
-    inspect_view.number("--sections", "how many sections, those with the most words", 200)(group)
+    views.number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
+    views.number("--sections", "how many sections, those with the most words", 200)(group)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
-    inspect_view.choice("--network", networks, sections.NETWORKS)(group)
+    views.choice("--network", networks, sections.NETWORKS)(group)
 
 
-def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> inspect_view.Seen:
+def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if options.section is not None:
         found = sections.nearest_sections(model, options.section, n=options.top)
-        figure = inspect_view.draw(options, "figures.draw_nearest_sections", found)
+        figure = views.draw(options, "figures.draw_nearest_sections", found)
         return found, figure, partial(_print_nearest_sections, found)
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
     clusters = sections.cluster_sections(model, **how)
@@ -47,7 +47,7 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> in
     if not (options.json or options.output):
         return data, None, partial(_print_clusters, data, options.top)
     mapped = sections.map_sections(model, **how)
-    figure = inspect_view.draw(options, "point_figures.draw_section_map", mapped)
+    figure = views.draw(options, "point_figures.draw_section_map", mapped)
 
     def print_view() -> None:
         _print_clusters(data, options.top)
@@ -65,7 +65,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    print_columns(inspect_view.table(rows, columns), left=(0, 2))
+    print_columns(views.table(rows, columns), left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -80,10 +80,10 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
 
 
-def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> inspect_view.Seen:
+def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if [bool(options.notes), options.dataset is not None, options.text is not None].count(True) != 1:
         raise InputError("give one of: NOTES, --dataset DATASET, --text TEXT.")
-    ranker = inspect_view.open_ranker(options, model)
+    ranker = views.open_ranker(options, model)
     report = ReadReport()
     examples = list(gate.weigh(ranker, _occurrences(options, ranker.inventory, report)))
     for reason, n in report.skipped.items():
@@ -104,7 +104,7 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> inspec
 
     data: dict[str, Any] = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
     data["sections_alone"] = alone
-    return data, inspect_view.draw(options, "figures.draw_gate", summary, checks, alone), print_view
+    return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
 def _occurrences(
@@ -141,7 +141,7 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
     print_columns(
-        inspect_view.table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
+        views.table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     )
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
@@ -189,8 +189,8 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> inspect_view.Seen:
-    ranker = inspect_view.open_ranker(options, model, null_metadata=options.null_metadata)
+def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
+    ranker = views.open_ranker(options, model, null_metadata=options.null_metadata)
     calibration = calibration_of(model, ranking=options.ranking)
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
@@ -200,7 +200,7 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
             _print_path(path)
 
     data = {"paths": paths}
-    return data, inspect_view.draw(options, "figures.draw_interpolation", paths), print_view
+    return data, views.draw(options, "figures.draw_interpolation", paths), print_view
 
 
 def _print_path(path: Row) -> None:
@@ -213,13 +213,13 @@ def _print_path(path: Row) -> None:
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    print_columns(inspect_view.table(path.long_forms, columns))
+    print_columns(views.table(path.long_forms, columns))
 
 
-SECTIONS = inspect_view.view(
+SECTIONS = views.view(
     _look_at_sections,
-    inspect_view.option("section", "a section that the model knows", nargs="?", metavar="NAME"),
-    inspect_view.number("--top", "list N nearest sections, or sections of each cluster", 10),
+    views.option("section", "a section that the model knows", nargs="?", metavar="NAME"),
+    views.number("--top", "list N nearest sections, or sections of each cluster", 10),
     _add_choice_of_sections,
     summary="which sections are alike: nearest ones, clusters and a map",
     description="""\
@@ -231,22 +231,18 @@ pip install 'lmcells[report]'.""",
   lmcells inspect sections MEDICATIONS
   lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
 )
-GATE = inspect_view.view(
+_EXAMPLES = "show N short forms with the words around them, from the least weight to the most"
+GATE = views.view(
     _look_at_gate,
-    inspect_view.option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
-    inspect_view.option(
+    views.option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
+    views.option(
         "--dataset", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path, metavar="DATASET"
     ),
-    inspect_view.option("--text", "one note, instead of files", metavar="TEXT"),
-    inspect_view.number("--top", "list N sections, those with the most weight", 20),
-    inspect_view.number(
-        "--examples",
-        "show N short forms with the words around them, from the least weight to the most",
-        8,
-        least=0,
-    ),
-    inspect_view.INVENTORY,
-    inspect_view.RANKING,
+    views.option("--text", "one note, instead of files", metavar="TEXT"),
+    views.number("--top", "list N sections, those with the most weight", 20),
+    views.number("--examples", _EXAMPLES, 8, least=0),
+    views.INVENTORY,
+    views.RANKING,
     add_reading,
     summary="how much weight sections get against words",
     description="""\
@@ -258,23 +254,18 @@ topical sections get more, as the paper saw, and a few examples with the words r
   lmcells inspect gate notes/ --sections rules --examples 0
   lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
 )
-INTERPOLATE = inspect_view.view(
+_NULL_METADATA = "with --ranking divergence: long forms without a section, rather than under all of their own"
+INTERPOLATE = views.view(
     _look_at_interpolation,
-    inspect_view.option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
-    inspect_view.option(
+    views.option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
+    views.option(
         "--section", "the section; may be given several times", required=True, action="append", metavar="NAME"
     ),
-    inspect_view.option(
-        "--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"
-    ),
-    inspect_view.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
-    inspect_view.option(
-        "--null-metadata",
-        "with --ranking divergence: long forms without a section, rather than under all of their own",
-        action="store_true",
-    ),
-    inspect_view.INVENTORY,
-    inspect_view.RANKING,
+    views.option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
+    views.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
+    views.option("--null-metadata", _NULL_METADATA, action="store_true"),
+    views.INVENTORY,
+    views.RANKING,
     summary="set the gate by hand between a short form's words and its section",
     description="""\
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the

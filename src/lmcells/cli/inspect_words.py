@@ -200,17 +200,14 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
 
 
 _WORD = option("word", "a word that the model knows", metavar="WORD")
+_AGAINST = "the other words' cells: under the same section, or expected over their own sections"
 NEIGHBORS = view(
     _look_at_neighbors,
     _WORD,
     option(
         "--section", f'the section it is in, or "{NULL_SECTION}" (its average over sections)', metavar="NAME"
     ),
-    choice(
-        "--against",
-        "the other words' cells: under the same section, or expected over their own sections",
-        AGAINST,
-    ),
+    choice("--against", _AGAINST, AGAINST),
     choice("--by", "KL divergence of the cells, or cosine of their means", MEASURES),
     min_count(),
     number("--top", "list N words", 10),
@@ -273,14 +270,11 @@ then, in Python:
     add_arguments=_add_vectors,
     run=_write_vectors,
 )
+_BY = "rank words by the variance within their cells, between their sections, or in total"
 UNCERTAINTY = view(
     _look_at_uncertainty,
     option("words", "words to show as well, marked in the figure", nargs="*", metavar="WORD"),
-    choice(
-        "--by",
-        "rank words by the variance within their cells, between their sections, or in total",
-        VARIANCES,
-    ),
+    choice("--by", _BY, VARIANCES),
     number("--top", "list N words from each end", 8, least=0),
     min_count(MIN_COUNT),
     INVENTORY,

@@ -110,13 +110,11 @@ def bootstrap_intervals(
     """
     if not predictions.cluster.max(initial=0):
         return {}
-    found = bca_intervals(
-        lambda draws: headline(Tally.stack(tally(predictions, weights) for weights in draws)),
-        predictions.cluster,
-        n_resamples=n_resamples,
-        level=level,
-        seed=seed,
-    )
+
+    def values(draws: Iterable[Floats]) -> dict[str, Floats]:
+        return headline(Tally.stack(tally(predictions, weights) for weights in draws))
+
+    found = bca_intervals(values, predictions.cluster, n_resamples=n_resamples, level=level, seed=seed)
     largest = {name: np.inf if name in LOWER_IS_BETTER else 1.0 for name in found}
     return {
         name: replace(each, low=max(each.low, 0.0), high=min(each.high, largest[name]))

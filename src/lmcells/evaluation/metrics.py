@@ -163,15 +163,12 @@ def headline(counts: Tally) -> dict[str, Floats]:
 
 def _by_label(counts: Tally) -> dict[str, Floats]:
     support, predicted, right = counts.support, counts.predicted, counts.right
-    above_and_below = {
+    parts = {
         "precision": (right, predicted),
         "recall": (right, support),
         "f1": (2 * right, support + predicted),
     }
-    return {
-        name: _divide(above, below, where=below > 0, otherwise=0.0)
-        for name, (above, below) in above_and_below.items()
-    }
+    return {name: _divide(*each, where=each[1] > 0, otherwise=0.0) for name, each in parts.items()}
 
 
 def _divide(above: Floats, below: Floats, *, where: Booleans, otherwise: float = np.nan) -> Floats:

@@ -147,12 +147,9 @@ def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote
 
 def _read_line(line: str) -> tuple[object, object, list[Mark]]:
     row = json.loads(line)
-    places = ((each["start"], each["end"], each["kind"], each.get("senses")) for each in row["mentions"])
-    return (
-        row["id"],
-        row["text"],
-        [Mark(start, end, kind, tuple(senses or ())) for start, end, kind, senses in places],
-    )
+    places = [(each["start"], each["end"], each["kind"]) for each in row["mentions"]]
+    senses = [tuple(each.get("senses") or ()) for each in row["mentions"]]
+    return row["id"], row["text"], [Mark(*place, of) for place, of in zip(places, senses, strict=True)]
 
 
 def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
@@ -250,18 +247,15 @@ def summarize(
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), n_resamples)
     resampled = _rates(weights @ table)
-    rates = {
-        name: {
-            "value": float(value[0]),
-            "low": float(np.quantile(resampled[name], 0.025)),
-            "high": float(np.quantile(resampled[name], 0.975)),
-        }
-        for name, value in _rates(table.sum(axis=0, keepdims=True)).items()
-    }
+    rates = {}
+    for name, value in _rates(table.sum(axis=0, keepdims=True)).items():
+        low, high = np.quantile(resampled[name], [0.025, 0.975]).tolist()
+        rates[name] = {"value": float(value[0]), "low": low, "high": high}
     by_source: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in every:
         if outcome.source is not None and outcome.verdict != "neutral":
             by_source[outcome.source][outcome.verdict] += 1
+    elsewhere = [each for each in every if each.verdict in ("false", "neutral")]
     n_short_forms = sum(counts[name] for name in ("right", "wrong", "unsure", "missed"))
     return WholeNoteScores(
         model=model,
@@ -269,9 +263,7 @@ def summarize(
         counts={verdict: counts[verdict] for verdict in get_args(Verdict)} | {"short_forms": n_short_forms},
         rates=rates,
         by_source={source: dict(found) for source, found in sorted(by_source.items())},
-        by_kind=dict(
-            Counter(each.kind or "unmarked" for each in every if each.verdict in ("false", "neutral"))
-        ),
+        by_kind=dict(Counter(each.kind or "unmarked" for each in elsewhere)),
         thresholds=[_at_threshold(every, least, n_short_forms) for least in THRESHOLDS],
     )
 

@@ -125,14 +125,8 @@ def _errors(models: Sequence[ModelFindings]) -> Iterator[Row]:
             index, ids = predictions.short_form_index[row], (predictions.ids[row], predictions.note_ids[row])
             names, short_form = predictions.candidates[index], predictions.short_forms[index]
             labels = names[predictions.truth[row]], names[predictions.predicted[row]]
-            yield (
-                model.name,
-                *ids,
-                short_form,
-                *labels,
-                float(predictions.confidence[row]),
-                float(p_truth[row]),
-            )
+            p = float(predictions.confidence[row]), float(p_truth[row])
+            yield model.name, *ids, short_form, *labels, *p
 
 
 # As in the paper: weighted F1 is the mean over short forms, the others are over all examples.
@@ -227,17 +221,12 @@ def _runs(findings: Findings) -> str:
 def _bold_best(values: Mapping[str, Mapping[str, float]], oracles: Collection[str]) -> dict[str, list[str]]:
     """Two decimals; the best of a column is bold, and so are those that look equal, but no oracle."""
     rivals = [row for name, row in values.items() if name not in oracles] or [*values.values()]
-    best = {metric: f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in _PAPER_METRICS}
-    shown = {
-        name: {metric: f"{row[metric]:.2f}" for metric in _PAPER_METRICS} for name, row in values.items()
-    }
-    return {
-        name: [
-            rf"\textbf{{{cell}}}" if cell == best[metric] and name not in oracles else cell
-            for metric, cell in cells.items()
-        ]
-        for name, cells in shown.items()
-    }
+    best = [f"{best_of(metric, (row[metric] for row in rivals)):.2f}" for metric in _PAPER_METRICS]
+    found = {}
+    for name, row in values.items():
+        cells = zip(_cells(row), best, strict=True)
+        found[name] = [rf"\textbf{{{c}}}" if c == b and name not in oracles else c for c, b in cells]
+    return found
 
 
 def _acronyms(models: Sequence[ModelFindings]) -> tuple[list[str], dict[str, list[str]], list[str]]:
