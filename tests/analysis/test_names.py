@@ -8,36 +8,29 @@ import pytest
 
 from corpora import corpus_of
 from expansion.clinic import random_model
-from lmcells.analysis.names import (
-    NULL_SECTION,
-    metadata_id,
-    section_id,
-    section_name,
-    section_statistics,
-    word_id,
-)
+from lmcells.analysis import names
 from lmcells.errors import InputError
 from lmcells.pretrained import PretrainedModel
 
 
 def test_words_and_sections_may_be_written_in_any_case(planted: PretrainedModel) -> None:
-    assert planted.words[word_id(planted, "History")] == "history"
-    assert section_name(planted, "family history") == "FAMILY HISTORY"
-    assert metadata_id(planted, "shx") == section_id(planted, "SHX")
+    assert planted.words[names.word_id(planted, "History")] == "history"
+    assert names.section_name(planted, "family history") == "FAMILY HISTORY"
+    assert names.metadata_id(planted, "shx") == names.section_id(planted, "SHX")
 
 
 def test_null_metadata_has_a_name(planted: PretrainedModel) -> None:
-    assert metadata_id(planted, NULL_SECTION) == -1
-    assert section_name(planted, NULL_SECTION) == NULL_SECTION
+    assert names.metadata_id(planted, names.NULL_SECTION) == -1
+    assert names.section_name(planted, names.NULL_SECTION) == names.NULL_SECTION
 
 
 def test_unknown_names_are_answered_with_known_ones(planted: PretrainedModel) -> None:
     with pytest.raises(InputError, match=r"does not know the word 'histroy'\. Nearest: history\."):
-        word_id(planted, "histroy")
+        names.word_id(planted, "histroy")
     with pytest.raises(InputError, match=r"'smoking mother' is not one word.*such as: smoking, mother\."):
-        word_id(planted, "smoking mother")
+        names.word_id(planted, "smoking mother")
     with pytest.raises(InputError, match=r"does not know the section 'zzz'\. It knows: [^<]*, and others\."):
-        section_id(planted, "zzz")
+        names.section_id(planted, "zzz")
 
 
 def test_counts_entropy_and_topicality_are_those_of_the_text(tmp_path: Path) -> None:
@@ -47,7 +40,7 @@ def test_counts_entropy_and_topicality_are_those_of_the_text(tmp_path: Path) -> 
     ]
     corpus = corpus_of(tmp_path / "corpus", [{"id": "a/1", "sections": sections * 3}])
     model = random_model(tmp_path / "model", corpus, "lmc")
-    found = section_statistics(model)
+    found = names.section_statistics(model)
     plan, labs = model.section_ids["PLAN"], model.section_ids["LABS"]
     assert found.n_tokens[plan] == 12
     assert found.n_tokens[labs] == 6

@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.errors import ConfigError, FormatError, InputError
-from lmcells.evaluation.casi import (
-    FILTERS,
-    CasiDataset,
-    CasiRow,
-    build_casi_dataset,
-    canonical_forms,
-    load_canonical_forms,
-    read_casi_rows,
-)
+from lmcells.evaluation import casi
 from lmcells.evaluation.dataset import Example, write_dataset
 from lmcells.notes.readers import ReadReport
 
@@ -36,24 +28,24 @@ def write(path: Path, lines: Iterable[str], *, encoding: str = "utf-8") -> Path:
     return path
 
 
-def read(path: Path) -> tuple[list[CasiRow], ReadReport]:
+def read(path: Path) -> tuple[list[casi.CasiRow], ReadReport]:
     report = ReadReport()
-    return list(read_casi_rows(path, report=report)), report
+    return list(casi.read_casi_rows(path, report=report)), report
 
 
 def row(
     text: str = "seen by PT today", *, start: int = 8, long_form: str = "x", short_form: str = "PT"
-) -> CasiRow:
-    return CasiRow(1, short_form, long_form, start, start + 1, None, text)
+) -> casi.CasiRow:
+    return casi.CasiRow(1, short_form, long_form, start, start + 1, None, text)
 
 
-def meaning(*long_forms: str) -> list[CasiRow]:
+def meaning(*long_forms: str) -> list[casi.CasiRow]:
     return [row(long_form=each) for each in long_forms]
 
 
-def left(name: str, *rows: CasiRow) -> list[int]:
+def left(name: str, *rows: casi.CasiRow) -> list[int]:
     """Positions of the rows that a filter leaves."""
-    kept = FILTERS[name][1](list(rows))
+    kept = casi.FILTERS[name][1](list(rows))
     return [position for position, row in enumerate(rows) if any(row is each for each in kept)]
 
 
@@ -64,7 +56,7 @@ def test_a_published_row_is_read_as_it_stands(tmp_path: Path) -> None:
     rows, report = read(
         write(tmp_path / "casi.txt", [published("seen by PT  today", section="HOSPITAL  COURSE")])
     )
-    assert rows == [CasiRow(1, "PT", "physical therapy", 8, 9, "HOSPITAL COURSE", "seen by PT  today")]
+    assert rows == [casi.CasiRow(1, "PT", "physical therapy", 8, 9, "HOSPITAL COURSE", "seen by PT  today")]
     assert report.n_read == 1
 
 
@@ -133,7 +125,7 @@ def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
         ("tokens", [row("ratio of PT-1 x", start=9, short_form="PT-1")]),
     ],
 )
-def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[CasiRow]) -> None:
+def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[casi.CasiRow]) -> None:
     kept = [
         *meaning("x", "symptom", "a name", "right atrium"),
         row("sent C&S now", start=5, short_form="C&S"),
@@ -196,16 +188,16 @@ def a_row_for_every_filter() -> list[str]:
     ]
 
 
-def build(path: Path, **options: object) -> CasiDataset:
-    return build_casi_dataset(path, **options)  # type: ignore[arg-type]
+def build(path: Path, **options: object) -> casi.CasiDataset:
+    return casi.build_casi_dataset(path, **options)  # type: ignore[arg-type]
 
 
 def test_every_filter_removes_its_row_in_the_paper_s_order(tmp_path: Path) -> None:
     path = write(tmp_path / "casi.txt", a_row_for_every_filter())
     built = build(path, match_short_forms=dataset_of(tmp_path, "PT"))
     steps = built.account["steps"]
-    assert [step["name"] for step in steps] == [*FILTERS, "match-short-forms"]
-    assert [step["removed"] for step in steps] == [1] * len(FILTERS) + [2]
+    assert [step["name"] for step in steps] == [*casi.FILTERS, "match-short-forms"]
+    assert [step["removed"] for step in steps] == [1] * len(casi.FILTERS) + [2]
     assert built.account["n_rows"] - sum(step["removed"] for step in steps) == steps[-1]["left"] == 4
     assert [example.id for example in built.examples] == ["casi/1", "casi/2", "casi/3", "casi/4"]
     assert all(example.text[example.start : example.end] == "PT" for example in built.examples)
@@ -267,7 +259,7 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
 
 
 def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
-    canonical = canonical_forms(
+    canonical = casi.canonical_forms(
         [("MP", ["A  b"], ["meta", "carpal"]), ("MP", ["b"], ["meta"]), ("MP", ["carpal"], ["carpal"])]
     )
     assert canonical["MP", "a b"] is canonical["MP", "b"]
@@ -277,11 +269,11 @@ def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() ->
 
 def test_malformed_canonical_forms_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
-        load_canonical_forms(tmp_path / "nothing.csv")
+        casi.load_canonical_forms(tmp_path / "nothing.csv")
     with pytest.raises(FormatError, match="no column 'target_lf_sense'"):
-        load_canonical_forms(write(tmp_path / "a.csv", ["sf,target_label"]))
+        casi.load_canonical_forms(write(tmp_path / "a.csv", ["sf,target_label"]))
     with pytest.raises(FormatError, match="line 2"):
-        load_canonical_forms(write(tmp_path / "b.csv", ["sf,target_lf_sense,target_label", "PT,x,"]))
+        casi.load_canonical_forms(write(tmp_path / "b.csv", ["sf,target_lf_sense,target_label", "PT,x,"]))
 
 
 # ---- real rows
@@ -309,6 +301,6 @@ def test_the_authors_list_takes_out_the_only_sense_of_the_real_rows() -> None:
 
 @real_rows
 def test_the_authors_canonical_forms_have_259_senses_of_62_short_forms() -> None:
-    canonical = load_canonical_forms(CASI / "labeled_sf_lf_map.csv")
+    canonical = casi.load_canonical_forms(CASI / "labeled_sf_lf_map.csv")
     assert len(set(canonical.values())) == 259
     assert len({sense.short_form for sense in canonical.values()}) == 62

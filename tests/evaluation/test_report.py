@@ -12,15 +12,14 @@ import pytest
 
 from evaluation.prediction_samples import predictions_from_answers, random_predictions
 from lmcells.errors import InputError, MissingExtra
-from lmcells.evaluation.breakdown import acronym_table, confusion_matrix, summarise_seeds
 from lmcells.evaluation.dataset import Example
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
-from lmcells.evaluation.metrics import measure
+from lmcells.evaluation.metrics import acronym_table, confusion_matrix, measure, summarise_seeds
 from lmcells.evaluation.predictions import Exclusion, Predictions
 from lmcells.evaluation.report import Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
-from lmcells.evaluation.report.latex import escape
+from lmcells.evaluation.report.tables import escape
 
 HOSTILE = "<script>alert('x')</script> & \"<img src=http://evil.example/x.png onerror=alert(1)>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}

@@ -15,22 +15,9 @@ from hypothesis import strategies as st
 
 from corpora import corpus_of
 from lmcells.errors import ConfigError
+from lmcells.evaluation import reverse
 from lmcells.evaluation.dataset import NoteSplit
 from lmcells.evaluation.long_form_finder import LongFormFinder, lower_text, spells_in_order
-from lmcells.evaluation.reverse import (
-    GIVEN_AWAY,
-    IN_HEADER,
-    NOT_DRAWN,
-    RARE_SENSE,
-    REPEATED,
-    SINGLE_SENSE,
-    TOO_LONG,
-    ReversePart,
-    build_reverse_dataset,
-    frequent_sections,
-    readable_words,
-    window_around,
-)
 from lmcells.expansion import Sense, SenseInventory, load_inventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes
@@ -56,8 +43,8 @@ def parts_of(
     sections: str = "rules",
     split: NoteSplit | None = None,
     **settings: Any,
-) -> dict[str, ReversePart]:
-    return build_reverse_dataset(
+) -> dict[str, reverse.ReversePart]:
+    return reverse.build_reverse_dataset(
         notes,
         inventory,
         finder=LongFormFinder(inventory),
@@ -67,11 +54,11 @@ def parts_of(
     )
 
 
-def draw(*texts: str, **settings: Any) -> ReversePart:
+def draw(*texts: str, **settings: Any) -> reverse.ReversePart:
     return parts_of([Note(f"n/{number}", text) for number, text in enumerate(texts)], **settings)[""]
 
 
-def shown(part: ReversePart) -> list[tuple[str, str, str]]:
+def shown(part: reverse.ReversePart) -> list[tuple[str, str, str]]:
     return [(example.text, example.short_form, example.long_form) for example in part.examples]
 
 
@@ -162,7 +149,9 @@ def test_forms_can_be_held_to_spell_their_short_form() -> None:
 
 
 def window_of(text: str, start: int, end: int, *, n_words: int) -> str:
-    window = window_around(text, readable_words(text), start, end, n_words=n_words, bounds=(0, len(text)))
+    window = reverse.window_around(
+        text, reverse.readable_words(text), start, end, n_words=n_words, bounds=(0, len(text))
+    )
     assert window is not None
     return text[slice(*window)]
 
@@ -216,7 +205,7 @@ def test_windows_stay_inside_their_section() -> None:
 
 def test_text_without_words_gives_no_window() -> None:
     part = draw("physical therapy " + "x" * 100_000, "prothrombin time " + "y z " * 100)
-    assert part.dropped == {TOO_LONG: 1, SINGLE_SENSE: 1}
+    assert part.dropped == {reverse.TOO_LONG: 1, reverse.SINGLE_SENSE: 1}
 
 
 # ---- drawing
@@ -224,7 +213,7 @@ def test_text_without_words_gives_no_window() -> None:
 
 def test_a_long_form_in_a_header_is_no_example() -> None:
     part = draw("PHYSICAL THERAPY:\nwalks.\nLABS: prothrombin time up", "a physiotherapy b")
-    assert part.dropped == {IN_HEADER: 1}
+    assert part.dropped == {reverse.IN_HEADER: 1}
     assert len(part.examples) == 2
 
 
@@ -236,7 +225,7 @@ def test_another_long_form_of_the_short_form_gives_the_answer_away() -> None:
         "a prothrombin time",
     )
     part = draw(*texts)
-    assert part.dropped == {GIVEN_AWAY: 4}
+    assert part.dropped == {reverse.GIVEN_AWAY: 4}
     assert len(part.examples) == 2
     assert len(draw(*texts, allow_candidates=True).examples) == 6
     far = "physical therapy" + "".join(f" w{n}" for n in range(20)) + " prothrombin time"
@@ -254,7 +243,7 @@ def test_a_form_shared_by_several_short_forms_gives_an_example_to_each() -> None
 def test_a_short_form_needs_two_senses() -> None:
     part = draw("physical therapy", "physiotherapy", "pulmonary artery", "physician assistant")
     assert {example.short_form for example in part.examples} == {"PA"}
-    assert part.dropped == {SINGLE_SENSE: 2}
+    assert part.dropped == {reverse.SINGLE_SENSE: 2}
     assert part.inventory.short_forms == ("PA",)
 
 
@@ -263,7 +252,7 @@ def test_a_short_form_needs_every_long_form_in_all_notes_and_keeps_all_candidate
     texts = ["physical therapy", "prothrombin time", "pulmonary artery", "physician assistant"]
     assert {each.short_form for each in draw(*texts, *texts[:2], min_found=2).examples} == {"PT"}
     part = draw(*texts, *texts[:2], min_found=2)
-    assert part.dropped == {RARE_SENSE: 2}
+    assert part.dropped == {reverse.RARE_SENSE: 2}
     assert [sense.long_form for sense in part.inventory] == ["physical therapy", "prothrombin time"]
     in_header = draw("PROTHROMBIN TIME:\nup\nPROTHROMBIN TIME:\nup", *["physical therapy"] * 2, min_found=2)
     assert len(in_header.examples) == 2  # no candidate is dropped because its examples ran out
@@ -289,7 +278,7 @@ def test_examples_with_the_words_of_another_are_dropped_where_asked_for() -> Non
     ]
     assert len(draw(*texts).examples) == 4
     part = draw(*texts, drop_repeated=True)
-    assert part.dropped == {REPEATED: 1}
+    assert part.dropped == {reverse.REPEATED: 1}
     assert [example.note_id for example in part.examples] == ["n/0", "n/2", "n/3"]
 
 
@@ -299,8 +288,8 @@ def test_sections_are_those_of_a_corpus_of_the_same_notes(tmp_path: Path) -> Non
         "PLAN: prothrombin time"
     ] * 3
     notes = [Note(f"n/{number}", text) for number, text in enumerate(texts)]
-    find_sections = frequent_sections(notes, style="paper", min_count=2)
-    (part,) = build_reverse_dataset(
+    find_sections = reverse.frequent_sections(notes, style="paper", min_count=2)
+    (part,) = reverse.build_reverse_dataset(
         notes, INVENTORY, finder=LongFormFinder(INVENTORY), find_sections=find_sections, allow_candidates=True
     ).values()
     corpus = corpus_of(tmp_path, texts, sections="paper", min_count=0, min_header_count=2)
@@ -314,7 +303,7 @@ def test_at_most_so_many_examples_of_a_sense_are_drawn() -> None:
     part = draw(*["physical therapy"] * 30, *["prothrombin time"] * 3, max_per_sense=5)
     drawn = Counter(example.long_form for example in part.examples)
     assert drawn == {"physical therapy": 5, "prothrombin time": 3}
-    assert part.dropped == {NOT_DRAWN: 25}
+    assert part.dropped == {reverse.NOT_DRAWN: 25}
 
 
 phrases = st.sampled_from(

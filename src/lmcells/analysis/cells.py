@@ -127,15 +127,11 @@ class WordCells:
         if min_count is None:
             min_count = int(np.sort(counts)[-min(_N_FREQUENT, counts.size)])
         frequent, words = np.flatnonzero(counts >= min_count).tolist(), self.model.words
-        found = np.array(
-            [id_ for id_ in frequent if id_ != besides and not words[id_].startswith("<")], np.int64
-        )
-        if not found.size:
-            raise InputError(
-                f"no {'' if besides is None else 'other '}word was seen at least {min_count:,} times. "
-                "Lower the minimum count (--min-count)."
-            )
-        return found
+        found = [id_ for id_ in frequent if id_ != besides and not words[id_].startswith("<")]
+        if not found:
+            what = f"no {'' if besides is None else 'other '}word was seen at least {min_count:,} times"
+            raise InputError(f"{what}. Lower the minimum count (--min-count).")
+        return np.array(found, np.int64)
 
 
 def kl_divergence(q: NumpyGaussian, p: NumpyGaussian) -> Floats:

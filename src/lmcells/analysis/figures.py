@@ -107,11 +107,7 @@ def _draw_ranking(axes: Axes, names: Sequence[str], values: Sequence[float]) -> 
 # Orange and blue: distinct for the colour-blind, and one much darker in grey.
 _PULL = LinearSegmentedColormap.from_list("pull", [COLOURS[4], "#ffffff", COLOURS[0]])
 _FOLD = 3.0  # the ratio at which a colour is full
-_N_WIDE, _N_SLANTED, _N_UPRIGHT = (
-    18,
-    16,
-    28,
-)  # columns with room for full-size digits, slanted and upright names
+_N_WIDE, _N_SLANTED, _N_UPRIGHT = 18, 16, 28  # columns with room for full-size digits, slanted, upright names
 
 
 def draw_senses(senses: Row) -> Figure:
@@ -126,8 +122,8 @@ def draw_senses(senses: Row) -> Figure:
             _write_row(axes, number, row, is_average=number == len(rows) - 1)
         axes.axhline(len(rows) - 1.5, color=INK, linewidth=1.0)
         n, upright = len(senses.words), len(senses.words) > _N_SLANTED
-        slant: dict[str, Any] = (
-            {"rotation": 90, "ha": "center"} if upright else {"rotation": 40, "ha": "left"}
+        slant = (
+            dict[str, Any](rotation=90, ha="center") if upright else dict[str, Any](rotation=40, ha="left")
         )
         words = [label(word) for word in senses.words]
         axes.set_xticks(range(n), words, fontsize=9 * min(1.0, _N_UPRIGHT / n), **slant)

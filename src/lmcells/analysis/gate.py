@@ -103,23 +103,12 @@ def weigh(ranker: PosteriorRanker, occurrences: Iterable[Occurrence]) -> Iterato
         windows = ranker.read(mentions)
         weights = ranker.posterior(windows, ranker.section_ids(mentions)).gate.tolist()
         n_words = n_words_read(model, windows).tolist()
-        for (mention, note_id, long_form, n_section_tokens), weight, n in zip(
-            batch, weights, n_words, strict=True
-        ):
+        for each, weight, n in zip(batch, weights, n_words, strict=True):
+            mention, note_id, long_form, n_section_tokens = each
             id_ = ids[mention.section]
-            before, after = _around(mention)
-            yield WeighedExample(
-                short_form=mention.short_form,
-                note_id=note_id,
-                long_form=long_form,
-                section=mention.section,
-                read_as=model.sections[id_] if id_ >= 0 else None,
-                weight=weight,
-                n_words=n,
-                n_section_tokens=n_section_tokens,
-                before=before,
-                after=after,
-            )
+            named = mention.short_form, note_id, long_form, mention.section
+            read_as = model.sections[id_] if id_ >= 0 else None
+            yield WeighedExample(*named, read_as, weight, n, n_section_tokens, *_around(mention))
 
 
 def _around(mention: Mention) -> tuple[str, str]:
@@ -144,11 +133,8 @@ def spread(examples: Sequence[WeighedExample], *, n: int) -> list[WeighedExample
     for number in range(1, n - 1):
         distances = [abs(each.weight - least.weight - number * step) for each in left]
         seen = {each.read_as for each in chosen}
-        best = min(
-            range(len(left)),
-            key=lambda row: (distances[row] > step / 2 or left[row].read_as in seen, distances[row]),
-        )
-        chosen.append(left.pop(best))
+        keys = [(d > step / 2 or each.read_as in seen, d) for d, each in zip(distances, left, strict=True)]
+        chosen.append(left.pop(keys.index(min(keys))))
     return sorted(chosen, key=lambda each: each.weight)
 
 
@@ -158,13 +144,8 @@ def weigh_alone(ranker: PosteriorRanker) -> list[Row]:
     require_sections(model)
     weights = cells(model, empty_window(ranker), np.arange(len(model.sections))).gate
     known = section_statistics(model)
-    rows = rows_of(
-        section=model.sections,
-        weight=weights,
-        n_training_tokens=known.n_tokens,
-        topicality=known.topicality,
-        entropy=known.entropy,
-    )
+    of_training = {"n_training_tokens": known.n_tokens, "topicality": known.topicality}
+    rows = rows_of(section=model.sections, weight=weights, **of_training, entropy=known.entropy)
     return [row for row in rows if row.n_training_tokens > 0]
 
 
@@ -206,13 +187,9 @@ def _summary(examples: Sequence[WeighedExample]) -> dict[str, Any]:
     weights = _column(examples, "weight")
     if not weights.size:
         return {"n": 0, "mean": 0.0, "deviation": 0.0, "quantiles": []}
+    mean, deviation = float(weights.mean()), float(weights.std())
     quantiles = np.quantile(weights, QUANTILES).tolist()
-    return {
-        "n": weights.size,
-        "mean": float(weights.mean()),
-        "deviation": float(weights.std()),
-        "quantiles": quantiles,
-    }
+    return {"n": weights.size, "mean": mean, "deviation": deviation, "quantiles": quantiles}
 
 
 LEAST_EXAMPLES = 5  # that make the mean weight of a section worth looking at

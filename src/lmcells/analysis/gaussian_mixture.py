@@ -44,11 +44,9 @@ class GaussianMixture:
     def __post_init__(self) -> None:
         for name in ("weights", "means", "variances"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
-        n = self.weights.size
-        if not n or self.weights.shape != (n,) or self.variances.shape != (n,):
-            raise ValueError(
-                f"weights {self.weights.shape} and variances {self.variances.shape} must be one number a component."
-            )
+        n, shapes = self.weights.size, (self.weights.shape, self.variances.shape)
+        if not n or shapes != ((n,), (n,)):
+            raise ValueError(f"weights {shapes[0]} and variances {shapes[1]} must be one number a component.")
         if self.means.ndim != 2 or self.means.shape[0] != n:
             raise ValueError(f"means have shape {self.means.shape}; {n} components need ({n}, d).")
         if not (self.weights > 0).all() or not np.isclose(self.weights.sum(), 1):
@@ -152,9 +150,8 @@ def information(p: GaussianMixture, *, n_samples: int = N_SAMPLES, random: Rando
         return MonteCarlo(0.0, 0.0, 0)
     points, components = p.sample_with_components(n_samples, random=random)
     offsets, variances = points - p.means[components], p.variances[components]
-    given = -0.5 * (
-        p.dim * np.log(2 * np.pi * variances) + np.einsum("nd,nd->n", offsets, offsets) / variances
-    )
+    scaled = np.einsum("nd,nd->n", offsets, offsets) / variances
+    given = -0.5 * (p.dim * np.log(2 * np.pi * variances) + scaled)
     return MonteCarlo.of_draws(given - p.log_density(points))
 
 
@@ -213,10 +210,8 @@ def variational_approximation(p: GaussianMixture, q: GaussianMixture) -> float:
 
 def convex_bound(p: GaussianMixture, q: GaussianMixture) -> float:
     """The mean divergence of all pairs of components: never below KL(p || q)."""
-    return sum(
-        float(p.weights[rows] @ component_divergences(p, q, rows) @ q.weights)
-        for rows in _blocks(len(p), len(q))
-    )
+    blocks = _blocks(len(p), len(q))
+    return sum(float(p.weights[rows] @ component_divergences(p, q, rows) @ q.weights) for rows in blocks)
 
 
 def component_divergences(p: GaussianMixture, q: GaussianMixture, rows: slice = slice(None)) -> Floats:

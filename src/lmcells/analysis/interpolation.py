@@ -65,10 +65,8 @@ def section_ranker(
     by_masked_span = ranks_by_masked_span(model, ranking)
     if null_metadata:
         if by_masked_span:
-            raise InputError(
-                "null metadata needs the ranking by divergence; this model ranks by masked span. "
-                "Add: --ranking divergence"
-            )
+            why = "null metadata needs the ranking by divergence; this model ranks by masked span."
+            raise InputError(f"{why} Add: --ranking divergence")
         return NullMetadataRanker(model, inventory)
     return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
 

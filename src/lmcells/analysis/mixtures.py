@@ -87,10 +87,8 @@ def section_mixture(model: PretrainedModel, section: str, *, most: int | None = 
     assert isinstance(prior, NumpyModelNetwork)  # no other model has sections
     n_counted = int(statistics.counts[statistics.metadata == id_].sum())
     if not n_counted:
-        raise InputError(
-            f"the model kept no counts of the words under {model.sections[id_]!r}. "
-            "Choose a section with more text."
-        )
+        advice = "Choose a section with more text."
+        raise InputError(f"the model kept no counts of the words under {model.sections[id_]!r}. {advice}")
     weights = statistics.word_given_metadata(id_, add=0)
     kept = _heaviest(weights, most)
     cells = prior(kept, np.full(kept.size, id_))
@@ -143,20 +141,14 @@ def compare(marginals: Sequence[Marginal], *, n_samples: int = N_SAMPLES, seed: 
     for number, marginal in enumerate(marginals):
         p, others = marginal.mixture, [*marginals[:number], *marginals[number + 1 :]]
         told = information(p, n_samples=n_samples, random=seed)
-        measured.append(
-            Row(
-                **marginal.to_dict(),
-                n_distinct=float(np.exp(told.value)),
-                entropy=entropy(p, n_samples=n_samples, random=seed)._asdict(),
-                information=told._asdict(),
-            )
-        )
+        row = Row(marginal.to_dict(), n_distinct=float(np.exp(told.value)))
+        row["entropy"] = entropy(p, n_samples=n_samples, random=seed)._asdict()
+        measured.append(Row(row, information=told._asdict()))
         drawn = sampled_divergences(p, [q.mixture for q in others], n_samples=n_samples, random=random)
         for q, sampled in zip(others, drawn, strict=True):
             by_name = {name: measure(p, q.mixture) for name, measure in _APPROXIMATIONS.items()}
-            divergences.append(
-                Row({"from": marginal.name, "to": q.name, "sampled": sampled._asdict(), **by_name})
-            )
+            names = {"from": marginal.name, "to": q.name}
+            divergences.append(Row(names, sampled=sampled._asdict(), **by_name))
     return Row(marginals=measured, divergences=divergences)
 
 

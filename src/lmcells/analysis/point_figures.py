@@ -118,13 +118,8 @@ def draw_section_map(shown: Row) -> Figure:
         axes.set(xlim=(left, right), ylim=(bottom, top))
         names = [label(section.section) for section in shown.sections]
         n_named = write_names(axes, names, places, radii=radii.tolist(), font_size=6)
-        how = {
-            "ncols": _COLUMNS,
-            "fontsize": 7,
-            "title_fontsize": 7,
-            "handletextpad": 0.2,
-            "columnspacing": 1.2,
-        }
+        how = {"ncols": _COLUMNS, "fontsize": 7, "title_fontsize": 7}
+        how |= {"handletextpad": 0.2, "columnspacing": 1.2}
         how |= {"loc": "lower left", "bbox_to_anchor": (0.005, _LEGEND_ROW / height), "alignment": "left"}
         title = "Clusters, each named after its section with the most words"
         figure.legend(*axes.get_legend_handles_labels(), title=title, **how)
@@ -216,11 +211,8 @@ _LINE = COLOURS[1]
 _MARK = 3.0  # radius of the mark of a word, in points
 _N_BINS = 12
 _TITLES: dict[Variance, str] = {"within": "Prior variance", "between": "Variance between sections"}
-_AGAINST = {
-    "frequency": "Occurrences",
-    "sections": "Sections, effective number",
-    "senses": "Long forms of a short form",
-}
+_AGAINST = {"frequency": "Occurrences", "sections": "Sections, effective number"}
+_AGAINST |= {"senses": "Long forms of a short form"}
 
 
 def draw_uncertainty(

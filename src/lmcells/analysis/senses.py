@@ -59,20 +59,13 @@ def word_senses(
                     word=listed_words,
                     divergence=divergences[row],  # KL(p(z | word, section) || the other word's expected cell)
                     probability=np.exp(logits[row]),  # softmax of the negative divergences
-                    ratio=np.exp(
-                        logits[row] - logits[-1]
-                    ),  # to the average's: above 1, the section pulls here
+                    ratio=np.exp(logits[row] - logits[-1]),  # to the average's; above 1: pulled here
                 ),
                 neighbors=rank(cells, cell, frequent, expected, n=n_neighbors),
             )
         )
-    return Row(
-        word=model.words[id_],
-        count=int(model.word_counts[id_]),
-        words=tuple(listed_words),
-        sections=tuple(senses[:-1]),
-        average=senses[-1],
-    )
+    found = Row(word=model.words[id_], count=int(model.word_counts[id_]), words=tuple(listed_words))
+    return Row(found, sections=tuple(senses[:-1]), average=senses[-1])
 
 
 def sections_of(cells: WordCells, word: int) -> list[str]:
@@ -133,13 +126,9 @@ def measure_movement(cells: WordCells) -> Row:
     means = grid.mean.astype(np.float64)
     center = means.mean(axis=(0, 1))
     by_word, by_section = means.mean(axis=1) - center, means.mean(axis=0) - center  # (W, d), (M, d)
-    parts = np.array(
-        [
-            np.square(by_word).sum() * sections.size,
-            np.square(by_section).sum() * words.size,
-            np.square(means - center - by_word[:, None] - by_section).sum(),
-        ]
-    )
+    of_pairs = np.square(means - center - by_word[:, None] - by_section).sum()
+    alone = np.square(by_word).sum() * sections.size, np.square(by_section).sum() * words.size
+    parts = np.array([*alone, of_pairs])
     of_words, of_sections, of_pairs = (parts / max(parts.sum(), np.finfo(np.float64).tiny)).tolist()
     return Row(
         n_words=words.size,

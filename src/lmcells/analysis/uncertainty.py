@@ -103,15 +103,9 @@ def word_variances(
         )
     words = tuple(model.words[id_] for id_ in ids.tolist())
     n_senses = count_senses(inventory) if inventory is not None else Counter()
-    return WordVariances(
-        ids,
-        words,
-        model.word_counts[ids],
-        expected.within[ids],
-        expected.between[ids],
-        expected.n_effective[ids],
-        np.array([n_senses[word] for word in words], np.int64),
-    )
+    moments = expected.within[ids], expected.between[ids], expected.n_effective[ids]
+    of_words = np.array([n_senses[word] for word in words], np.int64)
+    return WordVariances(ids, words, model.word_counts[ids], *moments, of_words)
 
 
 def count_senses(inventory: SenseInventory) -> Counter[str]:

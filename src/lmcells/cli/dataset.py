@@ -95,11 +95,8 @@ def _add_reverse(parser: argparse.ArgumentParser) -> None:
     parts = "one dataset per name; the part of a note depends on its id"
     add("--split", metavar="NAME=SHARE,...", help=parts)
     add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
-    add(
-        "--drop-repeated",
-        action="store_true",
-        help="drop examples with the same words as another of their sense",
-    )
+    repeated = "drop examples with the same words as another of their sense"
+    add("--drop-repeated", action="store_true", help=repeated)
     spelled = "only forms that have the short form's letters, in order"
     add("--spelled-forms", action="store_true", help=spelled)
     rare = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
@@ -113,7 +110,7 @@ def _reverse(options: argparse.Namespace) -> None:
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
     report = ReadReport()
-    drawn = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
+    names = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
     parts = build_reverse_dataset(
         _read_notes(options, report),
         inventory,
@@ -125,7 +122,7 @@ def _reverse(options: argparse.Namespace) -> None:
             header_rules=options.header_rules,
         ),
         split=split,
-        **{name: getattr(options, name) for name in drawn},
+        **{name: getattr(options, name) for name in names},
     )
     if not any(part.examples for part in parts.values()):
         raise InputError(
@@ -138,17 +135,10 @@ def _reverse(options: argparse.Namespace) -> None:
         write_dataset(output, part.examples)
         if options.inventory_output:
             save_inventory(part.inventory, part_of_split(options.inventory_output, name))
-        datasets.append(
-            {
-                "dataset": str(output),
-                "n_notes": part.n_notes,
-                "n_found": part.n_found,
-                "dropped": dict(part.dropped),
-                "n_examples": len(part.examples),
-                "n_short_forms": len({target.short_form for target in part.senses}),
-                "n_senses": len(part.senses),
-            }
-        )
+        read = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
+        short_forms = {target.short_form for target in part.senses}
+        drawn = {"n_examples": len(part.examples), "n_short_forms": len(short_forms)}
+        datasets.append({"dataset": str(output), **read, **drawn, "n_senses": len(part.senses)})
     summary = {
         "notes": report.to_dict(),
         "n_notes_in_no_part": report.n_read - sum(part.n_notes for part in parts.values()),
@@ -178,10 +168,8 @@ def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:
     rows = [("notes read", notes["n_read"]), *account_rows(notes)]
     rows += [("notes in no part of the split", outside)] if outside else []
     rows += [("forms looked for", summary["n_forms"])]
-    yield (
-        "",
-        rows + [(f"form dropped: {each['short_form']}, {each['form']}", each["reason"]) for each in dropped],
-    )
+    rows += [(f"form dropped: {each['short_form']}, {each['form']}", each["reason"]) for each in dropped]
+    yield "", rows
     for dataset in summary["datasets"]:
         rows = [("notes", dataset["n_notes"]), ("long forms found", dataset["n_found"])]
         rows += [(f"dropped: {reason}", n) for reason, n in sorted(dataset["dropped"].items())]

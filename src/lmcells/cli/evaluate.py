@@ -28,48 +28,27 @@ _SHOWN_K = (2, 3)
 _SHOWN_LEAKED = 5
 
 
-def _add_dataset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dataset", required=True, type=Path, metavar="DATASET", help="JSON lines")
-    parser.add_argument("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
-
-
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--dataset", type=Path, metavar="DATASET", help="labelled mentions, JSON lines")
-    what.add_argument(
-        "--notes",
-        type=Path,
-        metavar="FILE",
-        help="whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export",
-    )
+    marked = "whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export"
+    what.add_argument("--notes", type=Path, metavar="FILE", help=marked)
     add("--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (--notes: the shipped ones)")
-    add(
-        "--errors",
-        type=Path,
-        metavar="FILE",
-        help="--notes: also write every error with its text (mode 0600)",
-    )
-    add(
-        "--outcomes",
-        type=Path,
-        metavar="FILE",
-        help="--notes: keep what became of each note, to resume (mode 0600)",
-    )
+    errors = "--notes: also write every error with its text (mode 0600)"
+    add("--errors", type=Path, metavar="FILE", help=errors)
+    outcomes = "--notes: keep what became of each note, to resume (mode 0600)"
+    add("--outcomes", type=Path, metavar="FILE", help=outcomes)
     take_out = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
     add("--take-out-senses", action="store_true", help=take_out)
     add("--resume", action="store_true", help="--notes: go on from --outcomes after a stop")
     add("--corpus", type=Path, help="the training corpus: counts of long forms, and the leakage check")
     add("--section-map", type=Path, metavar="FILE", help="foreign to known headers, CSV or JSON")
     add("--no-leakage-check", action="store_true", help="the dataset's notes are truly not the corpus'")
-    add(
-        "--ranking",
-        choices=get_args(Ranking),
-        default="auto",
-        help="of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
-        "masked-span where the model can",
-    )
+    how = "of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
+    how += "masked-span where the model can"
+    add("--ranking", choices=get_args(Ranking), default="auto", help=how)
     add("--output", type=Path, metavar="REPORT_DIR", help="write the report into this folder")
     add_overwrite(parser, replaces="a report")
     add("--json", action="store_true", help="print the results as JSON")
@@ -135,10 +114,8 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
     if options.json:
         print_json([result.to_json() for result in results])
         return
-    n_short_forms = results[0].counts["short_forms"]
-    print(
-        f"{options.notes}: {results[0].n_notes:,} notes, {n_short_forms:,} short forms; 95 % intervals, by note"
-    )
+    n_notes, n_short_forms = results[0].n_notes, results[0].counts["short_forms"]
+    print(f"{options.notes}: {n_notes:,} notes, {n_short_forms:,} short forms; 95 % intervals, by note")
     header = ("model", "precision", "recall", "F1", "right", "wrong", "false", "unsure", "missed", "neutral")
     rows = [
         (
@@ -154,26 +131,13 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
             error = each.calibration_error_without_a_fifth
             print(f"\n{each.model}: calibration error with a fifth of the senses taken out {error:.3f}")
         print(f"\n{each.model}: by source")
-        print_columns(
-            [("source", "right", "wrong", "false")]
-            + [
-                (source, *(str(found.get(name, 0)) for name in ("right", "wrong", "false")))
-                for source, found in each.by_source.items()
-            ]
-        )
+        verdicts = ("right", "wrong", "false")
+        by_source = [(name, *(str(n.get(v, 0)) for v in verdicts)) for name, n in each.by_source.items()]
+        print_columns([("source", *verdicts), *by_source])
         print(f"{each.model}: answers of at least this probability")
-        print_columns(
-            [("probability", "answered", "precision", "recall")]
-            + [
-                (
-                    f"{row['probability']:.2f}",
-                    f"{row['answered']:,.0f}",
-                    f"{row['precision']:.3f}",
-                    f"{row['recall']:.3f}",
-                )
-                for row in each.thresholds
-            ]
-        )
+        formats = {"probability": ".2f", "answered": ",.0f", "precision": ".3f", "recall": ".3f"}
+        cells = [tuple(format(row[name], how) for name, how in formats.items()) for row in each.thresholds]
+        print_columns([tuple(formats), *cells])
 
 
 def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
@@ -235,7 +199,8 @@ def _leakage_remark(found: Mapping[str, Any]) -> str:
 def _add_calibrate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", metavar="MODEL", help="model folder; with --check also default (shipped)")
-    _add_dataset(parser)
+    add("--dataset", required=True, type=Path, metavar="DATASET", help="JSON lines")
+    add("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
     share = "share of answers that should be right (0.95)"
     add("--precision", type=float, default=0.95, metavar="P", help=share)
     threshold = "abstain below this probability (the lowest that gives --precision)"

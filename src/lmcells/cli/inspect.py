@@ -14,19 +14,8 @@ import numpy as np
 from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
 from lmcells.analysis.statistics import with_interval
+from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import add_reading, columns_of, command_group
-from lmcells.cli.inspect_view import (
-    INVENTORY,
-    RANKING,
-    Seen,
-    choice,
-    draw,
-    number,
-    open_ranker,
-    option,
-    table,
-    view,
-)
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
 from lmcells.errors import InputError
@@ -40,16 +29,16 @@ from lmcells.pretrained import PretrainedModel
 def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("all sections")
     otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
-    number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
-    number("--sections", "how many sections, those with the most words", 200)(group)
+    views.number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
+    views.number("--sections", "how many sections, those with the most words", 200)(group)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
-    choice("--network", networks, sections.NETWORKS)(group)
+    views.choice("--network", networks, sections.NETWORKS)(group)
 
 
-def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if options.section is not None:
         found = sections.nearest_sections(model, options.section, n=options.top)
-        figure = draw(options, "figures.draw_nearest_sections", found)
+        figure = views.draw(options, "figures.draw_nearest_sections", found)
         return found, figure, partial(_print_nearest_sections, found)
     how = {"network": options.network, "n_clusters": options.clusters, "n_sections": options.sections}
     clusters = sections.cluster_sections(model, **how)
@@ -58,7 +47,7 @@ def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> Se
     if not (options.json or options.output):
         return data, None, partial(_print_clusters, data, options.top)
     mapped = sections.map_sections(model, **how)
-    figure = draw(options, "point_figures.draw_section_map", mapped)
+    figure = views.draw(options, "point_figures.draw_section_map", mapped)
 
     def print_view() -> None:
         _print_clusters(data, options.top)
@@ -76,7 +65,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    print_columns(table(rows, columns), left=(0, 2))
+    print_columns(views.table(rows, columns), left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -91,10 +80,10 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
 
 
-def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     if [bool(options.notes), options.dataset is not None, options.text is not None].count(True) != 1:
         raise InputError("give one of: NOTES, --dataset DATASET, --text TEXT.")
-    ranker = open_ranker(options, model)
+    ranker = views.open_ranker(options, model)
     report = ReadReport()
     examples = list(gate.weigh(ranker, _occurrences(options, ranker.inventory, report)))
     for reason, n in report.skipped.items():
@@ -113,13 +102,9 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> Seen:
         _print_checks(checks)
         _print_examples(shown)
 
-    data = {
-        "summary": summary,
-        "checks": checks,
-        "examples": [asdict(example) for example in shown],
-        "sections_alone": alone,
-    }
-    return data, draw(options, "figures.draw_gate", summary, checks, alone), print_view
+    data: dict[str, Any] = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
+    data["sections_alone"] = alone
+    return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
 def _occurrences(
@@ -151,13 +136,13 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
         f"forms, {len(summary.sections):,} sections"
     )
     has_lengths = any(section.n_section_tokens is not None for section in shown)
-    columns = (
-        "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | 10 % {quantiles[0]:.3f} | "
-    )
-    columns += "median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
+    columns = "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | "
+    columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
-    print_columns(table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns))
+    print_columns(
+        views.table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
+    )
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -204,8 +189,8 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> Seen:
-    ranker = open_ranker(options, model, null_metadata=options.null_metadata)
+def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
+    ranker = views.open_ranker(options, model, null_metadata=options.null_metadata)
     calibration = calibration_of(model, ranking=options.ranking)
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
@@ -215,27 +200,26 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
             _print_path(path)
 
     data = {"paths": paths}
-    return data, draw(options, "figures.draw_interpolation", paths), print_view
+    return data, views.draw(options, "figures.draw_interpolation", paths), print_view
 
 
-def _print_path(path: Row, *, n_columns: int = 6) -> None:
+def _print_path(path: Row) -> None:
     """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
-    n_columns = min(n_columns, len(path.weights))
+    n_columns = min(6, len(path.weights))
     shown = np.linspace(0, len(path.weights) - 1, n_columns).round().astype(int).tolist()
     words = f"{path.n_words} words around it" if path.n_words else "no words around it"
-    print(
-        f"{path.short_form} in {path.section}, {words}; the gate gives the section {path.learnt_weight:.2f}"
-    )
+    weight = f"the gate gives the section {path.learnt_weight:.2f}"
+    print(f"{path.short_form} in {path.section}, {words}; {weight}")
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    print_columns(table(path.long_forms, columns))
+    print_columns(views.table(path.long_forms, columns))
 
 
-SECTIONS = view(
+SECTIONS = views.view(
     _look_at_sections,
-    option("section", "a section that the model knows", nargs="?", metavar="NAME"),
-    number("--top", "list N nearest sections, or sections of each cluster", 10),
+    views.option("section", "a section that the model knows", nargs="?", metavar="NAME"),
+    views.number("--top", "list N nearest sections, or sections of each cluster", 10),
     _add_choice_of_sections,
     summary="which sections are alike: nearest ones, clusters and a map",
     description="""\
@@ -247,22 +231,18 @@ pip install 'lmcells[report]'.""",
   lmcells inspect sections MEDICATIONS
   lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
 )
-GATE = view(
+_EXAMPLES = "show N short forms with the words around them, from the least weight to the most"
+GATE = views.view(
     _look_at_gate,
-    option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
-    option(
+    views.option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
+    views.option(
         "--dataset", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path, metavar="DATASET"
     ),
-    option("--text", "one note, instead of files", metavar="TEXT"),
-    number("--top", "list N sections, those with the most weight", 20),
-    number(
-        "--examples",
-        "show N short forms with the words around them, from the least weight to the most",
-        8,
-        least=0,
-    ),
-    INVENTORY,
-    RANKING,
+    views.option("--text", "one note, instead of files", metavar="TEXT"),
+    views.number("--top", "list N sections, those with the most weight", 20),
+    views.number("--examples", _EXAMPLES, 8, least=0),
+    views.INVENTORY,
+    views.RANKING,
     add_reading,
     summary="how much weight sections get against words",
     description="""\
@@ -274,21 +254,18 @@ topical sections get more, as the paper saw, and a few examples with the words r
   lmcells inspect gate notes/ --sections rules --examples 0
   lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
 )
-INTERPOLATE = view(
+_NULL_METADATA = "with --ranking divergence: long forms without a section, rather than under all of their own"
+INTERPOLATE = views.view(
     _look_at_interpolation,
-    option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
-    option(
+    views.option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
+    views.option(
         "--section", "the section; may be given several times", required=True, action="append", metavar="NAME"
     ),
-    option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
-    number("--steps", "how many weights from 0 to 1", STEPS, least=2),
-    option(
-        "--null-metadata",
-        "with --ranking divergence: long forms without a section, rather than under all of their own",
-        action="store_true",
-    ),
-    INVENTORY,
-    RANKING,
+    views.option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
+    views.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
+    views.option("--null-metadata", _NULL_METADATA, action="store_true"),
+    views.INVENTORY,
+    views.RANKING,
     summary="set the gate by hand between a short form's words and its section",
     description="""\
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
@@ -301,16 +278,8 @@ masked span then starts from an empty masked span, one by divergence from the sh
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
     (the paper's formula: long forms without a section)""",
 )
-VIEWS = {
-    "neighbors": NEIGHBORS,
-    "senses": SENSES,
-    "sections": SECTIONS,
-    "gate": GATE,
-    "interpolate": INTERPOLATE,
-    "mixtures": MIXTURES,
-    "vectors": VECTORS,
-    "uncertainty": UNCERTAINTY,
-}
+VIEWS = {"neighbors": NEIGHBORS, "senses": SENSES, "sections": SECTIONS, "gate": GATE}
+VIEWS |= {"interpolate": INTERPOLATE, "mixtures": MIXTURES, "vectors": VECTORS, "uncertainty": UNCERTAINTY}
 COMMANDS = {
     "inspect": command_group(
         VIEWS,

@@ -55,12 +55,8 @@ def min_count(default: int | None = None) -> Option:
 
 MODEL = option("--model", "model folder, or default (the shipped model)", default=DEFAULT, metavar="MODEL")
 JSON = option("--json", "print the data as JSON, not as a table", action="store_true")
-INVENTORY = option(
-    "--inventory",
-    "short forms and their long forms, JSON or CSV (the shipped ones)",
-    type=Path,
-    metavar="FILE",
-)
+_SENSES = "short forms and their long forms, JSON or CSV (the shipped ones)"
+INVENTORY = option("--inventory", _SENSES, type=Path, metavar="FILE")
 RANKING = option(
     "--ranking",
     "masked-span: by what fits where the short form is masked; divergence: the paper's; "
@@ -99,9 +95,8 @@ def view(
             try:
                 save_as(figure, output)
             except OSError as error:
-                raise InputError(
-                    f"--output {output} cannot be written: {error.strerror or error}."
-                ) from error
+                why = error.strerror or error
+                raise InputError(f"--output {output} cannot be written: {why}.") from error
         if options.json:
             print_json({"model": str(model.folder), **data})
         else:

@@ -38,13 +38,8 @@ from lmcells.pretrained.folder import model_folder
 
 
 def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> Seen:
-    how = {
-        "against": options.against,
-        "measure": options.by,
-        "min_count": options.min_count,
-        "n": options.top,
-    }
-    found = nearest_words(WordCells(model), options.word, options.section, **how)
+    how = {"against": options.against, "measure": options.by, "min_count": options.min_count}
+    found = nearest_words(WordCells(model), options.word, options.section, n=options.top, **how)
     return found, draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
 
 
@@ -62,16 +57,9 @@ def _print_nearest(found: Row) -> None:
 
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> Seen:
     known = WordCells(model)
-    senses = word_senses(
-        known,
-        options.word,
-        sections=options.sections,
-        words=options.words,
-        min_count=options.min_count,
-        n_sections=options.n_sections,
-        n_words=options.n_words,
-        n_neighbors=options.top,
-    )
+    chosen = ("sections", "words", "min_count", "n_sections", "n_words")
+    how = {name: getattr(options, name) for name in chosen}
+    senses = word_senses(known, options.word, **how, n_neighbors=options.top)
     movement = measure_movement(known)
     data = {**senses, "movement": movement}
     return data, draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
@@ -82,26 +70,17 @@ def _print_senses(senses: Row, movement: Row) -> None:
     print(f"{senses.word}, seen {senses.count:,} times")
     every = [*senses.sections, senses.average]
     letters = [_letter(column) for column in range(len(senses.sections))]
-    rows = [
-        {
-            **sense,
-            "letter": letter,
-            "section": sense.section or "average",
-            "near": ", ".join(each.word for each in sense.neighbors),
-        }
-        for letter, sense in zip([*letters, ""], every, strict=True)
-    ]
+    rows = []
+    for letter, sense in zip([*letters, ""], every, strict=True):
+        near = ", ".join(each.word for each in sense.neighbors)
+        rows.append(Row(sense, letter=letter, section=sense.section or "average", near=near))
     columns = "{letter} | section {section} | seen {count:,} | moved {moved:.2f} | nearest words {near}"
     print_columns(table(rows, columns), left=(0, 1, 4))
     print()
-    shares = [
-        (
-            word,
-            *(f"{each.probability:.0%} x{each.ratio:.1f}" for each in of_word[:-1]),
-            f"{of_word[-1].probability:.0%}",
-        )
-        for word, *of_word in zip(senses.words, *(sense.likenesses for sense in every), strict=True)
-    ]
+    shares = []
+    for word, *of_word, average in zip(senses.words, *(sense.likenesses for sense in every), strict=True):
+        moved = (f"{each.probability:.0%} x{each.ratio:.1f}" for each in of_word)
+        shares.append((word, *moved, f"{average.probability:.0%}"))
     print_columns([("", *letters, "average"), *shares])
     print(
         f"\nIn this model two sections are {movement.between_sections:.2f} nats apart for a word, two words "
@@ -200,19 +179,15 @@ def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) ->
 
 def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print(f"{data['n_words']:,} words seen {at_least:,} times or more")
-    columns = (
-        "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | within {within:.4f} | "
-    )
-    columns += "percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
+    columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
+    columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
     rows = table([], columns)
     titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
     for title, group in zip(titles, ("words", "most", "least"), strict=True):
-        words = [
-            Row(
-                each, word=f"  {each.word}", n_senses=each.n_senses or None, percentile=100 * each.share_below
-            )
-            for each in data[group]
-        ]
+        words = []
+        for each in data[group]:
+            shown = {"n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
+            words.append(Row(each, word=f"  {each.word}", **shown))
         rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
@@ -225,17 +200,14 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
 
 
 _WORD = option("word", "a word that the model knows", metavar="WORD")
+_AGAINST = "the other words' cells: under the same section, or expected over their own sections"
 NEIGHBORS = view(
     _look_at_neighbors,
     _WORD,
     option(
         "--section", f'the section it is in, or "{NULL_SECTION}" (its average over sections)', metavar="NAME"
     ),
-    choice(
-        "--against",
-        "the other words' cells: under the same section, or expected over their own sections",
-        AGAINST,
-    ),
+    choice("--against", _AGAINST, AGAINST),
     choice("--by", "KL divergence of the cells, or cosine of their means", MEASURES),
     min_count(),
     number("--top", "list N words", 10),
@@ -298,14 +270,11 @@ then, in Python:
     add_arguments=_add_vectors,
     run=_write_vectors,
 )
+_BY = "rank words by the variance within their cells, between their sections, or in total"
 UNCERTAINTY = view(
     _look_at_uncertainty,
     option("words", "words to show as well, marked in the figure", nargs="*", metavar="WORD"),
-    choice(
-        "--by",
-        "rank words by the variance within their cells, between their sections, or in total",
-        VARIANCES,
-    ),
+    choice("--by", _BY, VARIANCES),
     number("--top", "list N words from each end", 8, least=0),
     min_count(MIN_COUNT),
     INVENTORY,

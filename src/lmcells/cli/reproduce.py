@@ -53,12 +53,7 @@ def _run(options: argparse.Namespace) -> None:
     if not options.steps:
         with ProgressLine() as line:
             had_time = execute(
-                steps,
-                chosen,
-                jobs=options.jobs,
-                minutes=options.minutes,
-                say=_say,
-                show_progress=line.update,
+                steps, chosen, jobs=options.jobs, minutes=options.minutes, say=_say, show_progress=line.update
             )
     states = [(step.name, *steps.state(step.name)) for step in chosen]
     if options.json:

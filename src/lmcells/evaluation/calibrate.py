@@ -137,9 +137,8 @@ def take_out(mentions: Sequence[ScoredMention], *, seed: int) -> list[ScoredMent
     for short_form, scores, truth in mentions:
         kept = [index for index in range(scores.size) if (short_form, index) not in taken]
         if kept:
-            left.append(
-                ScoredMention(short_form, scores[kept], kept.index(truth) if truth in kept else _NONE)
-            )
+            still = kept.index(truth) if truth in kept else _NONE
+            left.append(ScoredMention(short_form, scores[kept], still))
     return left
 
 

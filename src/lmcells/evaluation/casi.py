@@ -9,6 +9,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -72,15 +73,13 @@ def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator
     """Decode line by line, and leave blank ones out. One stray byte must not shift the offsets of other lines."""
     for number, content in enumerate(lines, start=1):
         for encoding in ("utf-8", "cp1252", "latin-1"):  # the last one accepts any byte
-            try:
+            with suppress(UnicodeDecodeError):
                 line = content.decode(encoding)
-            except UnicodeDecodeError:
-                continue
-            if encoding != "utf-8":
-                report.warn(f"not UTF-8: read as {encoding}", number, path=path)
-            if not line.isspace():
-                yield number, line
-            break
+                break
+        if encoding != "utf-8":
+            report.warn(f"not UTF-8: read as {encoding}", number, path=path)
+        if not line.isspace():
+            yield number, line
 
 
 def _published_cells(lines: Iterator[Line]) -> Iterator[Cells]:
@@ -112,9 +111,8 @@ def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
         yield reader.line_num, number, [row[name] for name in COLUMNS if name in row]
 
 
-CanonicalForms = Mapping[
-    tuple[str, str], Sense
-]  # short form, any spelling of a sense (as `_key`) -> the sense
+# Short form, any spelling of a sense (as `_key`) -> the sense.
+CanonicalForms = Mapping[tuple[str, str], Sense]
 
 
 def canonical_forms(rows: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> CanonicalForms:
@@ -153,17 +151,14 @@ def load_canonical_forms(path: Path) -> CanonicalForms:
 def _canonical_rows(rows: "csv.DictReader[str]", path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
     if missing:
-        raise FormatError(
-            f"canonical forms {path}: no column {missing[0]!r}. Needed: {', '.join(CANONICAL_COLUMNS)}."
-        )
+        needed = ", ".join(CANONICAL_COLUMNS)
+        raise FormatError(f"canonical forms {path}: no column {missing[0]!r}. Needed: {needed}.")
     for row in rows:
         short_form, sense, label = (row[column] or "" for column in CANONICAL_COLUMNS)
         forms = [form.strip() for form in label.split(";") if form.strip()]
         if not short_form.strip() or not forms:
-            raise FormatError(
-                f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty. "
-                "Fill both, or remove the line."
-            )
+            what = f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty"
+            raise FormatError(f"{what}. Fill both, or remove the line.")
         yield short_form.strip(), [sense, *sense.split(";")], forms
 
 
@@ -276,9 +271,8 @@ def build_casi_dataset(
     """
     for name in skip:
         if name not in OPTIONAL:
-            raise ConfigError(
-                f"filter to skip: found {name!r}, allowed: {', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"
-            )
+            allowed = f"{', '.join(OPTIONAL)}.{nearest(name, OPTIONAL)}"
+            raise ConfigError(f"filter to skip: found {name!r}, allowed: {allowed}")
     filters = {name: each for name, each in FILTERS.items() if name not in skip}
     matched: set[str] = set()
     if match_short_forms is not None:
@@ -296,9 +290,8 @@ def build_casi_dataset(
             rows, sense_of = _name_senses(rows, canonical)
         left = keep(rows)
         if name == "match-short-forms" and rows and not left:
-            raise InputError(
-                f"none of the {len(matched)} short forms to match is in {path}. Check --match-short-forms."
-            )
+            what = f"none of the {len(matched)} short forms to match is in {path}"
+            raise InputError(f"{what}. Check --match-short-forms.")
         steps.append({"name": name, "removed": len(rows) - len(left), "left": len(left), "title": title})
         rows = left
     used = sorted({(row.short_form, row.long_form) for row in rows})
@@ -307,33 +300,23 @@ def build_casi_dataset(
     conventions = {-1: "inclusive", 0: "exclusive"}
     end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
     without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
-    return CasiDataset(
-        examples=[
-            Example(
-                id=f"casi/{row.number}",
-                text=row.text,
-                start=row.start,
-                end=row.start + len(row.short_form),
-                short_form=row.short_form,
-                section=section,
-                long_form=row.long_form,
-                note_id=f"casi/{row.number}",
-            )
-            for row, (section, _) in zip(rows, sections, strict=True)
-        ],
-        inventory=inventory,
-        account={
-            "n_rows": n_rows,
-            "n_examples": len(rows),
-            "n_short_forms": len(inventory),
-            "n_senses": inventory.n_senses,
-            "steps": steps,
-            "end_offsets": dict(Counter(end_offsets)),
-            "sections": dict(Counter(how for _, how in sections)),
-            "n_without_canonical_form": len(without) if canonical else 0,
-            "report": report.to_dict(),
-        },
-    )
+    examples = []
+    for row, (section, _) in zip(rows, sections, strict=True):
+        id_, end = f"casi/{row.number}", row.start + len(row.short_form)
+        labelled = row.short_form, section, row.long_form
+        examples.append(Example(id_, row.text, row.start, end, *labelled, note_id=id_))
+    account = {
+        "n_rows": n_rows,
+        "n_examples": len(rows),
+        "n_short_forms": len(inventory),
+        "n_senses": inventory.n_senses,
+        "steps": steps,
+        "end_offsets": dict(Counter(end_offsets)),
+        "sections": dict(Counter(how for _, how in sections)),
+        "n_without_canonical_form": len(without) if canonical else 0,
+        "report": report.to_dict(),
+    }
+    return CasiDataset(examples, inventory, account)
 
 
 def _name_senses(

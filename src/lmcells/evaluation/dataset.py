@@ -66,10 +66,8 @@ def read_dataset(path: Path, *, report: ReadReport) -> Iterator[Example]:
             report.n_read += 1
             yield example
     if not n_read:
-        raise FormatError(
-            f"{path} holds no example ({first_reason or 'only blank lines'}). "
-            "A dataset is JSON lines, made by: lmcells dataset"
-        )
+        what = f"{path} holds no example ({first_reason or 'only blank lines'})"
+        raise FormatError(f"{what}. A dataset is JSON lines, made by: lmcells dataset")
 
 
 def write_dataset(path: Path, examples: Iterable[Example]) -> int:
@@ -106,12 +104,8 @@ def parse_example(content: bytes) -> Example:
         if value is not None and type(value) not in types:  # not isinstance: true is no number
             raise _NoExample(f"{key!r} is not a {'string' if str in types else 'whole number'}")
         values[key] = mend(value) if isinstance(value, str) else value
-    values |= {
-        "id": str(values["id"]),
-        "note_id": str(values["note_id"]),
-        "section": values["section"] or None,
-    }
-    example = Example(**values)
+    ids = {key: str(values[key]) for key in ("id", "note_id")}
+    example = Example(**values | ids | {"section": values["section"] or None})
     if not example.short_form or not example.long_form:
         raise _NoExample("empty short_form or long_form")
     if not 0 <= example.start < example.end <= len(example.text):
@@ -145,9 +139,8 @@ class NoteSplit:
         example = "Write it as dev=0.1,test=0.2."
         for name, share in self.shares.items():
             if not re.fullmatch(r"[\w-]+", name):
-                raise ConfigError(
-                    f"split: found the name {name!r}, allowed: letters, digits, '_' and '-'. {example}"
-                )
+                allowed = "letters, digits, '_' and '-'"
+                raise ConfigError(f"split: found the name {name!r}, allowed: {allowed}. {example}")
             if not 0.0 < share <= 1.0:
                 raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {example}")
         if sum(self.shares.values()) > 1.0 + 1e-9:
@@ -157,16 +150,15 @@ class NoteSplit:
     def parse(cls, written: str) -> "NoteSplit":
         """Read "dev=0.1,test=0.2"."""
         try:
-            pairs = [
+            parts = [
                 (name.strip(), float(share)) for name, share in (p.split("=") for p in written.split(","))
             ]
         except ValueError:
-            pairs = []
-        if not pairs or len(dict(pairs)) < len(pairs):
-            raise ConfigError(
-                f"split: found {written!r}, allowed: each name once, with its share. Write it as dev=0.1,test=0.2."
-            )
-        return cls(dict(pairs))
+            parts = []
+        if not parts or len(dict(parts)) < len(parts):
+            allowed = "each name once, with its share. Write it as dev=0.1,test=0.2"
+            raise ConfigError(f"split: found {written!r}, allowed: {allowed}.")
+        return cls(dict(parts))
 
     def part_of(self, note_id: str) -> str | None:
         """Return the part of a note, None where it is in no part."""
@@ -213,9 +205,8 @@ def load_section_map(path: Path) -> SectionMap:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict) or not all(isinstance(each, str | None) for each in value.values()):
-            raise FormatError(
-                f'section map {path}: expected a JSON object, {{"foreign header": "known header"}}.'
-            )
+            expected = '{"foreign header": "known header"}'
+            raise FormatError(f"section map {path}: expected a JSON object, {expected}.")
         return section_map_of({header: target or None for header, target in value.items()})
     section_map: dict[str, str | None] = {}
     rows = csv.reader(io.StringIO(text, newline=""))
@@ -224,9 +215,9 @@ def load_section_map(path: Path) -> SectionMap:
             if rows.line_num == 1 or not row:
                 continue
             if len(row) < 2:
+                needed = "two, foreign and known header"
                 raise FormatError(
-                    f"section map {path}, line {rows.line_num}: {len(row)} column. Needed: two, foreign and known "
-                    "header."
+                    f"section map {path}, line {rows.line_num}: {len(row)} column. Needed: {needed}."
                 )
             section_map[row[0]] = row[1].strip() or None
     except csv.Error as error:

@@ -59,10 +59,8 @@ class CosineRanker(Generic[Text]):
         ]
 
     def _encode_long_forms(self, short_forms: Sequence[str], *, width: int) -> None:
-        texts_of = {
-            short_form: [self.alternatives(sense) for sense in self.inventory.senses(short_form)]
-            for short_form in short_forms
-        }
+        senses_of = {short_form: self.inventory.senses(short_form) for short_form in short_forms}
+        texts_of = {short_form: list(map(self.alternatives, of)) for short_form, of in senses_of.items()}
         texts = sorted({text for senses in texts_of.values() for of_sense in senses for text in of_sense})
         vector_of = dict(zip(texts, self.encode(texts), strict=True))
         missing = [np.full(width, np.nan)]
@@ -117,11 +115,8 @@ def elmo_ranker(pretrained: "PretrainedLanguageModel", inventory: SenseInventory
         index = np.zeros((len(texts), max(map(len, texts))), np.int64)
         for row, words in enumerate(texts):
             index[row, : len(words)] = [number.setdefault(word, len(number)) for word in words]
-        batch = Texts(
-            spell_out(list(number), max_characters=model.config.max_characters),
-            torch.from_numpy(index),
-            torch.tensor([len(words) for words in texts]),
-        )
+        spelled = spell_out(list(number), max_characters=model.config.max_characters)
+        batch = Texts(spelled, torch.from_numpy(index), torch.tensor([len(words) for words in texts]))
         return model.mean_states(batch.to(next(model.parameters()).device))
 
     return CosineRanker(inventory, window, alternatives, lambda texts: _encode_in_batches(texts, mean_states))
@@ -186,14 +181,8 @@ class PretrainedEncoder:
     def _encode_batch(self, texts: list[str]) -> "Tensor":
         from torch.nn import functional
 
-        batch = self._tokenizer(
-            texts,
-            padding=True,
-            truncation=True,
-            max_length=self._max_length,
-            return_special_tokens_mask=True,
-            return_tensors="pt",
-        )
+        how = {"padding": True, "truncation": True, "max_length": self._max_length, "return_tensors": "pt"}
+        batch = self._tokenizer(texts, **how, return_special_tokens_mask=True)
         special = batch.pop("special_tokens_mask").bool()
         states = self._model(**batch).last_hidden_state  # (B, T, d)
         pooled = self._pooling(states, batch["attention_mask"].bool(), special)

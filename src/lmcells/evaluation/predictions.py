@@ -98,11 +98,8 @@ class Predictions:
             for sense in n_examples
             if sense[1] not in candidates_of.get(sense[0], ())
         }
-        kept = [
-            (example, row)
-            for example, row, sense in zip(examples, scores, senses, strict=True)
-            if sense not in left_out
-        ]
+        rows = zip(examples, scores, senses, strict=True)
+        kept = [(example, row) for example, row, sense in rows if sense not in left_out]
         short_forms = tuple(sorted({example.short_form for example, _ in kept}))
         candidates = tuple(tuple(candidates_of[short_form]) for short_form in short_forms)
         index_of = {short_form: index for index, short_form in enumerate(short_forms)}
@@ -227,10 +224,9 @@ def load_predictions(path: Path) -> Predictions:
     json_path, npz_path = _beside(path, ".json"), _beside(path, ".npz")
     try:
         saved = read_json(json_path)
-        if saved["version"] != _VERSION:
-            raise FormatError(
-                f"{json_path} has version {saved['version']}, this program reads {_VERSION}. Evaluate again."
-            )
+        if (version := saved["version"]) != _VERSION:
+            what = f"{json_path} has version {version}, this program reads {_VERSION}"
+            raise FormatError(f"{what}. Evaluate again.")
         with npz_path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             values: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
             values |= {name: tuple(saved[name]) for name in ("ids", "note_ids", "short_forms")}
@@ -241,9 +237,8 @@ def load_predictions(path: Path) -> Predictions:
                 excluded=tuple(Exclusion(**exclusion) for exclusion in saved["excluded"]),
             )
     except FileNotFoundError as error:
-        raise FormatError(
-            f"{error.filename} does not exist; predictions are a .json and a .npz file."
-        ) from None
+        what = "predictions are a .json and a .npz file"
+        raise FormatError(f"{error.filename} does not exist; {what}.") from None
     except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
         raise FormatError(f"{json_path} and {npz_path.name} are not a pair of predictions: {error}") from None
 

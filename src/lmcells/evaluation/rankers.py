@@ -1,25 +1,25 @@
-"""What MODEL on the command line means: a model folder, or the name of a baseline."""
+"""What MODEL on the command line means: a model folder, or a baseline. The baselines that read no words are here too.
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Sequence
+Ranking equal candidates in the inventory's order would favour whatever its author wrote first. Chance and the section
+therefore break ties at random, by differences too small to show in a probability.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
+
 from lmcells.corpus import Corpus
+from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import InputError, nearest
-from lmcells.evaluation.baselines import (
-    SectionRanker,
-    count_sections_in_corpus,
-    count_sections_of_examples,
-    dominant_ranker,
-    random_ranker,
-)
 from lmcells.evaluation.dataset import Example, SectionMap, map_section, read_dataset
 from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker, transformer_ranker
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
 from lmcells.expansion.ranking import CellRanker, MaskedSpanRanker, Ranker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import Mention, known_section
@@ -49,9 +49,8 @@ class NamedRanker:
     base: Ranker
     temperature: float = 1.0  # softmax(score / temperature) are the probabilities
     section_map: SectionMap = field(default_factory=dict)
-    knows: Callable[[str], bool] | None = (
-        None  # whether it has read text under a header; None: it reads no sections
-    )
+    # Whether it has read text under a header; None: it reads no sections.
+    knows: Callable[[str], bool] | None = None
     sections: Counter[str] = field(default_factory=Counter)  # how headers were read -> mentions
     n_parameters: int | None = None  # without embeddings
     hours_to_peak: float | None = None
@@ -133,9 +132,7 @@ def make_ranker(
         base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
         temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
         section_map=section_map if reads_sections else {},
-        knows=(lambda section: known_section(section, model.section_ids) is not None)
-        if reads_sections
-        else None,
+        knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
         hours_to_peak=model.config.training.get("hours_to_peak"),
         corpus_fingerprint=model.config.corpus.get("fingerprint"),
@@ -176,3 +173,98 @@ def _is_language_model(folder: Path) -> bool:
     from lmcells.language_model.folder import is_language_model
 
     return is_language_model(folder)
+
+
+TIE_BREAK = 1e-9
+FLOOR = 1e-6  # in place of a probability of 0: NLL stays finite, and no count in a real corpus is that rare
+
+SectionCounts = Mapping[tuple[str, str], Counter[str]]  # short form, long form -> section -> occurrences
+
+
+class PriorRanker:
+    """Scores log p(sense), where p may depend on the section; with a seed, ties are broken at random."""
+
+    def __init__(
+        self,
+        inventory: SenseInventory,
+        probability: Callable[[Sense, str], float],
+        *,
+        seed: int | None = None,
+    ) -> None:
+        self._inventory, self._probability, self._seed = inventory, probability, seed
+
+    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
+        """Log p of each candidate."""
+        random = np.random.default_rng(self._seed)
+        scores = []
+        for mention in mentions:
+            senses = self._inventory.senses(mention.short_form)
+            p = [self._probability(sense, mention.section or NO_SECTION) for sense in senses]
+            noise = 0.0 if self._seed is None else TIE_BREAK * random.random(len(p))
+            scores.append(np.log(np.maximum(p, FLOOR)) + noise)
+        return scores
+
+
+def random_ranker(inventory: SenseInventory, *, seed: int = 0) -> PriorRanker:
+    """Every candidate is equally likely."""
+    return PriorRanker(inventory, lambda _sense, _section: 1.0, seed=seed)
+
+
+def dominant_ranker(inventory: SenseInventory, examples: Sequence[Example]) -> PriorRanker:
+    """Always the most common sense of the test set itself: an oracle, to put accuracy into perspective.
+
+    Of equally common senses the inventory's first comes first.
+    """
+    counts = Counter((example.short_form, example.long_form) for example in examples)
+    totals = {
+        short_form: sum(counts[short_form, sense.long_form] for sense in inventory.senses(short_form))
+        for short_form in inventory.short_forms
+    }
+    return PriorRanker(
+        inventory,
+        lambda sense, _: counts[sense.short_form, sense.long_form] / max(totals[sense.short_form], 1),
+    )
+
+
+class SectionRanker(PriorRanker):
+    """p(long form | section), proportional to p(section | long form) = C(section, long form) / C(long form).
+
+    The paper's maximum-likelihood estimate: no prior of the long form, no smoothing. A probability of 0 (a section
+    never seen with a long form, or a long form never seen) becomes 1e-6; ties are broken at random. "No section" counts
+    as a section.
+    """
+
+    def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
+        super().__init__(inventory, self._of_section, seed=seed)
+        self._counts = counts
+        self._totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
+        self._known = frozenset(section for of_sense in counts.values() for section in of_sense)
+
+    def knows(self, section: str) -> bool:
+        """Whether anything was counted under a header."""
+        return known_section(section, self._known) is not None
+
+    def _of_section(self, sense: Sense, section: str) -> float:
+        key = sense.short_form, sense.long_form
+        name = known_section(section, self._known)
+        return self._counts[key][name] / self._totals[key] if name and self._totals.get(key) else 0.0
+
+
+def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
+    """Count on a dataset, such as reverse substitutions in training notes."""
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for example in examples:
+        counts[example.short_form, example.long_form][example.section or NO_SECTION] += 1
+    return counts
+
+
+def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOccurrences) -> SectionCounts:
+    """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
+    names = occurrences.corpus.metadata_names("section")
+    counts = {}
+    for sense in inventory:
+        of_section = occurrences.metadata_counts(sense)
+        counts[sense.short_form, sense.long_form] = Counter(
+            {names[index]: int(of_section[index]) for index in of_section.nonzero()[0]}
+        )
+    return counts

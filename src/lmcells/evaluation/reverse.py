@@ -48,9 +48,7 @@ class ReversePart:
     note_ids: list[str] = field(default_factory=list)  # of a split: all its notes, with examples or without
     n_found: int = 0  # a form that several short forms share counts once for each
     dropped: Counter[str] = field(default_factory=Counter)
-    inventory: SenseInventory = field(
-        default_factory=lambda: SenseInventory.from_senses([])
-    )  # the candidates
+    inventory: SenseInventory = field(default_factory=SenseInventory)  # the candidates
 
     @property
     def senses(self) -> Counter[Target]:
@@ -82,9 +80,8 @@ def build_reverse_dataset(
     does not depend on the order of the notes, in memory that is bounded by what is kept.
     """
     if min(max_per_sense, window) < 1:
-        raise ConfigError(
-            f"--max-per-sense is {max_per_sense}, --window is {window}; allowed: 1 or more for both."
-        )
+        found = f"--max-per-sense is {max_per_sense}, --window is {window}"
+        raise ConfigError(f"{found}; allowed: 1 or more for both.")
     parts = {name: ReversePart() for name in (split.shares if split else ("",))}
     drawn: dict[str, defaultdict[Target, list[tuple[int, str, Example]]]]  # heaps, the highest rank first
     drawn = {name: defaultdict(list) for name in parts}
@@ -163,17 +160,10 @@ def _substitute(
             continue
         before, after = note.text[window[0] : match.start], note.text[match.end : window[1]]
         for target in match.targets:
-            example = Example(
-                id=f"{note.id}:{match.start}:{target.short_form}",
-                text=before + target.short_form + after,
-                start=len(before),
-                end=len(before) + len(target.short_form),
-                short_form=target.short_form,
-                section=section.header,
-                long_form=target.long_form,
-                note_id=note.id,
-            )
-            yield target, example
+            short_form, long_form = target
+            id_, text = f"{note.id}:{match.start}:{short_form}", before + short_form + after
+            place = len(before), len(before) + len(short_form)
+            yield target, Example(id_, text, *place, short_form, section.header, long_form, note.id)
 
 
 def readable_words(text: str) -> Words:

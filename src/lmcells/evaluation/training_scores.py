@@ -3,6 +3,7 @@
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,18 +74,16 @@ class TrainingScorer:
             record = {"seed": settings["seed"], "settings": settings, "hours": hours}
             save_pretrained(model, folder, corpus=self._corpus, metadata_kind=metadata_kind, training=record)
             saved = PretrainedModel.from_pretrained(folder)
-            return self._score(
-                lambda senses: rank_cells(saved, senses, occurrences=self._occurrences), hours, lambda: folder
-            )
+            rank = partial(rank_cells, saved, occurrences=self._occurrences)
+            return self._score(rank, hours, lambda: folder)
 
     def elmo(self, model: "LanguageModel", hours: float) -> Scores:
         """Score a language model, on the device where it trains."""
         from lmcells.language_model.folder import PretrainedLanguageModel, save_language_model
         from lmcells.model import count_parameters
 
-        as_saved = PretrainedLanguageModel(
-            model, self._corpus.words, {"settings": self._corpus.manifest.settings}, {}
-        )
+        manifest = {"settings": self._corpus.manifest.settings}
+        as_saved = PretrainedLanguageModel(model, self._corpus.words, manifest, {})
         with tempfile.TemporaryDirectory() as temporary:
 
             def save() -> Path:
@@ -93,7 +92,7 @@ class TrainingScorer:
                     save_language_model(model, folder, corpus=self._corpus, training=record)
                 return folder
 
-            return self._score(lambda senses: elmo_ranker(as_saved, senses), hours, save)
+            return self._score(partial(elmo_ranker, as_saved), hours, save)
 
     def _score(
         self, ranker_of: Callable[[SenseInventory], Ranker], hours: float, save: Callable[[], Path]

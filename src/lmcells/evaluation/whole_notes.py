@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -148,11 +148,9 @@ def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote
 
 def _read_line(line: str) -> tuple[object, object, list[Mark]]:
     row = json.loads(line)
-    marks = (
-        Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
-        for each in row["mentions"]
-    )
-    return row["id"], row["text"], list(marks)
+    places = [(each["start"], each["end"], each["kind"]) for each in row["mentions"]]
+    senses = [tuple(each.get("senses") or ()) for each in row["mentions"]]
+    return row["id"], row["text"], [Mark(*place, of) for place, of in zip(places, senses, strict=True)]
 
 
 def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
@@ -194,12 +192,9 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
     answered: set[Mark] = set()
     unsure: set[Mark] = set()
     for each in expansions:
-        free = [
-            mark
-            for mark in note.marks
-            if mark.start < each.end and each.start < mark.end and mark not in answered
-        ]
-        mark = max(free, key=lambda mark: (mark.kind == SHORT_FORM, _overlap(mark, each)), default=None)
+        here = {mark: min(mark.end, each.end) - max(mark.start, each.start) for mark in note.marks}
+        free = [mark for mark, overlap in here.items() if overlap > 0 and mark not in answered]
+        mark = max(free, key=lambda mark: (mark.kind == SHORT_FORM, here[mark]), default=None)
         if each.long_form is None:
             if mark is not None and mark.kind == SHORT_FORM:
                 unsure.add(mark)
@@ -208,16 +203,13 @@ def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings)
         if mark is not None:
             if mark.kind == SHORT_FORM:
                 answered.add(mark)
-                said = _within_mark(note.text, each, mark)
-                verdict = "right" if any(meanings.same(form, mark.senses) for form in said) else "wrong"
+                forms = _within_mark(note.text, each, mark)
+                verdict = "right" if any(meanings.same(form, mark.senses) for form in forms) else "wrong"
             elif mark.kind != NONE:
                 verdict = "neutral"
         kind, senses = (mark.kind, mark.senses) if mark is not None else (None, ())
-        outcomes.append(
-            Outcome(
-                verdict, each.start, each.end, kind, senses, each.source, each.long_form, each.probability
-            )
-        )
+        said = each.source, each.long_form, each.probability
+        outcomes.append(Outcome(verdict, each.start, each.end, kind, senses, *said))
     outcomes += [
         Outcome("unsure" if mark in unsure else "missed", mark.start, mark.end, mark.kind, mark.senses)
         for mark in note.marks
@@ -248,44 +240,31 @@ def summarize(
     model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0, n_resamples: int = 2000
 ) -> WholeNoteScores:
     """Add up the outcomes of notes."""
-    table = np.array([_row(outcomes) for outcomes in notes], np.float64).reshape(
-        -1, 4
-    )  # right, wrong, false, short forms
+    rows = [Counter(outcome.verdict for outcome in outcomes) for outcomes in notes]
+    sums = [(n["right"], n["wrong"], n["false"], n["unsure"] + n["missed"]) for n in rows]
+    table = np.array(sums, np.float64).reshape(-1, 4)
     every = [outcome for outcomes in notes for outcome in outcomes]
-    counts = Counter(outcome.verdict for outcome in every)
+    counts = sum(rows, Counter[str]())
     generator = np.random.default_rng(seed)
     weights = generator.multinomial(len(table), [1 / max(1, len(table))] * len(table), n_resamples)
     resampled = _rates(weights @ table)
-    rates = {
-        name: {
-            "value": float(value[0]),
-            "low": float(np.quantile(resampled[name], 0.025)),
-            "high": float(np.quantile(resampled[name], 0.975)),
-        }
-        for name, value in _rates(table.sum(axis=0, keepdims=True)).items()
-    }
+    rates = {}
+    for name, value in _rates(table.sum(axis=0, keepdims=True)).items():
+        low, high = np.quantile(resampled[name], [0.025, 0.975]).tolist()
+        rates[name] = {"value": float(value[0]), "low": low, "high": high}
     by_source: dict[str, Counter[str]] = defaultdict(Counter)
     for outcome in every:
         if outcome.source is not None and outcome.verdict != "neutral":
             by_source[outcome.source][outcome.verdict] += 1
-    n_short_forms = int(table[:, 3].sum())
+    elsewhere = [each for each in every if each.verdict in ("false", "neutral")]
+    n_short_forms = sum(counts[name] for name in ("right", "wrong", "unsure", "missed"))
     return WholeNoteScores(
         model=model,
         n_notes=len(notes),
-        counts={
-            **{
-                verdict: counts[verdict]
-                for verdict in ("right", "wrong", "false", "unsure", "missed", "neutral")
-            },
-            "short_forms": n_short_forms,
-        },
+        counts={verdict: counts[verdict] for verdict in get_args(Verdict)} | {"short_forms": n_short_forms},
         rates=rates,
         by_source={source: dict(found) for source, found in sorted(by_source.items())},
-        by_kind=dict(
-            Counter(
-                outcome.kind or "unmarked" for outcome in every if outcome.verdict in ("false", "neutral")
-            )
-        ),
+        by_kind=dict(Counter(each.kind or "unmarked" for each in elsewhere)),
         thresholds=[_at_threshold(every, least, n_short_forms) for least in THRESHOLDS],
     )
 
@@ -302,21 +281,14 @@ def _at_threshold(outcomes: Iterable[Outcome], least: float, n_short_forms: int)
     }
 
 
-def _row(outcomes: Iterable[Outcome]) -> tuple[int, int, int, int]:
-    verdicts = Counter(outcome.verdict for outcome in outcomes)
-    n_short_forms = verdicts["right"] + verdicts["wrong"] + verdicts["unsure"] + verdicts["missed"]
-    return verdicts["right"], verdicts["wrong"], verdicts["false"], n_short_forms
-
-
 def _rates(sums: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """Precision, recall and F1 of each row of summed (right, wrong, false, short forms)."""
-    right, wrong, false, short_forms = sums.T
-    precision = right / np.maximum(right + wrong + false, 1)
-    recall = right / np.maximum(short_forms, 1)
+    """Precision, recall and F1 of each row of summed (right, wrong, false, not answered)."""
+    right, wrong, false, unanswered = sums.T
+    given, wanted = right + wrong + false, right + wrong + unanswered
     return {
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * right / np.maximum(right + wrong + false + short_forms, 1),
+        "precision": right / np.maximum(given, 1),
+        "recall": right / np.maximum(wanted, 1),
+        "f1": 2 * right / np.maximum(given + wanted, 1),
     }
 
 
@@ -343,12 +315,10 @@ def calibration_error_without_senses(
             short_forms = {each.start: each.short_form for each in expansions}
             for outcome in judge(note, [_answered(each) for each in expansions], meanings):
                 if outcome.verdict in ("right", "wrong") and outcome.probability is not None:
-                    lacking = gone[short_forms[outcome.start]] if outcome.source in _OF_INVENTORY else ()
+                    lost = gone[short_forms[outcome.start]] if outcome.source in _OF_INVENTORY else ()
+                    is_gone = any(meanings.same(each, outcome.senses) for each in lost)
                     sure.append(outcome.probability)
-                    right.append(
-                        outcome.verdict == "right"
-                        and not any(meanings.same(each, outcome.senses) for each in lacking)
-                    )
+                    right.append(outcome.verdict == "right" and not is_gone)
         errors.append(expected_calibration_error(sure, right))
     return fmean(errors)
 
@@ -366,10 +336,6 @@ def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
     beside = f"{text[expansion.start : mark.start]} {text[mark.end : expansion.end]}".lower().split()
     if beside:
         yield " ".join(word for word in long_form.split() if word.lower() not in beside)
-
-
-def _overlap(mark: Mark, expansion: Expansion) -> int:
-    return min(mark.end, expansion.end) - max(mark.start, expansion.start)
 
 
 def _normalised(wording: str) -> str:
@@ -420,22 +386,21 @@ def evaluate_notes(
             on_warning(f"{n:,} notes skipped: {reason} (first at {report.first_seen[reason]})")
     if not marked:
         raise FormatError(f"{notes} has no note with marked short forms. docs/data.md describes the format.")
+    senses = shipped_inventory() if inventory is None else as_inventory(inventory)
+    meanings = Meanings(senses)
     done = _read_outcomes(outcomes) if outcomes is not None and resume else {}
     results = []
     with _private(outcomes, append=resume) as kept, _private(errors) as told:
         for model in map(str, models):
-            expand, senses = _expander_of(model, inventory)
-            meanings = Meanings(senses)
+            expand = _expander_of(model, senses)
             judged = []
             for number, note in enumerate(marked, start=1):
                 found = done.get((model, note.id))
                 if found is None:
                     found = judge(note, expand(note.text), meanings)
                     if kept is not None:
-                        _write_line(
-                            kept,
-                            {"model": model, "id": note.id, "outcomes": [asdict(each) for each in found]},
-                        )
+                        row = {"model": model, "id": note.id, "outcomes": list(map(asdict, found))}
+                        _write_line(kept, row)
                 judged.append(found)
                 if told is not None:
                     for each in found:
@@ -452,26 +417,17 @@ def evaluate_notes(
     return results
 
 
-Expand = Callable[[str], list[Expansion]]
-
-
-def _expander_of(model: str, inventory: InventoryLike | None) -> tuple[Expand, SenseInventory]:
-    senses = shipped_inventory() if inventory is None else as_inventory(inventory)
+def _expander_of(model: str, senses: SenseInventory) -> Callable[[str], list[Expansion]]:
     if model == DICTIONARY:
-        return _dictionary(senses), senses
-    if model == SCISPACY:
-        return _scispacy(), senses
-    expander = Expander.from_pretrained(model, only_inventory=senses)
-    return expander, senses
+        return _dictionary(senses)
+    return _scispacy() if model == SCISPACY else Expander.from_pretrained(model, only_inventory=senses)
 
 
 def _dictionary(inventory: SenseInventory) -> Callable[[str], list[Expansion]]:
     """Look every short form up, and answer its most frequent sense, by the shipped model's phrase counts."""
     find = ShortFormFinder(inventory)
     store = PretrainedModel.from_pretrained(model_folder(None)).phrase_store
-    counts = (
-        dict(zip(store.phrases, store.arrays["counts"].tolist(), strict=True)) if store is not None else {}
-    )
+    counts = dict(zip(store.phrases, store.arrays["counts"].tolist(), strict=True)) if store else {}
 
     def expand(text: str) -> list[Expansion]:
         answers = []
@@ -498,19 +454,11 @@ def _scispacy() -> Callable[[str], list[Expansion]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about notes without a definition
             abbreviations = nlp(text)._.abbreviations
-        return [
-            Expansion(
-                found.start_char,
-                found.end_char,
-                found.text,
-                None,
-                str(found._.long_form),
-                1.0,
-                "definition",
-                (Candidate(str(found._.long_form), 1.0),),
-            )
-            for found in sorted(abbreviations, key=lambda each: each.start_char)
-        ]
+        found = []
+        for each in sorted(abbreviations, key=lambda each: each.start_char):
+            place, long_form = (each.start_char, each.end_char, each.text, None), str(each._.long_form)
+            found.append(Expansion(*place, long_form, 1.0, "definition", (Candidate(long_form, 1.0),)))
+        return found
 
     return expand
 
@@ -540,7 +488,6 @@ def _read_outcomes(path: Path) -> dict[tuple[str, str], list[Outcome]]:
             row = json.loads(line)
         except ValueError:
             continue
-        done[row["model"], row["id"]] = [
-            Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]
-        ]
+        found = [Outcome(**{**each, "senses": tuple(each["senses"])}) for each in row["outcomes"]]
+        done[row["model"], row["id"]] = found
     return done

@@ -7,25 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lmcells.evaluation.breakdown import (
-    ConfusionMatrix,
-    Row,
-    acronym_table,
-    by_number_of_candidates,
-    confusion_matrix,
-)
-from lmcells.evaluation.calibrate import (
-    CoverageCurve,
-    auroc,
-    coverage_at_precision,
-    coverage_curve,
-    expected_calibration_error,
-    reliability_points,
-)
+from lmcells.evaluation import calibrate, metrics
 from lmcells.evaluation.evaluate import ModelResult
-from lmcells.evaluation.intervals import Interval, paper_intervals
-from lmcells.evaluation.metrics import LOWER_IS_BETTER
-from lmcells.evaluation.significance import Comparison
+from lmcells.evaluation.intervals import Comparison, paper_intervals
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
 Means = Mapping[str, float]  # metric -> mean over runs
@@ -66,21 +50,24 @@ class Published(NamedTuple):
     macro_f1: float | None
 
 
-@dataclass(frozen=True, eq=False)
 class ModelFindings:
-    """One model on one dataset."""
+    """One model on one dataset, its predictions broken down."""
 
-    name: str
-    result: ModelResult
-    paper: dict[str, Interval]  # the paper's 100 samples of 80 %
-    acronyms: list[Row]
-    by_candidates: list[Row]
-    confusions: list[ConfusionMatrix]  # of the worst short forms, worst first
-    calibration_error: float
-    auroc: float | None  # of confidence, for being right
-    coverage: float  # share answered at a precision of at least PRECISION
-    reliability: list[tuple[float, float, int]]  # confidence, accuracy, examples
-    coverage_curve: CoverageCurve
+    def __init__(self, result: ModelResult) -> None:
+        predictions = result.predictions
+        answers = predictions.confidence, predictions.is_right
+        self.name, self.result = result.model, result
+        self.paper = paper_intervals(predictions)  # the paper's 100 samples of 80 %
+        self.acronyms = metrics.acronym_table(predictions)
+        self.by_candidates = metrics.by_number_of_candidates(predictions)
+        wrong = [row for row in self.acronyms if row["accuracy"] < 1]
+        worst = sorted(wrong, key=lambda row: (row["macro_f1"], row["short_form"]))[:_N_CONFUSIONS]
+        self.confusions = [metrics.confusion_matrix(predictions, row["short_form"]) for row in worst]
+        self.calibration_error = calibrate.expected_calibration_error(*answers)
+        self.auroc = calibrate.auroc(*answers)  # of confidence, for being right
+        self.coverage = calibrate.coverage_at_precision(*answers, precision=PRECISION)  # share answered
+        self.reliability = calibrate.reliability_points(*answers)  # confidence, accuracy, examples
+        self.coverage_curve = calibrate.coverage_curve(*answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +78,7 @@ class Findings:
     models: tuple[ModelFindings, ...]
     comparisons: list[Comparison]
     why_not_compared: str  # empty when they were
-    seeds: dict[str, dict[str, Row]]  # model -> metric -> worst, mean, best
+    seeds: dict[str, dict[str, metrics.Row]]  # model -> metric -> worst, mean, best
     curves: dict[str, Curve]
     ablation: Mapping[str, tuple[Means, Means]]  # model -> with and without the test notes in pre-training
     chosen_on: str  # the dataset that the settings were compared on, by macro F1
@@ -114,41 +101,18 @@ class Findings:
         return float(getattr(model.result.metrics, metric))
 
 
-def look_at(result: ModelResult) -> ModelFindings:
-    """Break one model's predictions down."""
-    predictions = result.predictions
-    confidence, is_right = predictions.confidence, predictions.is_right
-    rows = acronym_table(predictions)
-    worst = sorted(
-        (row for row in rows if row["accuracy"] < 1), key=lambda row: (row["macro_f1"], row["short_form"])
-    )
-    return ModelFindings(
-        name=result.model,
-        result=result,
-        paper=paper_intervals(predictions),
-        acronyms=rows,
-        by_candidates=by_number_of_candidates(predictions),
-        confusions=[confusion_matrix(predictions, row["short_form"]) for row in worst[:_N_CONFUSIONS]],
-        calibration_error=expected_calibration_error(confidence, is_right),
-        auroc=auroc(confidence, is_right),
-        coverage=coverage_at_precision(confidence, is_right, precision=PRECISION),
-        reliability=reliability_points(confidence, is_right),
-        coverage_curve=coverage_curve(confidence, is_right),
-    )
-
-
 def best_of(metric: str, values: Iterable[float]) -> float | None:
     """Return the best value of a metric; None where there is none."""
-    return (min if metric in LOWER_IS_BETTER else max)(values, default=None)
+    return (min if metric in metrics.LOWER_IS_BETTER else max)(values, default=None)
 
 
-def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[Row | None]]:
+def by_short_form(models: Sequence[ModelFindings]) -> dict[str, list[metrics.Row | None]]:
     """Return the rows of all models side by side; None where a model has no example of a short form."""
     rows_of = [{row["short_form"]: row for row in model.acronyms} for model in models]
     return {name: [rows.get(name) for rows in rows_of] for name in sorted(set().union(*rows_of))}
 
 
-def means_over_short_forms(rows: Sequence[Row]) -> dict[str, float]:
+def means_over_short_forms(rows: Sequence[metrics.Row]) -> dict[str, float]:
     """Return the last line of the paper's acronym table."""
     return {column: float(np.mean([row[column] for row in rows])) for column in ACRONYM_COLUMNS}
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lmcells.evaluation.breakdown import ConfusionMatrix
-from lmcells.evaluation.intervals import Interval
+from lmcells.evaluation.intervals import Comparison
+from lmcells.evaluation.metrics import ConfusionMatrix
 from lmcells.evaluation.predictions import Exclusion
 from lmcells.evaluation.report.findings import (
     ACRONYM_COLUMNS,
@@ -28,7 +28,6 @@ from lmcells.evaluation.report.findings import (
     means_over_short_forms,
     show_hours,
 )
-from lmcells.evaluation.significance import Comparison
 
 _N_MISTAKES = 15
 _SHADES = 5
@@ -46,7 +45,7 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
     )
     environment.filters |= {
-        "between": _between,
+        "between": lambda interval: "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}",
         "hours": lambda hours: "" if hours is None else show_hours(hours),
         "means": means_over_short_forms,
         "mistakes": partial(commonest_mistakes, limit=_N_MISTAKES),
@@ -135,16 +134,12 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
 
 def _acronyms(findings: Findings) -> list[dict[str, Any]]:
     """Macro F1 by short form, of all models side by side."""
-    found, rivals = [], [model.name not in findings.oracles for model in findings.models]
+    found, is_rival = [], [model.name not in findings.oracles for model in findings.models]
     for short_form, rows in by_short_form(findings.models).items():
         first, values = next(filter(None, rows)), [None if row is None else row["macro_f1"] for row in rows]
-        best = max(
-            (v for v, is_rival in zip(values, rivals, strict=True) if is_rival and v is not None),
-            default=None,
-        )
-        bold = [
-            is_rival and v == best and sum(rivals) > 1 for v, is_rival in zip(values, rivals, strict=True)
-        ]
+        rivals = [value if of_rival else None for value, of_rival in zip(values, is_rival, strict=True)]
+        best = max((value for value in rivals if value is not None), default=None)
+        bold = [value is not None and value == best and sum(is_rival) > 1 for value in rivals]
         counts = {"short_form": short_form, "count": first["count"], "targets": first["targets"]}
         found.append({**counts, "macro_f1": list(zip(values, bold, strict=True))})
     return found
@@ -169,10 +164,6 @@ def _shaded(matrix: ConfusionMatrix) -> dict[str, Any]:
         cells = [{"n": matrix.counts[i, j], "shade": shade[i, j], "is_right": i == j} for j in shown]
         rows[f"{i + 1}. {matrix.long_forms[i]}"] = cells
     return {"columns": {i + 1: matrix.long_forms[i] for i in shown}, "rows": rows}
-
-
-def _between(interval: Interval | None) -> str:
-    return "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}"
 
 
 def _significance(c: Comparison) -> str:

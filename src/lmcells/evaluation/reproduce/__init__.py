@@ -8,7 +8,6 @@ execute(steps, steps.matching(["train/lmc-*"]), jobs=4)
 from lmcells.evaluation.reproduce.execution import execute
 from lmcells.evaluation.reproduce.plan import plan_steps
 from lmcells.evaluation.reproduce.protocol_file import load_protocol
-from lmcells.evaluation.reproduce.steps import Step, Steps
-from lmcells.evaluation.reproduce.workspace import Workspace
+from lmcells.evaluation.reproduce.steps import Step, Steps, Workspace
 
 __all__ = ["Step", "Steps", "Workspace", "execute", "load_protocol", "plan_steps"]

@@ -15,8 +15,7 @@ from lmcells.evaluation.dataset import NoteSplit, load_section_map, map_section,
 from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
 from lmcells.evaluation.reproduce.sources import Source
-from lmcells.evaluation.reproduce.steps import Step
-from lmcells.evaluation.reproduce.workspace import LEAKY, Workspace, remove
+from lmcells.evaluation.reproduce.steps import LEAKY, Step, Workspace, remove
 from lmcells.evaluation.reverse import ReversePart, build_reverse_dataset, frequent_sections
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
 from lmcells.files import atomic_write, write_json
@@ -56,9 +55,7 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
                 paths["raw"],
                 canonical_forms=paths.get("canonical_forms"),
                 section_map=paths.get("section_map"),
-                match_short_forms=workspace.dataset(plan.match_short_forms)
-                if plan.match_short_forms
-                else None,
+                match_short_forms=workspace.dataset(matched) if (matched := plan.match_short_forms) else None,
                 skip=plan.skip,
             )
             examples, senses, account = built.examples, built.inventory, built.account

@@ -19,8 +19,7 @@ from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
 from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
 from lmcells.evaluation.reproduce.protocol_file import flags, resolved
 from lmcells.evaluation.reproduce.report_steps import RESULT, load_result, overview_step, report_step
-from lmcells.evaluation.reproduce.steps import Step, Steps
-from lmcells.evaluation.reproduce.workspace import LEAKY, MAIN, Run, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.reproduce.steps import LEAKY, MAIN, Run, Step, Steps, Workspace, leaky_runs, runs_of
 from lmcells.evaluation.training_scores import BEST
 from lmcells.files import write_json
 
@@ -176,14 +175,10 @@ def evaluate_step(
 def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
     """Return {"step", "hours", "evaluation"} for each time that a run was scored while it trained."""
     path = workspace.model(f"{run.name}.training") / "metrics.jsonl"
-    lines = (
-        path.read_text(encoding="utf-8").split("\n")[:-1] if path.is_file() else []
-    )  # the last may be cut off
-    return [
-        {key: value[key] for key in ("step", "hours", "evaluation")}
-        for value in map(json.loads, lines)
-        if "evaluation" in value
-    ]
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    values = map(json.loads, text.split("\n")[:-1])  # the last line may be cut off
+    keys = ("step", "hours", "evaluation")
+    return [{key: value[key] for key in keys} for value in values if "evaluation" in value]
 
 
 def _hours_to_peak(curve: Sequence[Mapping[str, Any]]) -> float:
@@ -201,19 +196,14 @@ def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -
     names = [dataset.name for dataset in protocol.evaluated()]
     looked_at = [plan.dataset] if plan.dataset else names
 
+    def macro_f1(run: str, datasets: list[str]) -> float:
+        return float(np.mean([load_result(workspace, each, run)["metrics"].macro_f1 for each in datasets]))
+
     def run(_: Any) -> None:
         found: dict[str, Any] = {}
         for dataset in names:
             others = [plan.dataset] if plan.dataset else [name for name in names if name != dataset]
-            scores = {
-                name: [
-                    float(
-                        np.mean([load_result(workspace, there, each)["metrics"].macro_f1 for there in others])
-                    )
-                    for each in runs
-                ]
-                for name, runs in compared.items()
-            }
+            scores = {name: [macro_f1(each, others) for each in runs] for name, runs in compared.items()}
             chosen = max(scores, key=lambda name: float(np.mean(scores[name])))
             found[dataset] = {"chosen_on": others, "chosen": chosen, "macro_f1": scores}
         write_json(workspace.selection, found, indent=1)
@@ -221,7 +211,7 @@ def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -
     return Step(
         name="select",
         needs=tuple(
-            f"evaluate/{name}/{run}" for name in looked_at for runs in compared.values() for run in runs
+            f"evaluate/{name}/{run}" for name in looked_at for each in compared.values() for run in each
         ),
         settings={"dataset": plan.dataset, "compared": compared},
         outputs=(workspace.selection,),

@@ -94,9 +94,8 @@ class DatasetPlan:
         place, needed = f"dataset {self.name!r}", _NEEDED[self.kind]
         for key in needed:
             if not getattr(self, key):
-                raise ConfigError(
-                    f"{place}: {key} is not given; a dataset of kind {self.kind!r} needs: {', '.join(needed)}."
-                )
+                needs = f"a dataset of kind {self.kind!r} needs: {', '.join(needed)}"
+                raise ConfigError(f"{place}: {key} is not given; {needs}.")
         if not 0.0 < self.share <= 1.0:
             raise ConfigError(f"{place}: share is {self.share}; allowed: above 0, at most 1.")
         require_choice(f"{place}: format", self.format, FORMATS)
@@ -140,9 +139,8 @@ class ModelPlan(SettingPlan):
 
     def with_setting(self, setting: SettingPlan, seeds: Seeds) -> "ModelPlan":
         """Return the model with a setting, named MODEL@SETTING."""
-        tables: dict[str, Any] = {
-            name: {**getattr(self, name), **table} for name, table in setting.settings.items()
-        }
+        changes = setting.settings.items()
+        tables: dict[str, Any] = {name: {**getattr(self, name), **table} for name, table in changes}
         name, preset = f"{self.name}{SETTING}{setting.name}", setting.preset or self.preset
         return replace(self, name=name, preset=preset, seeds=seeds, **tables)
 
@@ -224,15 +222,13 @@ class Protocol:
             if plan is not None:
                 require_choice(f"{key}.model", plan.model, trained)
         if (selection := self.selection) is not None:
-            if not require_names("selection.setting", selection.setting):
-                raise ConfigError(
-                    "selection.setting: there is none. Give at least one [[selection.setting]]."
-                )
+            key = "selection.setting"
+            if not require_names(key, selection.setting):
+                raise ConfigError(f"{key}: there is none. Give at least one [[{key}]].")
             allowed = self.model(selection.model).seeds
             if not set(selection.seeds) <= set(allowed):
                 of_model = f"of {selection.model}'s seeds, {list(allowed)}"
                 raise ConfigError(f"selection.seeds is {list(selection.seeds)}; allowed: {of_model}.")
-
         self._check_curve(names)
 
     def _check_curve(self, names: Sequence[str]) -> None:
@@ -293,7 +289,6 @@ def require_names(what: str, plans: Sequence[DatasetPlan | SettingPlan]) -> list
             allowed = "letters, digits, '_', '-' and '.', such as lmc-paper"
             raise ConfigError(f"{what}.name is {name!r}; allowed: {allowed}.")
         if name in names[:index]:
-            raise ConfigError(
-                f"{what}: the name {name!r} is given twice. Give each {what} a name of its own."
-            )
+            advice = f"Give each {what} a name of its own."
+            raise ConfigError(f"{what}: the name {name!r} is given twice. {advice}")
     return names

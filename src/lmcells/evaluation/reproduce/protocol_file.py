@@ -10,30 +10,16 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
-from lmcells.evaluation.reproduce.protocol import (
-    TRAINED,
-    CorpusPlan,
-    CurvePlan,
-    DatasetPlan,
-    LeakagePlan,
-    ModelPlan,
-    Protocol,
-    ReportPlan,
-    Seeds,
-    SelectionPlan,
-    require_choice,
-)
+from lmcells.evaluation.reproduce import protocol as plans
 from lmcells.evaluation.reproduce.sources import Source
 
 _LISTS = ("dataset", "model")  # tables of which there are several, with names
-_PLANS: dict[str, type] = {
-    "dataset": DatasetPlan,
-    "model": ModelPlan,
-    "corpus": CorpusPlan,
-    "selection": SelectionPlan,
-    "leakage": LeakagePlan,
-    "curve": CurvePlan,
-    "report": ReportPlan,
+_PLANS: dict[str, type] = {"dataset": plans.DatasetPlan, "model": plans.ModelPlan, "corpus": plans.CorpusPlan}
+_PLANS |= {
+    "selection": plans.SelectionPlan,
+    "leakage": plans.LeakagePlan,
+    "curve": plans.CurvePlan,
+    "report": plans.ReportPlan,
 }
 _TOP = ("extends", "seeds", "sources", *_PLANS)
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Source: "a path"}
@@ -42,21 +28,21 @@ Table = dict[str, Any]
 Plan = TypeVar("Plan")
 
 
-def load_protocol(path: Path, *, checks_models: bool = True) -> Protocol:
+def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
     """Read and check a protocol; an error names the file and the key.
 
     `checks_models` lets the trainer check its settings, which takes seconds of importing torch.
     """
     raw = _read(path)
     try:
-        seeds = _value(raw.get("seeds", [0]), Seeds, "seeds")
+        seeds = _value(raw.get("seeds", [0]), plans.Seeds, "seeds")
         for table in (raw.get("selection", {}), raw.get("leakage", {}), *raw.get("model", ())):
             table.setdefault("seeds", seeds)
         if "corpus" not in raw:
             raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
-        protocol = Protocol(
-            datasets=_plans(DatasetPlan, raw.get("dataset", []), "dataset"),
-            models=_plans(ModelPlan, raw.get("model", []), "model"),
+        protocol = plans.Protocol(
+            datasets=_plans(plans.DatasetPlan, raw.get("dataset", []), "dataset"),
+            models=_plans(plans.ModelPlan, raw.get("model", []), "model"),
             **{key: _plan(_PLANS[key], raw[key], key) for key in _PLANS if key in raw and key not in _LISTS},
         )
         if checks_models:
@@ -85,9 +71,8 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
 
     for key, value in raw.items():
         if key not in _TOP:
-            raise ConfigError(
-                f"{path}: {key!r} is not known; allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
-            )
+            allowed = f"allowed: {', '.join(_TOP)}.{nearest(key, _TOP)}"
+            raise ConfigError(f"{path}: {key!r} is not known; {allowed}")
         if key in ("extends", "seeds"):
             continue
         tables = value if key in _LISTS else [value]
@@ -125,17 +110,15 @@ def _laid_over(below: Table, above: Table) -> Table:
 def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
     """Build a dataclass from a table: known keys only, each of the type that its field declares."""
     hints = get_type_hints(kind)
-    separator = ": " if " " in place else "."
+    within = f"{place}: " if " " in place else f"{place}."
     for key in table:
         if key not in hints:
             allowed = f"allowed: {', '.join(hints)}.{nearest(key, hints)}"
-            raise ConfigError(f"{place}{separator}{key} is not known; {allowed}")
+            raise ConfigError(f"{within}{key} is not known; {allowed}")
     for each in fields(kind):  # type: ignore[arg-type]
         if each.name not in table and each.default is MISSING and each.default_factory is MISSING:
-            raise ConfigError(f"{place}{separator}{each.name} is not given.")
-    return kind(
-        **{key: _value(value, hints[key], f"{place}{separator}{key}") for key, value in table.items()}
-    )
+            raise ConfigError(f"{within}{each.name} is not given.")
+    return kind(**{key: _value(value, hints[key], within + key) for key, value in table.items()})
 
 
 def _value(value: Any, hint: Any, name: str) -> Any:
@@ -143,7 +126,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     if get_origin(hint) in (UnionType, Union):
         hint = next(each for each in get_args(hint) if each is not NoneType)
     kind = get_origin(hint) or hint
-    if hint == Seeds:
+    if hint == plans.Seeds:
         seeds = value if isinstance(value, list | tuple) else ()
         if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
             raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
@@ -156,7 +139,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
             raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
         return tuple(_value(each, inner, name) for each in value)
     if kind is Literal:
-        require_choice(name, value, get_args(hint))
+        plans.require_choice(name, value, get_args(hint))
     elif issubclass(kind, Mapping):
         if not isinstance(value, dict):
             raise ConfigError(f"{name} is a value; write {name.rpartition(' ')[2]}.KEY = VALUE.")
@@ -179,7 +162,7 @@ def _is_tables(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
-def flags(plan: ModelPlan) -> list[str]:
+def flags(plan: plans.ModelPlan) -> list[str]:
     """Return `table.key=value` of all that differs from the preset, as `lmcells train --set` takes it."""
     return [
         f"{table}.{key}={json.dumps(value, ensure_ascii=False)}"
@@ -188,7 +171,7 @@ def flags(plan: ModelPlan) -> list[str]:
     ]
 
 
-def resolved(plan: ModelPlan) -> dict[str, Any]:
+def resolved(plan: plans.ModelPlan) -> dict[str, Any]:
     """Return preset and overrides together, read without torch: what a trained model depends on."""
     package = "language_model" if plan.kind == "elmo" else "training"
     # By way of the outermost package: importing the inner one imports torch.
@@ -204,9 +187,9 @@ def resolved(plan: ModelPlan) -> dict[str, Any]:
     return tables
 
 
-def _check_settings(plan: ModelPlan) -> None:
+def _check_settings(plan: plans.ModelPlan) -> None:
     """Let the trainer's own reader refuse a setting; where torch is not installed, training will."""
-    if plan.kind not in TRAINED:
+    if plan.kind not in plans.TRAINED:
         return
     try:
         import torch  # noqa: F401

@@ -8,19 +8,17 @@ from typing import Any
 import numpy as np
 
 from lmcells.errors import FormatError
-from lmcells.evaluation.breakdown import summarise_seeds
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
-from lmcells.evaluation.metrics import Metrics
+from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
 from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.steps import IsDone, Step
-from lmcells.evaluation.reproduce.workspace import Run, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.reproduce.steps import IsDone, Run, Step, Workspace, leaky_runs, runs_of
 from lmcells.files import atomic_write, read_json
 from lmcells.notes.readers import ReadReport
 
@@ -59,9 +57,8 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
         raise FormatError(f"{path} is damaged ({error}). Remove it to evaluate again.") from None
 
     trained = workspace.record(f"train/{run}")
-    if trained.is_file() and not read_json(trained).get(
-        "alone", True
-    ):  # hours beside other runs mean nothing
+    # Hours beside other runs mean nothing.
+    if trained.is_file() and not read_json(trained).get("alone", True):
         saved |= {"hours_to_peak": None, "curve": []}
     return {**saved, "run": run, "metrics": metrics}
 
@@ -226,13 +223,11 @@ def _oracles(protocol: Protocol) -> frozenset[str]:
 
 def _remarks(gathered: Gathered) -> list[str]:
     """What one must know to read the page."""
-    remarks = []
-    if several := [
-        f"{name} {best_run(runs)['seed']}" for name, runs in gathered.runs.items() if len(runs) > 1
-    ]:
+    remarks, several = [], {name: runs for name, runs in gathered.runs.items() if len(runs) > 1}
+    if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
             "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
-            f"best run in macro F1, as in the paper's appendix (seeds: {', '.join(several)})."
+            f"best run in macro F1, as in the paper's appendix (seeds: {seeds})."
         )
     if gathered.missing:
         remarks.append(f"Not evaluated yet, and not on this page: {', '.join(gathered.missing)}.")
@@ -249,17 +244,12 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                shown.append(
-                    {
-                        "name": dataset.name,
-                        "title": dataset.title or dataset.name,
-                        "about": _about(
-                            gathered, protocol, dataset, read_json(workspace.account(dataset.name))
-                        ),
-                        "paper": list(dict.fromkeys(each.dataset for each in _published(protocol, dataset))),
-                        "rows": _rows(gathered, protocol, dataset),
-                    }
-                )
+                account = read_json(workspace.account(dataset.name))
+                about = _about(gathered, protocol, dataset, account)
+                paper = list(dict.fromkeys(each.dataset for each in _published(protocol, dataset)))
+                names = {"name": dataset.name, "title": dataset.title or dataset.name}
+                rows = _rows(gathered, protocol, dataset)
+                shown.append({**names, "about": about, "paper": paper, "rows": rows})
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             "results.md": "\n".join(map(_markdown, shown)),
@@ -286,9 +276,8 @@ def _rows(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan) -> list[
     """A row for each model; oracles are never the best."""
     published, oracles = _published(protocol, dataset), _oracles(protocol)
     test_sets = list(dict.fromkeys(each.dataset for each in published))
-    summaries = {
-        name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in gathered.runs.items()
-    }
+    every = gathered.runs.items()
+    summaries = {name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in every}
     rivals = [summary for name, summary in summaries.items() if name not in oracles]
     best = {metric: best_of(metric, (each[metric]["mean"] for each in rivals)) for metric in _METRICS}
     rows = []
@@ -302,9 +291,7 @@ def _rows(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan) -> list[
             "best": {m for m in _METRICS if not is_oracle and found[m]["mean"] == best[m]},
             "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
-            "paper": [
-                published_figures(theirs.get(test_set), partial(_short, decimals=2)) for test_set in test_sets
-            ],
+            "paper": [published_figures(theirs.get(each), partial(_short, decimals=2)) for each in test_sets],
         }
         rows.append(row)
     return rows
@@ -337,9 +324,8 @@ def _about(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan, account
         removed = ", ".join(f"{each['title']} {each['removed']:,}" for each in filters)
         told.append(f"Of {account['n_rows']:,} rows the filters removed: {removed}.")
     if _published(protocol, dataset):
-        where = (
-            "this test set" if dataset.published else "its own data, which are other notes: compare the order"
-        )
+        own = "its own data, which are other notes: compare the order"
+        where = "this test set" if dataset.published else own
         told.append(f"The paper's columns are accuracy / weighted F1 / macro F1 / NLL on {where}.")
     for model, (within, without) in gathered.ablation.items():
         told.append(

@@ -7,19 +7,109 @@ holds the key that it was done with, so a changed setting changes the keys of ex
 import fnmatch
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lmcells.errors import ConfigError, InputError, nearest
+from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
 from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
-from lmcells.evaluation.reproduce.workspace import Workspace, remove
 from lmcells.files import read_json, write_json
 
+MAIN, LEAKY = "main", "leaky"
 DONE, ELSEWHERE, TO_DO, WAITS, CANNOT = "done", "done elsewhere", "to do", "waits", "cannot run"
 IsDone = Callable[[str], bool]  # whether the step of a name is done
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """The folder of a reproduction, and the places in it.
+
+    corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
+    datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it came about
+    train/MODEL-SEED                 model folders; MODEL-SEED.training beside them, with best/DATASET in it
+    evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
+    steps/                           a record of every step that is begun or done; checksums of what the protocol reads
+    logs/                            what the processes of steps printed
+    selection.json                   which setting was chosen
+    report/DATASET/report.html       and results.md, index.html
+    """
+
+    folder: Path
+
+    def corpus(self, which: str) -> Path:
+        return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
+
+    def dataset(self, name: str) -> Path:
+        return self.folder / "datasets" / f"{name}.jsonl"
+
+    def inventory(self, name: str) -> Path:
+        return self.folder / "datasets" / f"{name}.inventory.json"
+
+    def account(self, name: str) -> Path:
+        return self.folder / "datasets" / f"{name}.account.json"
+
+    def notes(self, name: str) -> Path:
+        """Return the file of the notes that a dataset keeps out of pre-training, where that is a share of all."""
+        return self.folder / "datasets" / f"{name}.notes.txt"
+
+    def model(self, run: str) -> Path:
+        return self.folder / "train" / run
+
+    def evaluation(self, dataset: str, run: str, suffix: str = "") -> Path:
+        """Return one of an evaluation's files; without a suffix, what their names begin with."""
+        return self.folder / "evaluate" / dataset / f"{run}{suffix}"
+
+    def record(self, step: str) -> Path:
+        return self.folder / "steps" / f"{step}.json"
+
+    @property
+    def selection(self) -> Path:
+        return self.folder / "selection.json"
+
+
+def remove(*paths: Path) -> None:
+    """Remove files and folders, whatever is there."""
+    for path in paths:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One model with one random seed, on the corpus that it is trained on."""
+
+    model: ModelPlan
+    seed: int | None  # None where nothing is random
+    corpus: str = MAIN
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return self.model.name if self.seed is None else f"{self.model.name}-{self.seed}"
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it is trained here."""
+        return self.model.kind in TRAINED
+
+
+def runs_of(model: ModelPlan, *, corpus: str = MAIN) -> list[Run]:
+    """Return a run for each seed; one where nothing is random."""
+    return [Run(model, seed, corpus) for seed in model.seeds or (None,)]
+
+
+def leaky_runs(protocol: Protocol) -> list[Run]:
+    """Return the runs of the leakage ablation: trained with the test notes as well."""
+    if (plan := protocol.leakage) is None:
+        return []
+    model = protocol.model(plan.model)
+    return runs_of(replace(model, name=f"{model.name}{ADDED}{LEAKY}", seeds=plan.seeds), corpus=LEAKY)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,12 +153,8 @@ class Steps:
         chosen = set() if patterns else set(self.by_name)
         for pattern in patterns:
             wanted = pattern.rstrip("/")
-            found = {
-                name
-                for name in self.by_name
-                for each in (wanted, f"{wanted}/*")
-                if fnmatch.fnmatchcase(name, each)
-            }
+            both = (wanted, f"{wanted}/*")
+            found = {name for name in self.by_name if any(fnmatch.fnmatchcase(name, each) for each in both)}
             if not found:
                 groups = dict.fromkeys(name.partition("/")[0] for name in self.by_name)
                 raise InputError(
