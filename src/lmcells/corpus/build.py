@@ -8,14 +8,10 @@ that was killed goes on where it stopped, and the number of workers changes noth
 import gc
 import hashlib
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 from lmcells.corpus.assemble import assemble
@@ -26,6 +22,7 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
 from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.processes import run_in_workers
 
 PLAN = "plan.json"
 READING = "reading notes"
@@ -82,16 +79,22 @@ def build_corpus(
     def on_step(step: str) -> None:
         on_progress(step, reading.n_notes, reading.n_characters, min(1.0, reading.report.n_bytes / n_bytes))
 
+    shards: list[Path] = []
+
+    def pending() -> Iterator[tuple[Path, list[Note]]]:
+        """Yield the shards that are not there yet."""
+        for batch in batch_notes(reading.notes()):
+            shards.append(work / f"shard-{len(shards):06}")
+            if not shards[-1].exists():
+                yield shards[-1], batch
+            on_step(READING)
+
     kinds = ("category", *columns.metadata)
     folder = work / "corpus"
     with _collection_paused():
-        shards = _write_shards(
-            reading.notes(),
-            work,
-            build=partial(_build_shard, settings=settings, metadata_kinds=kinds),
-            workers=workers,
-            on_batch=lambda: on_step(READING),
-        )
+        build = partial(build_shard, settings=settings, metadata_kinds=kinds)
+        for _ in run_in_workers(build, pending(), workers, prepare=gc.disable):
+            pass
         report = reading.finish() | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -124,54 +127,6 @@ def _collection_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-def _build_shard(
-    notes: list[Note], folder: Path, *, settings: CorpusSettings, metadata_kinds: Sequence[str]
-) -> None:
-    with _collection_paused():  # in a worker process
-        build_shard(notes, folder, settings=settings, metadata_kinds=metadata_kinds)
-
-
-def _write_shards(
-    notes: Iterable[Note],
-    folder: Path,
-    *,
-    build: Callable[[list[Note], Path], None],
-    workers: int,
-    on_batch: Callable[[], None],
-) -> list[Path]:
-    """Write the shards that are not there yet, and return the paths of all."""
-    paths: list[Path] = []
-
-    def pending() -> Iterator[tuple[list[Note], Path]]:
-        for batch in batch_notes(notes):
-            paths.append(folder / f"shard-{len(paths):06}")
-            if not paths[-1].exists():
-                yield batch, paths[-1]
-            on_batch()
-
-    if workers == 1:
-        for batch, path in pending():
-            build(batch, path)
-        return paths
-    # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
-    # Ctrl-C is left to this process.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
-    ) as pool:
-        running: deque[Future[None]] = deque()
-        try:
-            for batch, path in pending():
-                running.append(pool.submit(build, batch, path))
-                if len(running) > workers:  # one shard waits while the others are built: memory stays bounded
-                    running.popleft().result()
-            for future in running:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return paths
 
 
 class _Reading:

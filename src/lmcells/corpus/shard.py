@@ -99,9 +99,10 @@ def batch_notes(
 
 
 def build_shard(
-    notes: Sequence[Note], folder: Path, *, settings: CorpusSettings, metadata_kinds: Sequence[str]
+    shard: tuple[Path, Sequence[Note]], *, settings: CorpusSettings, metadata_kinds: Sequence[str]
 ) -> None:
-    """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
+    """Cut notes into sections and tokens and write them to a folder, which appears when it is complete."""
+    folder, notes = shard
     find_headers = _finder(settings.sections, header_rules=settings.header_rules)
     found: list[list[Header]] = []
     pieces = _Pieces(stop_words=settings.stop_words)
