@@ -66,9 +66,7 @@ def timeless(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"),
-    [(None, SMALL_DEFAULT), ("elmo", QUICK_ELMO)],
-    ids=["default", "elmo"],
+    ("kind", "settings"), [(None, SMALL_DEFAULT), ("elmo", QUICK_ELMO)], ids=["default", "elmo"]
 )
 def test_python_and_the_shell_give_the_same_model(
     tmp_path: Path, kind: str | None, settings: dict[str, Any]

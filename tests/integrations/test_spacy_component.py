@@ -268,10 +268,7 @@ def test_sections_in_the_form_of_medspacy_are_respected(make_nlp: MakeNlp) -> No
         Doc.set_extension("sections", default=[])
     try:
         doc = nlp.make_doc("in PT . Gait training : PT then MS")
-        doc._.sections = [
-            Sectioned(None, (0, 0), (0, 3)),
-            Sectioned("gait", (3, 6), (6, 9)),
-        ]
+        doc._.sections = [Sectioned(None, (0, 0), (0, 3)), Sectioned("gait", (3, 6), (6, 9))]
         component = nlp.get_pipe("lmcells")
         component(doc)
         assert [each["section"] for each in doc._.acronyms] == [None, "GAIT TRAINING", "GAIT TRAINING"]

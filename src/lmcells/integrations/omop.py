@@ -24,9 +24,7 @@ COLUMNS = tuple(
 )
 _KINDS: dict[str, Kind] = {"nlp_date": "date", "nlp_datetime": "time"}
 LAYOUT = RowLayout(
-    COLUMNS,
-    _KINDS | {name: "whole" for name in COLUMNS if name.endswith("_id")},
-    number="note_nlp_id",
+    COLUMNS, _KINDS | {name: "whole" for name in COLUMNS if name.endswith("_id")}, number="note_nlp_id"
 )
 NO_CONCEPT = 0
 """What OMOP writes where no concept matches."""

@@ -156,10 +156,7 @@ class AcronymComponent:
     def to_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> None:
         """Save the settings, and the inventory and model that they name."""
         ensure_path(path).mkdir(parents=True, exist_ok=True)
-        saved = {
-            **asdict(self.settings),
-            **{name: getattr(self, name) for name in _OWN_SETTINGS},
-        }
+        saved = {**asdict(self.settings), **{name: getattr(self, name) for name in _OWN_SETTINGS}}
         writers: dict[str, Callable[[Path], None]] = {_SETTINGS: lambda file: write_json(file, saved)}
         for file in self.settings.files:  # not their paths: they are saved beside the settings
             writers[f"{len(writers)}-{file.name}"] = partial(shutil.copyfile, file)
