@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import Command, add_output, add_reading, add_running, columns_of
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
 
@@ -41,13 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Build the corpus and print what was read."""
-    started = time.monotonic()
-
-    def show(step: str, n_notes: int, n_characters: int, share: float) -> None:
-        seconds = time.monotonic() - started
-        message = notes_message(n_notes, n_characters, seconds=seconds, share=share)
-        line.update(message if step == READING else step)
-
     with ProgressLine() as line:
         corpus = build_corpus(
             options.inputs,
@@ -66,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
             workers=options.workers,
             resume=options.resume,
             overwrite=options.overwrite,
-            on_progress=show,
+            on_progress=lambda step, *read: line.notes(*read) if step == READING else line.update(step),
         )
     data = {"corpus": str(options.output), **corpus.manifest.to_dict()}
     print_result(options, data, [(str(options.output), _summary(corpus))])
