@@ -20,18 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
     least = "notes in which something must stand to be listed (2)"
     parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
-    parser.add_argument(
-        "--no-context", action="store_true", help="write counts alone, no examples from the notes"
-    )
+    counts = "write counts alone, no examples from the notes"
+    parser.add_argument("--no-context", action="store_true", help=counts)
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
     sections = "how to find sections that the file does not give (rules)"
     expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
     arguments.add_columns(parser.add_argument_group("reading notes"))
     running = arguments.add_running(parser, resumes="an audit")
-    running.add_argument(
-        "--workers", type=arguments.at_least(1), default=1, metavar="N", help="processes (1)"
-    )
+    workers = arguments.at_least(1)
+    running.add_argument("--workers", type=workers, default=1, metavar="N", help="processes (1)")
 
 
 def run(options: argparse.Namespace) -> None:

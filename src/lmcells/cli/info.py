@@ -43,10 +43,8 @@ def _info(options: argparse.Namespace) -> None:
     elif (path / CONFIG).is_file():
         model = PretrainedModel.from_pretrained(path, verify=options.verify)
         n = sum(array.size for array in model.arrays.values())
-        config = model.config.to_dict()
-        print_result(
-            options, {"model": str(path), "n_parameters": n, "config": config}, _model_tables(model, n)
-        )
+        data = {"model": str(path), "n_parameters": n, "config": model.config.to_dict()}
+        print_result(options, data, _model_tables(model, n))
     else:
         raise InputError(
             f"{path} is neither a corpus (no {MANIFEST}) nor a model (no {CONFIG}). "
@@ -151,9 +149,8 @@ def _unpack(options: argparse.Namespace) -> None:
 
 
 def _add_info(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path", type=Path, metavar="FOLDER", help="a corpus, a model, or default: the shipped model"
-    )
+    described = "a corpus, a model, or default: the shipped model"
+    parser.add_argument("path", type=Path, metavar="FOLDER", help=described)
     parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
     add_json(parser)
 

@@ -50,9 +50,8 @@ def _find(options: argparse.Namespace) -> None:
     if options.output.suffix.lower() not in SUFFIXES:
         raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = ReadReport()
-    definitions = DefinitionCounts(
-        load_inventory(options.inventory) if options.inventory else shipped_inventory()
-    )
+    known = load_inventory(options.inventory) if options.inventory else shipped_inventory()
+    definitions = DefinitionCounts(known)
     columns = arguments.columns_of(options)
     with ProgressLine() as line:
         n_characters = 0
@@ -133,9 +132,8 @@ def _check(options: argparse.Namespace) -> None:
     known = inventory_check.inventory_knowledge(model, inventory, corpus=corpus)
     worst = sorted((each for each in known if each.how != "frequent"), key=lambda each: each.badness)
     shown = worst if options.all or options.json else worst[:_N_SHOWN]
-    nearest = inventory_check.suggest_spellings(
-        (word for each in shown for word in each.unknown_words), model.words
-    )
+    unknown = (word for each in shown for word in each.unknown_words)
+    nearest = inventory_check.suggest_spellings(unknown, model.words)
     n_by = Counter(each.how for each in known)
     summary: dict[str, Any] = {
         "senses": inventory.n_senses,
@@ -151,9 +149,8 @@ def _check(options: argparse.Namespace) -> None:
         summary["rows_that_cannot_be_used"] = len(bad_rows)
     if len(n_rules) > 1 or layer.rules:
         summary |= {f"rows_that_{action}": n_rules[action] for action in ACTIONS}
-        summary["conditions_on"] = (
-            ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
-        )
+        conditions = sorted({name for rule in rules for name, _ in rule.where})
+        summary["conditions_on"] = ", ".join(conditions) or "none"
     if corpus is not None:
         summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
     data = {
@@ -174,10 +171,9 @@ def _check(options: argparse.Namespace) -> None:
     if not options.json:
         _print_list("cannot be used", bad_rows, n=len(bad_rows))
         _print_list("forbids nothing", idle, n=len(idle))
-        pairs = (f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings)
-        _print_list(
-            "may be the same twice", list(pairs)[: None if options.all else _N_SHOWN], n=len(findings)
-        )
+        pairs = [f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings]
+        most = None if options.all else _N_SHOWN
+        _print_list("may be the same twice", pairs[:most], n=len(findings))
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
     if bad_rows:
         raise InventoryError(
@@ -279,15 +275,13 @@ def _link(options: argparse.Namespace) -> None:
         raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = options.output.with_name(f"{options.output.name}.report.csv")
     arguments.refuse_existing(report, options)
-    inventory = (
-        shipped_inventory() if options.inventory == "shipped" else load_inventory(Path(options.inventory))
-    )
+    is_shipped = options.inventory == "shipped"
+    inventory = shipped_inventory() if is_shipped else load_inventory(Path(options.inventory))
     read = concept_linking.read_omop_concepts if options.concepts else concept_linking.read_umls_names
     with ProgressLine() as line:
         line.update("reading concepts")
-        links = concept_linking.link_concepts(
-            inventory, read(options.concepts or options.umls, vocabularies=options.vocabulary)
-        )
+        concepts = read(options.concepts or options.umls, vocabularies=options.vocabulary)
+        links = concept_linking.link_concepts(inventory, concepts)
     save_inventory(concept_linking.linked_inventory(links), options.output)
     with atomic_write(report) as temporary:
         concept_linking.write_report(links, temporary)

@@ -25,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default = getattr(defaults, name)
         flag = f"--{name.replace('_', '-')}"
         kept.add_argument(flag, type=int, default=default, metavar="N", help=f"{meaning} ({default})")
-    kept.add_argument(
-        "--exclude-ids", type=Path, metavar="FILE", help="ids of notes to leave out, or a dataset"
-    )
+    left_out = "ids of notes to leave out, or a dataset"
+    kept.add_argument("--exclude-ids", type=Path, metavar="FILE", help=left_out)
     kept.add_argument("--stop-words", action="store_true", help='also read words such as "of" and "the"')
     kept.add_argument(
         "--spell-out", type=float, default=defaults.spelled_out, metavar="SHARE",

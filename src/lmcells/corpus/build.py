@@ -199,9 +199,8 @@ def _finished(output: Path, *, plan: str) -> Corpus | None:
 
 def _stamps(paths: Sequence[Path]) -> list[list[Any]]:
     """Return the names, sizes and times of all input files."""
-    files = sorted(
-        file for path in paths for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()
-    )
+    found = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
+    files = sorted(file for file in found if file.is_file())
     return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 

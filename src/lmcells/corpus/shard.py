@@ -130,9 +130,7 @@ def build_shard(
     lists = {
         "headers": [(upper_name(header), name) for header, name in known_headers if header is not None],
         "document_ids": [note.id for note in notes],
-        "document_metadata": {
-            kind: [note.metadata.get(kind, "") for note in notes] for kind in metadata_kinds
-        },
+        "document_metadata": {kind: [n.metadata.get(kind, "") for n in notes] for kind in metadata_kinds},
     }
     with atomic_folder(folder) as temporary:
         np.save(temporary / "segments.npy", np.stack(segments).astype(np.int32))

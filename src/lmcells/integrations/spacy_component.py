@@ -102,31 +102,23 @@ class AcronymComponent:
 
     def __call__(self, doc: Doc) -> Doc:
         """Expand the short forms of one document."""
-        try:
-            metadata = doc.user_data.get(METADATA)
-            self._set(doc, self.expander(doc.text, sections=self._sections(doc), metadata=metadata))
-        except Exception as error:
-            self.get_error_handler()(self.name, self, [doc], error)
-        return doc
+        return next(self.pipe([doc]), doc)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Expand a stream of documents, ranking those of a batch together."""
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
             try:
-                self._expand_together(batch)
+                for doc, expansions in zip(batch, self.expander.pipe(map(self._note, batch)), strict=True):
+                    self._set(doc, expansions)
             except Exception as error:
                 self.get_error_handler()(self.name, self, batch, error)
             else:
                 yield from batch
 
-    def _expand_together(self, batch: list[Doc]) -> None:
-        notes = (_NoteOf(doc.text, self._sections(doc), doc.user_data.get(METADATA)) for doc in batch)
-        for doc, expansions in zip(batch, self.expander.pipe(notes), strict=True):
-            self._set(doc, expansions)
-
-    def _sections(self, doc: Doc) -> list[dict[str, Any]] | None:
-        return medspacy_sections(doc) if self.use_medspacy_sections else None
+    def _note(self, doc: Doc) -> _NoteOf:
+        sections = medspacy_sections(doc) if self.use_medspacy_sections else None
+        return _NoteOf(doc.text, sections, doc.user_data.get(METADATA))
 
     def _set(self, doc: Doc, expansions: list[Expansion]) -> None:
         key = self.spans_key or self.name
@@ -248,9 +240,8 @@ def _characters(doc: Any, first: int, last: int) -> tuple[int, int]:
 def _span(doc: Doc, found: dict[str, Any], key: str = "") -> Span | None:
     """Return all tokens that a short form touches, however the text was tokenised; its id is the component's key."""
     concept = found["candidates"][0]["concept_id"] if found["long_form"] and found["candidates"] else None
-    return doc.char_span(
-        found["start"], found["end"], label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key
-    )
+    span = found["start"], found["end"]
+    return doc.char_span(*span, label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key)
 
 
 def _keys(doc: Doc) -> list[str]:

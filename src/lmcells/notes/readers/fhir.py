@@ -50,9 +50,7 @@ def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]
     first = file.readline(opening.MAX_NOTE_CHARS)
     if not first:
         raise opening.EmptyFile(path)
-    if (
-        resource := _parse(first)
-    ) is None:  # no whole object on its first line: one document, over many lines
+    if (resource := _parse(first)) is None:  # no whole object: one document, over many lines
         resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
         if resource is None:
             raise FormatError(
@@ -78,8 +76,7 @@ def _entries(resource: Any) -> Iterable[Any]:
     """The resources of a Bundle, or the resource itself."""
     if not isinstance(resource, dict) or resource.get("resourceType") != "Bundle":
         return [resource]
-    entries = resource.get("entry")
-    return [each.get("resource") for each in _objects(entries)]
+    return [each.get("resource") for each in _objects(resource.get("entry"))]
 
 
 def _note(resource: dict[str, Any], make: Rows, line: int) -> Note | str | None:

@@ -110,9 +110,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _is_sections(kind: Any) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
-        kind.value_type
-    ):
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not (is_list and pa.types.is_struct(kind.value_type)):
         return False
     fields = {field.name: field.type for field in kind.value_type}
     return all(name in fields and _is_text(fields[name]) for name in ("header", "text"))

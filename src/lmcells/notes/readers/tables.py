@@ -51,9 +51,8 @@ def read_table(
                 report.skip(f"marked as an error ({choice.error_flag} is 1)", line, path=path)
             else:
                 found_id = row[id_at] if id_at is not None else None
-                note = make.note(
-                    row[text_at], found_id, {key: row[at] for key, at in kept}, row=n_row, line=line
-                )
+                metadata = {key: row[at] for key, at in kept}
+                note = make.note(row[text_at], found_id, metadata, row=n_row, line=line)
                 if note is not None:
                     yield note
 
