@@ -246,9 +246,8 @@ def test_pack_and_unpack_take_a_corpus_elsewhere(tmp_path: Path, capsys: pytest.
     assert main(["pack", str(tmp_path / "corpus"), "--output", str(tmp_path / "c.packed")]) == 0
     assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again")]) == 0
     assert main(["pack", str(tmp_path / "again"), "--output", str(tmp_path / "c.packed"), "--overwrite"]) == 0
-    assert (
-        main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again"), "--overwrite"]) == 0
-    )
+    again = str(tmp_path / "again")
+    assert main(["unpack", str(tmp_path / "c.packed"), "--output", again, "--overwrite"]) == 0
     assert Corpus.open(tmp_path / "again", verify=True).words == ["pain"]
     capsys.readouterr()
     (tmp_path / "c.packed").write_bytes((tmp_path / "c.packed").read_bytes()[:-40])

@@ -73,7 +73,9 @@ def build_corpus(
         return done
     FORMAT.require_free(output, overwrite=overwrite)
     _open_work_folder(work, plan, resume=resume)
-    reading = _Reading(paths, format=format, columns=columns, exclude_ids=exclude_ids)
+    report = ReadReport()
+    read = partial(read_notes, format=format, columns=columns, report=report)
+    reading = _Reading((note for path in paths for note in read(path)), report, exclude_ids)
     n_bytes = max(1, sum(stamp[1] for stamp in stamps))
 
     def on_step(step: str) -> None:
@@ -95,13 +97,13 @@ def build_corpus(
         build = partial(build_shard, settings=settings, metadata_kinds=kinds)
         for _ in run_in_workers(build, pending(), workers, prepare=gc.disable):
             pass
-        report = reading.finish() | {"plan": digest}
+        account = reading.finish() | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
 
         sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
     on_step("checksums")
-    manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
+    manifest = Manifest(described, sizes, metadata, account, FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())
     put_in_place(folder, output)
     shutil.rmtree(work)
@@ -132,21 +134,10 @@ def _collection_paused() -> Iterator[None]:
 class _Reading:
     """Reads all inputs in order, leaves out what is excluded, and keeps account."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        *,
-        format: str,  # noqa: A002
-        columns: Columns,
-        exclude_ids: Path | None,
-    ) -> None:
+    def __init__(self, notes: Iterator[Note], report: ReadReport, exclude_ids: Path | None) -> None:
         self.n_notes = self.n_characters = 0  # handed on so far
-        self.report = ReadReport()
-        self._all_notes = (
-            note
-            for path in paths
-            for note in read_notes(path, format=format, columns=columns, report=self.report)
-        )
+        self.report = report
+        self._all_notes = notes
         self._exclude_ids = exclude_ids
         self._excluded = frozenset(map(given_id, read_excluded_ids(exclude_ids) if exclude_ids else ()))
         self._found: set[str] = set()

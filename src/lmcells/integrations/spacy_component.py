@@ -271,11 +271,6 @@ def _acronym(span: Span) -> dict[str, Any] | None:
     return None
 
 
-def _long_form_text(span: Span) -> str | None:
-    found = _acronym(span)
-    return None if found is None else found["long_form"]
-
-
 def _long_form(span: Span) -> Span | str | None:
     """Return the long form: a span where the note has one and the component fills `doc._.abbreviations`."""
     found = _acronym(span)
@@ -317,7 +312,7 @@ _GETTERS: dict[tuple[type[Doc] | type[Span], str], Callable[[Any], Any]] = {
     (Doc, ABBREVIATIONS): _answered,
     (Span, "acronym"): _acronym,
     (Span, "long_form"): _long_form,
-    (Span, "long_form_text"): _long_form_text,
+    (Span, "long_form_text"): lambda span: (_acronym(span) or {}).get("long_form"),
 }
 for (_holder, _name), _getter in _GETTERS.items():
     if not _holder.has_extension(_name):
