@@ -206,8 +206,10 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     least = "how often a long form must occur in the corpus (4)"
     parser.add_argument("--min-count", type=arguments.at_least(1), metavar="N", help=least)
-    most = "at most so many in the phrase store: rare phrases of no sense are left out (no limit)"
+    most = "at most so many in the phrase store: the rarest other phrases are left out (no limit)"
     parser.add_argument("--prototypes", type=arguments.at_least(1), metavar="N", help=most)
+    add, kept = parser.add_argument, "senses whose long forms stay in the store too; may be repeated"
+    add("--long-forms", type=Path, action="append", default=[], metavar="INVENTORY", help=kept)
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
     arguments.add_json(parser)
 
@@ -237,6 +239,7 @@ def _compile(options: argparse.Namespace) -> None:
                 device=device,
                 min_count=options.min_count or MIN_COUNT,
                 max_prototypes=options.prototypes,
+                kept=[load_inventory(path) for path in options.long_forms],
                 overwrite=options.overwrite,
             ).to_dict()
         except OSError as error:
