@@ -172,9 +172,8 @@ def test_no_line_is_wider_than_the_terminal(width: int, color: bool) -> None:
 
 
 def test_what_was_abstained_from_is_shown_with_the_reason() -> None:
-    assert "? a long form that goes on and on (low confidence)" in render(
-        "PT", [expansion(0, 2, None)], color=False
-    )
+    rendered = render("PT", [expansion(0, 2, None)], color=False)
+    assert "? a long form that goes on and on (low confidence)" in rendered
     assert "No short form" in render("nothing", [], color=False)
 
 

@@ -108,9 +108,8 @@ def test_a_damaged_model_is_refused_in_one_line(
 ) -> None:
     damaged = Path(shutil.copytree(model, tmp_path / "model"))
     (damaged / "model.safetensors").unlink()
-    assert_refused(
-        main(["info", str(damaged)]), capsys, command="info", message="model.safetensors is missing"
-    )
+    code = main(["info", str(damaged)])
+    assert_refused(code, capsys, command="info", message="model.safetensors is missing")
     damaged = Path(shutil.copytree(language_model, tmp_path / "elmo"))
     content = (damaged / "vocabulary.json").read_bytes()
     (damaged / "vocabulary.json").write_bytes(content.replace(b"chest", b"chess"))

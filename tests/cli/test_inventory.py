@@ -233,10 +233,7 @@ def test_check_needs_no_torch(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (("--model", "nowhere"), "nowhere does not exist"),
-        (("--corpus", "nowhere"), "nowhere does not exist"),
-    ],
+    [(("--model", "nowhere"), "nowhere does not exist"), (("--corpus", "nowhere"), "nowhere does not exist")],
 )
 def test_check_refuses_bad_input(
     folder: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
@@ -278,11 +275,7 @@ def test_compile_prints_what_became_of_the_inventory(
     ],
 )
 def test_compile_refuses_bad_input(
-    folder: Path,
-    tmp_path: Path,
-    arguments: tuple[str, ...],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tmp_path: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main([*compile_command(folder, tmp_path / "new"), *arguments])
     assert_refused(code, capsys, command="inventory", message=message)

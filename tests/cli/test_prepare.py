@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lmcells.cli.main import main
@@ -208,9 +209,12 @@ sys.exit(main(["prepare", *sys.argv[1:]]))
 
 
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("stop", "whom"),
+    [(signal.SIGKILL, "all"), (signal.SIGINT, "all"), (signal.SIGKILL, "parent"), (signal.SIGTERM, "parent")],
+)
 def test_a_stopped_build_leaves_no_corpus_and_resumes_to_the_same_bytes(
-    tmp_path: Path, stop: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stop: signal.Signals, whom: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(build, "batch_notes", partial(batch_notes, max_notes=20))
     rows = [{"id": f"s/{i}", "text": f"HPI: word{i % 7} word{i % 31}\n\nPLAN: w{i}"} for i in range(120)]
@@ -221,8 +225,10 @@ def test_a_stopped_build_leaves_no_corpus_and_resumes_to_the_same_bytes(
     while not (before := {path: path.stat().st_mtime_ns for path in work.glob("shard-??????")}):
         assert process.poll() is None, "the build ended before it could be stopped"
         time.sleep(0.01)
-    os.killpg(process.pid, stop)
+    workers = psutil.Process(process.pid).children(recursive=True)
+    (os.killpg if whom == "all" else os.kill)(process.pid, stop)
     process.wait()
+    assert not psutil.wait_procs(workers, timeout=20)[1], "a worker goes on without its parent"
     assert not killed.exists()
 
     assert prepare(*common, "--output", tmp_path / "whole") == 0
@@ -240,9 +246,8 @@ def test_pack_and_unpack_take_a_corpus_elsewhere(tmp_path: Path, capsys: pytest.
     assert main(["pack", str(tmp_path / "corpus"), "--output", str(tmp_path / "c.packed")]) == 0
     assert main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again")]) == 0
     assert main(["pack", str(tmp_path / "again"), "--output", str(tmp_path / "c.packed"), "--overwrite"]) == 0
-    assert (
-        main(["unpack", str(tmp_path / "c.packed"), "--output", str(tmp_path / "again"), "--overwrite"]) == 0
-    )
+    again = str(tmp_path / "again")
+    assert main(["unpack", str(tmp_path / "c.packed"), "--output", again, "--overwrite"]) == 0
     assert Corpus.open(tmp_path / "again", verify=True).words == ["pain"]
     capsys.readouterr()
     (tmp_path / "c.packed").write_bytes((tmp_path / "c.packed").read_bytes()[:-40])

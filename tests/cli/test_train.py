@@ -32,9 +32,7 @@ SMALL_DEFAULT = {**SMALL, "model.masked_span_dim": 8, "model.phrase_dim": 8, "tr
 # A learning rate that falls allows no other number of epochs later.
 QUICK = {**SMALL_DEFAULT, "training.final_learning_rate": 1, "training.batch_size": 256}
 SMALL_ELMO = {"layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "filters": [4, 4]}
-QUICK_ELMO = {f"language_model.{name}": value for name, value in SMALL_ELMO.items()} | {
-    "training.batch_size": 128
-}
+QUICK_ELMO = {"training.batch_size": 128} | {f"language_model.{name}": n for name, n in SMALL_ELMO.items()}
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +64,7 @@ def timeless(path: Path) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings"),
-    [(None, SMALL_DEFAULT), ("elmo", QUICK_ELMO)],
-    ids=["default", "elmo"],
+    ("kind", "settings"), [(None, SMALL_DEFAULT), ("elmo", QUICK_ELMO)], ids=["default", "elmo"]
 )
 def test_python_and_the_shell_give_the_same_model(
     tmp_path: Path, kind: str | None, settings: dict[str, Any]

@@ -92,9 +92,8 @@ def test_a_frame_of_spark_is_annotated(spark: Any, settings: ExpanderSettings) -
         [(note["id"], note["text"]) for note in notes] + [("none", None)], "id string, text string"
     )
     found = annotate_frame(frame, expander=settings, id_column="id", text_column="text")
-    assert comparable([row.asDict(recursive=True) for row in found.collect()]) == expected_rows(
-        settings, notes
-    )
+    rows = [row.asDict(recursive=True) for row in found.collect()]
+    assert comparable(rows) == expected_rows(settings, notes)
 
 
 def test_a_model_that_is_not_on_the_cluster_is_one_line(ray: Any, spark: Any, tmp_path: Path) -> None:

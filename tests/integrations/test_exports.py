@@ -145,9 +145,8 @@ def test_brat_reads_every_span_where_it_was(annotated: list[AnnotatedNote], tmp_
     by_note = {note_id: examples[name] for name, note_id in files.items()}
     for each in annotated:
         entities = by_note[each.note.id].entities
-        assert [(entity.start, entity.end) for entity in entities] == [
-            (e.start, e.end) for e in each.expansions
-        ]
+        starts_and_ends = [(e.start, e.end) for e in each.expansions]
+        assert [(entity.start, entity.end) for entity in entities] == starts_and_ends
         for entity, found in zip(entities, each.expansions, strict=True):
             assert entity.mention == each.note.text[entity.start : entity.end]
             assert by_note[each.note.id].text[entity.start : entity.end] == entity.mention
@@ -215,9 +214,8 @@ def test_doccano_can_import_what_is_written(annotated: list[AnnotatedNote], tmp_
             assert read["text"][start:end] == each.note.text[start:end]
             assert 1 <= len(label) <= 100
             last = end
-        assert [label for _, _, label in read["label"]] == [
-            e.long_form or "abstained" for e in each.expansions
-        ]
+        expected = [e.long_form or "abstained" for e in each.expansions]
+        assert [label for _, _, label in read["label"]] == expected
         assert read["note_id"] == each.note.id
         assert isinstance(read["text"], str)
 

@@ -110,12 +110,10 @@ def test_all_formats_hold_the_same_rows(settings: ExpanderSettings, tmp_path: Pa
     assert lines == from_parquet
     with (tmp_path / "out.csv").open(newline="") as file:
         from_csv = list(csv.DictReader(file))
-    assert from_csv == [
-        {name: "" if value is None else str(value) for name, value in row.items()} for row in lines
-    ]
-    assert {(row["nlp_date"], row["nlp_datetime"]) for row in lines} == {
-        ("2026-01-31", "2026-01-31 08:30:00")
-    }
+    plain = [{name: "" if value is None else str(value) for name, value in row.items()} for row in lines]
+    assert from_csv == plain
+    dates = {(row["nlp_date"], row["nlp_datetime"]) for row in lines}
+    assert dates == {("2026-01-31", "2026-01-31 08:30:00")}
 
 
 def test_a_job_has_one_date_however_often_it_was_stopped(settings: ExpanderSettings, tmp_path: Path) -> None:

@@ -50,12 +50,15 @@ def make_nlp(settings: ExpanderSettings) -> MakeNlp:
         nlp = spacy.blank("en")
         if tokenizer is not None:
             nlp.tokenizer = tokenizer(nlp.vocab)
-        nlp.add_pipe(
-            "lmcells", config={"model": settings.model, "only_inventory": settings.only_inventory, **config}
-        )
+        clinic = {"model": settings.model, "only_inventory": settings.only_inventory}
+        nlp.add_pipe("lmcells", config=clinic | config)
         return nlp
 
     return make
+
+
+def long_forms(doc: Doc) -> list[Any]:
+    return [span._.long_form for span in doc.spans["acronyms"]]
 
 
 def close(left: Any, right: Any) -> bool:
@@ -117,9 +120,8 @@ def test_streams_give_the_same(make_nlp: MakeNlp) -> None:
     for batch_size in (1, 5, 100):
         streamed = [doc._.acronyms for doc in nlp.pipe(TEXTS, batch_size=batch_size)]
         assert all(close(one, other) for one, other in zip(streamed, single, strict=True))
-    assert [context for _, context in nlp.pipe(zip(TEXTS, range(12), strict=True), as_tuples=True)] == [
-        *range(12)
-    ]
+    numbered = nlp.pipe(zip(TEXTS, range(12), strict=True), as_tuples=True)
+    assert [context for _, context in numbered] == [*range(12)]
 
 
 def test_a_stream_is_not_drained(make_nlp: MakeNlp) -> None:
@@ -140,9 +142,7 @@ def test_results_come_back_from_other_processes(make_nlp: MakeNlp) -> None:
     expected = list(nlp.pipe(TEXTS, batch_size=3))
     found = list(nlp.pipe(TEXTS, n_process=2, batch_size=3))
     assert [doc._.acronyms for doc in found] == [doc._.acronyms for doc in expected]
-    assert [[span._.long_form for span in doc.spans["acronyms"]] for doc in found] == [
-        [span._.long_form for span in doc.spans["acronyms"]] for doc in expected
-    ]
+    assert list(map(long_forms, found)) == list(map(long_forms, expected))
 
 
 def test_documents_survive_pickle_bytes_and_docbin(make_nlp: MakeNlp) -> None:
@@ -158,9 +158,7 @@ def test_documents_survive_pickle_bytes_and_docbin(make_nlp: MakeNlp) -> None:
     ]
     for copy in copies:
         assert copy._.acronyms == doc._.acronyms
-        assert [span._.long_form for span in copy.spans["acronyms"]] == [
-            span._.long_form for span in doc.spans["acronyms"]
-        ]
+        assert long_forms(copy) == long_forms(doc)
 
 
 def test_a_pipeline_is_saved_whole(make_nlp: MakeNlp, tmp_path: Path, settings: ExpanderSettings) -> None:
@@ -176,9 +174,8 @@ def test_a_pipeline_is_saved_whole(make_nlp: MakeNlp, tmp_path: Path, settings: 
     for loaded in (spacy.load(moved), make_nlp().from_disk(moved)):
         doc = loaded("PT after CVA")
         assert doc._.acronyms == expected._.acronyms
-        assert [span.kb_id_ for span in doc.spans["found"]] == [
-            span.kb_id_ for span in expected.spans["found"]
-        ]
+        ids, expected_ids = ([span.kb_id_ for span in each.spans["found"]] for each in (doc, expected))
+        assert ids == expected_ids
         pipe = loaded.get_pipe("lmcells")
         assert (pipe.settings.threshold, pipe.settings.sections) == (0.5, "none")
         assert str(settings.model) not in str(pipe.settings)
@@ -199,7 +196,7 @@ def test_layers_headers_and_metadata_reach_the_component(make_nlp: MakeNlp, tmp_
         docs = [each.make_doc("next steps\nPT, MS"), each.make_doc("MS")]
         docs[0].user_data[spacy_component.METADATA] = {"category": "echo"}
         first, second = each.pipe(docs)
-        assert [span._.long_form for span in first.spans["acronyms"]] == ["gait", "status"]
+        assert long_forms(first) == ["gait", "status"]
         assert first._.acronyms[0]["section"] == "PLAN"
         assert second._.acronyms[0]["source"] == "model"
 
@@ -231,6 +228,8 @@ def test_a_wrong_setting_is_refused(make_nlp: MakeNlp) -> None:
         make_nlp(threshold=7)
     with pytest.raises(ConfigError, match="sections: found 'best'"):
         make_nlp(sections="best")
+    with pytest.raises(ConfigError, match="attribute: found 'abbrev', allowed: acronyms, abbreviations"):
+        make_nlp(attribute="abbrev")
     with pytest.raises(Exception, match="surprise"):  # spaCy's own check of configurations
         make_nlp(surprise=1)
 
@@ -268,10 +267,7 @@ def test_sections_in_the_form_of_medspacy_are_respected(make_nlp: MakeNlp) -> No
         Doc.set_extension("sections", default=[])
     try:
         doc = nlp.make_doc("in PT . Gait training : PT then MS")
-        doc._.sections = [
-            Sectioned(None, (0, 0), (0, 3)),
-            Sectioned("gait", (3, 6), (6, 9)),
-        ]
+        doc._.sections = [Sectioned(None, (0, 0), (0, 3)), Sectioned("gait", (3, 6), (6, 9))]
         component = nlp.get_pipe("lmcells")
         component(doc)
         assert [each["section"] for each in doc._.acronyms] == [None, "GAIT TRAINING", "GAIT TRAINING"]
@@ -307,9 +303,8 @@ def test_no_import_is_needed_with_the_entry_point(tmp_path: Path) -> None:
     (installed / "entry_points.txt").write_text(f"[spacy_factories]\n{factory}\n")
     code = "import spacy; nlp = spacy.blank('en'); nlp.add_pipe('lmcells'); print(nlp.pipe_names)"
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "['lmcells']\n"
 
@@ -405,11 +400,6 @@ def test_components_with_other_keys_are_apart() -> None:
     at = [span.text for span in doc.spans["strict"]].index("PT")
     assert doc.spans["strict"][at]._.long_form is None
     assert doc.spans["acronyms"][at]._.long_form is not None
-    assert "patient" in [span._.long_form for span in doc.spans["acronyms"]]
+    assert "patient" in long_forms(doc)
     assert doc._.acronyms == tuple(span._.acronym for span in doc.spans["acronyms"])
     assert doc[0:1]._.long_form == "patient"  # a span of nobody's: the first component's answer
-
-
-def test_an_unknown_attribute_is_refused(make_nlp: MakeNlp) -> None:
-    with pytest.raises(ConfigError, match="attribute: found 'abbrev', allowed: acronyms, abbreviations"):
-        make_nlp(attribute="abbrev")

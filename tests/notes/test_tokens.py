@@ -104,9 +104,7 @@ def test_keeping_stop_words_adds_them_and_nothing_else(text: str) -> None:
 
 
 def test_no_stop_word_can_be_written_with_letters_beyond_ascii() -> None:
-    assert not any(
-        "k" in word for word in STOP_WORDS
-    )  # the Kelvin sign is a "k"; the array tokenizer counts on it
+    assert not any("k" in word for word in STOP_WORDS)  # the Kelvin sign is a "k"
     assert all(word.isascii() for word in STOP_WORDS)
 
 

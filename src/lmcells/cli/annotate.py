@@ -2,26 +2,14 @@
 
 import argparse
 import sys
-import time
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import (
-    Command,
-    add_columns,
-    add_expander,
-    add_finding,
-    add_note_nlp,
-    add_output,
-    add_running,
-    add_threshold,
-    columns_of,
-    expander_settings,
-    note_nlp_options,
-)
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.cli import arguments
+from lmcells.cli.arguments import Command
+from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate, annotate_stream
@@ -36,18 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes, - for standard input")
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
-    add_output(parser, "OUT", written, replaces="a file")
+    arguments.add_output(parser, "OUT", written, replaces="a file")
     kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
     add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
-    add_note_nlp(parser)
+    arguments.add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
-    add_expander(expanding)
-    add_finding(expanding)
+    arguments.add_expander(expanding)
+    arguments.add_finding(expanding)
     sections = "how to find sections that the file does not give (rules)"
     expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
-    add_threshold(expanding)
-    add_columns(parser.add_argument_group("reading notes"))
-    running = add_running(parser, resumes="a job")
+    arguments.add_columns(parser.add_argument_group("reading notes"))
+    running = arguments.add_running(parser, resumes="a job")
     add = running.add_argument
     add("--engine", choices=ENGINES, default="local", help="where to run (local)")
     add("--workers", type=int, default=1, metavar="N", help="processes, each of which loads the model (1)")
@@ -57,23 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Expand the notes and print the counts."""
     omop = options.output_format == "omop"
-    note_nlp = note_nlp_options(options, is_omop=omop, flag="--output-format")
+    note_nlp = arguments.note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
-        started = time.monotonic()
-
-        def on_progress(n_notes: int, n_characters: int, share: float | None) -> None:
-            seconds = time.monotonic() - started
-            line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
-
-        notes = NoteFiles(options.inputs, options.format, columns_of(options))
+        notes = NoteFiles(options.inputs, options.format, arguments.columns_of(options))
         nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
         running: dict[str, Any] = {
-            "expander": expander_settings(options),
+            "expander": arguments.expander_settings(options),
             "note_nlp": note_nlp,
-            "engine": options.engine,
-            "workers": options.workers,
-            "shard_notes": options.shard_notes,
-            "on_progress": on_progress,
+            **{name: getattr(options, name) for name in ("engine", "workers", "shard_notes")},
+            "on_progress": line.notes,
         }
         if to_stdout := options.output == Path("-"):
             if options.resume:
@@ -81,21 +60,11 @@ def run(options: argparse.Namespace) -> None:
             nlp_time = (nlp_time or datetime.now()) if omop else None
             report = annotate_stream(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
         else:
-            report = annotate(
-                notes,
-                options.output,
-                omop=omop,
-                nlp_time=nlp_time,
-                resume=options.resume,
-                overwrite=options.overwrite,
-                **running,
-            )
-    data = {"output": str(options.output), **report}
-    if to_stdout:
-        with redirect_stdout(sys.stderr):  # standard output is for the rows
-            print_result(options, data, [("standard output", _summary(report))])
-    else:
-        print_result(options, data, [(str(options.output), _summary(report))])
+            keep = {"resume": options.resume, "overwrite": options.overwrite}
+            report = annotate(notes, options.output, omop=omop, nlp_time=nlp_time, **keep, **running)
+    title = "standard output" if to_stdout else str(options.output)
+    with redirect_stdout(sys.stderr) if to_stdout else nullcontext():  # standard output is for the rows
+        print_result(options, {"output": str(options.output), **report}, [(title, _summary(report))])
 
 
 def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # not needed to parse, and slow to import
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
+_HEADER_RULES = 'own headers: {"NAME": ["alias", ...]} in JSON'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,35 +116,23 @@ def columns_of(options: argparse.Namespace) -> Columns:
     )
 
 
-def add_threshold(parser: argparse._ActionsContainer) -> None:
-    """--threshold, below which an expander abstains."""
-    meaning = "abstain below this probability (the model's own)"
-    parser.add_argument("--threshold", type=float, metavar="P", help=meaning)
-
-
 def add_reading(parser: argparse.ArgumentParser) -> Group:
     """How notes are read and cut into sections, and the group to which a command adds its own."""
     reading = parser.add_argument_group("reading notes")
     add_columns(reading)
-    reading.add_argument(
-        "--sections",
-        choices=SECTION_STYLES,
-        default="auto",
-        help="paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
-        "none: no note is cut",
-    )
-    reading.add_argument(
-        "--header-rules", type=Path, metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON'
-    )
+    styles = "paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
+    styles += "none: no note is cut"
+    reading.add_argument("--sections", choices=SECTION_STYLES, default="auto", help=styles)
+    reading.add_argument("--header-rules", type=Path, metavar="FILE", help=_HEADER_RULES)
     return reading
 
 
 def add_finding(parser: argparse._ActionsContainer) -> None:
-    """What is expanded besides the short forms of the inventory."""
-    parser.add_argument(
-        "--no-letters", action="store_true", help="expand nothing that is in no inventory, by its letters"
-    )
-    parser.add_argument("--codes", action="store_true", help="also read out codes such as pT3a, L5 and CD20")
+    """What is expanded besides the short forms of the inventory, and when the expander abstains."""
+    add, by_letters = parser.add_argument, "expand nothing that is in no inventory, by its letters"
+    add("--no-letters", action="store_true", help=by_letters)
+    add("--codes", action="store_true", help="also read out codes such as pT3a, L5 and CD20")
+    add("--threshold", type=float, metavar="P", help="abstain below this probability (the model's own)")
 
 
 def add_expander(parser: argparse._ActionsContainer) -> None:
@@ -153,7 +142,7 @@ def add_expander(parser: argparse._ActionsContainer) -> None:
     layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
     add("--inventory", action="append", default=[], metavar="FILE", help=layers)
     add("--only-inventory", metavar="FILE", help="senses in place of the shipped ones")
-    add("--header-rules", metavar="FILE", help='own headers: {"NAME": ["alias", ...]} in JSON')
+    add("--header-rules", metavar="FILE", help=_HEADER_RULES)
 
 
 def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
@@ -172,12 +161,8 @@ def add_note_nlp(parser: argparse._ActionsContainer) -> None:
     """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
     add = parser.add_argument
     add("--nlp-date", metavar="DATE", help="omop: date, or date and time (now)")
-    add(
-        "--first-id",
-        type=at_least(0),
-        metavar="N",
-        help="omop: note_nlp_id of the first row, for appending (1)",
-    )
+    first = "omop: note_nlp_id of the first row, for appending (1)"
+    add("--first-id", type=at_least(0), metavar="N", help=first)
     concepts = "omop: CSV of section and concept_id, for section_concept_id"
     add("--section-concepts", type=Path, metavar="FILE", help=concepts)
     add("--no-abstained", action="store_true", help="omop: leave out short forms that were not expanded")

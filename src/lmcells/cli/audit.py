@@ -2,21 +2,12 @@
 
 import argparse
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from lmcells.cli.arguments import (
-    Command,
-    add_columns,
-    add_expander,
-    add_output,
-    add_running,
-    at_least,
-    columns_of,
-    expander_settings,
-)
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.cli import arguments
+from lmcells.cli.arguments import Command
+from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.audit import audit
@@ -26,19 +17,19 @@ from lmcells.integrations.rows import NoteFiles
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
-    add_output(parser, "FOLDER", "folder to write", replaces="an audit")
+    arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
     least = "notes in which something must stand to be listed (2)"
-    parser.add_argument("--min-count", type=at_least(1), default=2, metavar="N", help=least)
-    parser.add_argument(
-        "--no-context", action="store_true", help="write counts alone, no examples from the notes"
-    )
+    parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
+    counts = "write counts alone, no examples from the notes"
+    parser.add_argument("--no-context", action="store_true", help=counts)
     expanding = parser.add_argument_group("expanding")
-    add_expander(expanding)
+    arguments.add_expander(expanding)
     sections = "how to find sections that the file does not give (rules)"
     expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
-    add_columns(parser.add_argument_group("reading notes"))
-    running = add_running(parser, resumes="an audit")
-    running.add_argument("--workers", type=at_least(1), default=1, metavar="N", help="processes (1)")
+    arguments.add_columns(parser.add_argument_group("reading notes"))
+    running = arguments.add_running(parser, resumes="an audit")
+    workers = arguments.at_least(1)
+    running.add_argument("--workers", type=workers, default=1, metavar="N", help="processes (1)")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -46,21 +37,15 @@ def run(options: argparse.Namespace) -> None:
     if find_spec("jinja2") is None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
     with ProgressLine() as line:
-        started = time.monotonic()
-
-        def on_progress(n_notes: int, n_characters: int, share: float | None) -> None:
-            seconds = time.monotonic() - started
-            line.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
-
         report = audit(
-            NoteFiles(options.notes, options.format, columns_of(options)),
+            NoteFiles(options.notes, options.format, arguments.columns_of(options)),
             options.output,
-            expander=expander_settings(options),
+            expander=arguments.expander_settings(options),
             min_count=options.min_count,
             with_context=not options.no_context,
             workers=options.workers,
             resume=options.resume,
-            on_progress=on_progress,
+            on_progress=line.notes,
         )
     rows = [
         ("notes read", report["n_read"]),

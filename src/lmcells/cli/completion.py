@@ -84,9 +84,7 @@ def _bash_script(
 def _fish_script(commands: list[tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]]) -> str:
     lines = ["complete -c lmcells -n '__fish_use_subcommand' -f"]
     for names, parser, inner in commands:
-        seen = " and ".join(f"__fish_seen_subcommand_from {name}" for name in names).replace(
-            " and ", "; and "
-        )
+        seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
         if inner:
             own = " ".join(inner)
             unseen = f"not __fish_seen_subcommand_from {own}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander, add_finding, add_threshold, expander_settings
+from lmcells.cli.arguments import Command, add_expander, add_finding, expander_settings
 from lmcells.cli.terminal import has_colors, print_json
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
@@ -35,7 +35,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
     known = "what is known of the note, such as category=Echo, for senses that depend on it; may be repeated"
     add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=known)
-    add_threshold(parser)
     add("--encoding", default="utf-8", metavar="NAME", help="of a file or standard input (utf-8)")
     add = parser.add_mutually_exclusive_group().add_argument
     add("--json", action="store_true", help="print JSON on a terminal too")

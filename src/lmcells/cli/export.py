@@ -1,40 +1,25 @@
 """`lmcells export`: annotations -> the formats of annotation tools and of OMOP."""
 
 import argparse
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from lmcells.cli.arguments import (
-    Command,
-    add_columns,
-    add_json,
-    add_note_nlp,
-    add_output,
-    columns_of,
-    note_nlp_options,
-    refuse_existing,
-)
+from lmcells.cli import arguments
+from lmcells.cli.arguments import Command
 from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.exports import (
-    export_brat,
-    export_doccano,
-    export_label_studio,
-    export_notes,
-    read_annotated,
-)
+from lmcells.integrations import exports
 from lmcells.integrations.omop import export_note_nlp, parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 
-_WRITERS = {"doccano": export_doccano, "label-studio": export_label_studio, "notes": export_notes}
-_SUFFIX = {"doccano": ".jsonl", "label-studio": ".json", "notes": ".jsonl"}
-_WRITTEN = {
-    "brat": "documents",
-    "doccano": "documents",
-    "label-studio": "tasks",
-    "omop": "rows",
-    "notes": "notes",
-}
+_FORMATS: dict[str, tuple[str, str | None, Callable[[Iterable[exports.AnnotatedNote], Path], int] | None]] = {
+    "brat": ("documents", None, None),
+    "doccano": ("documents", ".jsonl", exports.export_doccano),
+    "label-studio": ("tasks", ".json", exports.export_label_studio),
+    "omop": ("rows", None, None),
+    "notes": ("notes", ".jsonl", exports.export_notes),
+}  # what is written, the suffix of the file, and by which function where that needs no options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,37 +27,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("annotations", type=Path, metavar="ANNOTATIONS", help="what lmcells annotate wrote")
     add("--notes", required=True, nargs="+", type=Path, metavar="NOTES", help="the notes it was made from")
-    add("--to", required=True, choices=tuple(_WRITTEN), help="what to write")
-    add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
-    add_columns(parser)
-    add_note_nlp(parser)
-    add_json(parser)
+    add("--to", required=True, choices=tuple(_FORMATS), help="what to write")
+    arguments.add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
+    arguments.add_columns(parser)
+    arguments.add_note_nlp(parser)
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the export and print how much there is."""
-    suffix = _SUFFIX.get(options.to, options.output.suffix.lower())
-    if options.output.suffix.lower() != suffix:
+    what, suffix, write = _FORMATS[options.to]
+    if suffix not in (None, options.output.suffix.lower()):
         raise ConfigError(f"--output {options.output}: for {options.to} its name must end in {suffix}.")
     if options.to == "label-studio":
-        refuse_existing(options.output.with_suffix(".xml"), options)
-    note_nlp = note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
+        arguments.refuse_existing(options.output.with_suffix(".xml"), options)
+    note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
-    files = NoteFiles(options.notes, options.format, columns_of(options))
-    notes = read_annotated(options.annotations, files, report=report)
+    files = NoteFiles(options.notes, options.format, arguments.columns_of(options))
+    notes = exports.read_annotated(options.annotations, files, report=report)
     try:
-        if options.to == "brat":
-            n_written = export_brat(notes, options.output, overwrite=options.overwrite)
-        elif options.to == "omop":
+        if write is not None:
+            n_written = write(notes, options.output)
+        elif options.to == "brat":
+            n_written = exports.export_brat(notes, options.output, overwrite=options.overwrite)
+        else:
             time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
             n_written = export_note_nlp(notes, options.output, time=time, options=note_nlp)
-        else:
-            n_written = _WRITERS[options.to](notes, options.output)
     except OSError as error:
         raise InputError(f"{options.output} cannot be written: {error.strerror or error}.") from error
     counts = report.to_dict()
     data = {"output": str(options.output), "n_written": n_written, **counts}
-    rows = [("notes read", report.n_read), *account_rows(counts), (_WRITTEN[options.to], n_written)]
+    rows = [("notes read", report.n_read), *account_rows(counts), (what, n_written)]
     print_result(options, data, [(str(options.output), rows)])
 
 

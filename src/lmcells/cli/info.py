@@ -43,10 +43,8 @@ def _info(options: argparse.Namespace) -> None:
     elif (path / CONFIG).is_file():
         model = PretrainedModel.from_pretrained(path, verify=options.verify)
         n = sum(array.size for array in model.arrays.values())
-        config = model.config.to_dict()
-        print_result(
-            options, {"model": str(path), "n_parameters": n, "config": config}, _model_tables(model, n)
-        )
+        data = {"model": str(path), "n_parameters": n, "config": model.config.to_dict()}
+        print_result(options, data, _model_tables(model, n))
     else:
         raise InputError(
             f"{path} is neither a corpus (no {MANIFEST}) nor a model (no {CONFIG}). "
@@ -56,15 +54,13 @@ def _info(options: argparse.Namespace) -> None:
 
 def _corpus_tables(corpus: Corpus) -> Iterator[Table]:
     manifest, sizes = corpus.manifest, corpus.manifest.sizes
-    yield (
-        str(corpus.folder),
-        [
-            ("fingerprint", manifest.fingerprint),
-            ("written by", f"lmcells {manifest.written_by}"),
-            *((name.removeprefix("n_"), count) for name, count in sizes.items()),
-            ("tokens per segment", f"{sizes['n_tokens'] / max(1, sizes['n_segments']):.1f}"),
-        ],
-    )
+    rows: list[tuple[str, Any]] = [
+        ("fingerprint", manifest.fingerprint),
+        ("written by", f"lmcells {manifest.written_by}"),
+        *((name.removeprefix("n_"), count) for name, count in sizes.items()),
+        ("tokens per segment", f"{sizes['n_tokens'] / max(1, sizes['n_segments']):.1f}"),
+    ]
+    yield str(corpus.folder), rows
     yield "settings", [(name, str(value)) for name, value in manifest.settings.items()]
     yield _most_frequent(corpus.words, corpus.word_counts)
     segment_tokens = np.bincount(corpus.token_segment)
@@ -73,26 +69,24 @@ def _corpus_tables(corpus: Corpus) -> Iterator[Table]:
             n_values, names = corpus.n_metadata(kind), corpus.metadata_names(kind)
             tokens = np.bincount(corpus.segment_metadata(kind), weights=segment_tokens, minlength=n_values)
             largest = np.argsort(-tokens, kind="stable")[:_SHOWN]
-            rows = [(names[index], int(tokens[index])) for index in largest]
-            yield f"{kind}: {n_values:,} values, by tokens", rows
+            counts = [(names[index], int(tokens[index])) for index in largest]
+            yield f"{kind}: {n_values:,} values, by tokens", counts
 
 
 def _model_tables(model: PretrainedModel, n_parameters: int) -> Iterator[Table]:
     config = model.config
-    yield (
-        str(model.folder),
-        [
-            ("kind", config.kind),
-            ("written by", f"lmcells {config.written_by}"),
-            ("words", len(model.words)),
-            (f"metadata ({config.metadata_kind})", len(model.sections)),
-            ("parameters", n_parameters),
-            ("bytes", sum(file["bytes"] for file in config.files.values())),
-            ("stored as", config.dtype),
-            ("tokenizer rules", config.tokenizer),
-            ("seed", str(config.seed)),
-        ],
-    )
+    rows: list[tuple[str, Any]] = [
+        ("kind", config.kind),
+        ("written by", f"lmcells {config.written_by}"),
+        ("words", len(model.words)),
+        (f"metadata ({config.metadata_kind})", len(model.sections)),
+        ("parameters", n_parameters),
+        ("bytes", sum(file["bytes"] for file in config.files.values())),
+        ("stored as", config.dtype),
+        ("tokenizer rules", config.tokenizer),
+        ("seed", str(config.seed)),
+    ]
+    yield str(model.folder), rows
     yield "settings", flat_rows(config.model)
     yield "training", flat_rows(config.training)
     yield "corpus", flat_rows(config.corpus)
@@ -115,20 +109,18 @@ def _summarize_language_model(saved: LanguageModelFolder) -> dict[str, Any]:
 
 def _language_model_tables(saved: LanguageModelFolder, summary: dict[str, Any]) -> Iterator[Table]:
     training = saved.training
-    yield (
-        str(saved.folder),
-        [
-            ("kind", f"elmo ({saved.config.kind})"),
-            ("written by", f"lmcells {saved.written_by}"),
-            ("words", saved.config.n_words),
-            ("parameters", summary["n_parameters"]),
-            ("parameters without embeddings", summary["n_parameters_without_embeddings"]),
-            ("bytes", sum(file["bytes"] for file in saved.files.values())),
-            ("tokenizer rules", TOKENIZER),
-            ("seed", str(training.get("seed"))),
-            ("training ended when", _ENDINGS.get(str(training.get("ended_by")), "not recorded")),
-        ],
-    )
+    rows: list[tuple[str, Any]] = [
+        ("kind", f"elmo ({saved.config.kind})"),
+        ("written by", f"lmcells {saved.written_by}"),
+        ("words", saved.config.n_words),
+        ("parameters", summary["n_parameters"]),
+        ("parameters without embeddings", summary["n_parameters_without_embeddings"]),
+        ("bytes", sum(file["bytes"] for file in saved.files.values())),
+        ("tokenizer rules", TOKENIZER),
+        ("seed", str(training.get("seed"))),
+        ("training ended when", _ENDINGS.get(str(training.get("ended_by")), "not recorded")),
+    ]
+    yield str(saved.folder), rows
     yield "settings", flat_rows(saved.config.to_dict())
     yield "training", flat_rows(training)
     yield "corpus", flat_rows(saved.corpus)
@@ -151,9 +143,8 @@ def _unpack(options: argparse.Namespace) -> None:
 
 
 def _add_info(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "path", type=Path, metavar="FOLDER", help="a corpus, a model, or default: the shipped model"
-    )
+    described = "a corpus, a model, or default: the shipped model"
+    parser.add_argument("path", type=Path, metavar="FOLDER", help=described)
     parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
     add_json(parser)
 

@@ -1,33 +1,18 @@
 """`lmcells inventory`: find a sense inventory in notes, check what a model knows of it, compile it into a model."""
 
 import argparse
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import (
-    Command,
-    add_columns,
-    add_json,
-    add_output,
-    at_least,
-    columns_of,
-    command_group,
-    refuse_existing,
-)
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.cli import arguments
+from lmcells.cli.arguments import Command
+from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
-from lmcells.expansion.concept_linking import (
-    link_concepts,
-    linked_inventory,
-    read_omop_concepts,
-    read_umls_names,
-    write_report,
-)
+from lmcells.expansion import concept_linking, inventory_check
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import (
     ACTIONS,
@@ -38,12 +23,6 @@ from lmcells.expansion.inventory import (
     load_inventory,
     read_rules,
     save_inventory,
-)
-from lmcells.expansion.inventory_check import (
-    SenseKnowledge,
-    inventory_knowledge,
-    review_inventory,
-    suggest_spellings,
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend
@@ -57,13 +36,13 @@ _N_SHOWN = 10
 
 def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
-    add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
+    arguments.add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
     least = "notes that must define a sense at least (2)"
-    parser.add_argument("--min-count", type=at_least(1), default=2, metavar="N", help=least)
+    parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
     known = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
     parser.add_argument("--inventory", type=Path, metavar="FILE", help=known)
-    add_columns(parser.add_argument_group("reading notes"))
-    add_json(parser)
+    arguments.add_columns(parser.add_argument_group("reading notes"))
+    arguments.add_json(parser)
 
 
 def _find(options: argparse.Namespace) -> None:
@@ -71,19 +50,17 @@ def _find(options: argparse.Namespace) -> None:
     if options.output.suffix.lower() not in SUFFIXES:
         raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = ReadReport()
-    definitions = DefinitionCounts(
-        load_inventory(options.inventory) if options.inventory else shipped_inventory()
-    )
-    columns = columns_of(options)
+    known = load_inventory(options.inventory) if options.inventory else shipped_inventory()
+    definitions = DefinitionCounts(known)
+    columns = arguments.columns_of(options)
     with ProgressLine() as line:
-        started, n_characters = time.monotonic(), 0
+        n_characters = 0
         for path in options.notes:
             for note in read_notes(path, format=options.format, columns=columns, report=report):
                 definitions.add(note)
                 n_characters += len(note.text)
                 if report.n_read % 100 == 0:
-                    seconds = time.monotonic() - started
-                    line.update(notes_message(report.n_read, n_characters, seconds=seconds))
+                    line.notes(report.n_read, n_characters)
         line.update(f"gathering {definitions.n_wordings:,} definitions")
         proposed = definitions.propose()
     found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
@@ -125,14 +102,12 @@ def _n_ambiguous(inventory: SenseInventory) -> int:
 
 def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
-    parser.add_argument(
-        "--model", default=DEFAULT, metavar="MODEL", help="model folder, or default (shipped)"
-    )
+    shipped = "model folder, or default (shipped)"
+    parser.add_argument("--model", default=DEFAULT, metavar="MODEL", help=shipped)
     parser.add_argument("--corpus", type=Path, metavar="CORPUS", help="also count the senses in this corpus")
-    parser.add_argument(
-        "--all", action="store_true", help=f"list everything, not only the {_N_SHOWN} worst of each"
-    )
-    add_json(parser)
+    worst = f"list everything, not only the {_N_SHOWN} worst of each"
+    parser.add_argument("--all", action="store_true", help=worst)
+    arguments.add_json(parser)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -153,11 +128,12 @@ def _check(options: argparse.Namespace) -> None:
     ]
     n_rules = Counter(rule.action for rule in rules)
     model = PretrainedModel.from_pretrained(model_folder(options.model))
-    findings = review_inventory(inventory)
-    known = inventory_knowledge(model, inventory, corpus=corpus)
+    findings = inventory_check.review_inventory(inventory)
+    known = inventory_check.inventory_knowledge(model, inventory, corpus=corpus)
     worst = sorted((each for each in known if each.how != "frequent"), key=lambda each: each.badness)
     shown = worst if options.all or options.json else worst[:_N_SHOWN]
-    nearest = suggest_spellings((word for each in shown for word in each.unknown_words), model.words)
+    unknown = (word for each in shown for word in each.unknown_words)
+    nearest = inventory_check.suggest_spellings(unknown, model.words)
     n_by = Counter(each.how for each in known)
     summary: dict[str, Any] = {
         "senses": inventory.n_senses,
@@ -173,9 +149,8 @@ def _check(options: argparse.Namespace) -> None:
         summary["rows_that_cannot_be_used"] = len(bad_rows)
     if len(n_rules) > 1 or layer.rules:
         summary |= {f"rows_that_{action}": n_rules[action] for action in ACTIONS}
-        summary["conditions_on"] = (
-            ", ".join(sorted({name for rule in rules for name, _ in rule.where})) or "none"
-        )
+        conditions = sorted({name for rule in rules for name, _ in rule.where})
+        summary["conditions_on"] = ", ".join(conditions) or "none"
     if corpus is not None:
         summary["in_the_corpus"] = sum(bool(each.n_in_corpus) for each in known)
     data = {
@@ -196,10 +171,9 @@ def _check(options: argparse.Namespace) -> None:
     if not options.json:
         _print_list("cannot be used", bad_rows, n=len(bad_rows))
         _print_list("forbids nothing", idle, n=len(idle))
-        pairs = (f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings)
-        _print_list(
-            "may be the same twice", list(pairs)[: None if options.all else _N_SHOWN], n=len(findings)
-        )
+        pairs = [f"{each.short_form}: {each.first!r} and {each.second!r}, {each.rule}" for each in findings]
+        most = None if options.all else _N_SHOWN
+        _print_list("may be the same twice", pairs[:most], n=len(findings))
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
     if bad_rows:
         raise InventoryError(
@@ -207,7 +181,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _sense_line(known: SenseKnowledge, nearest: Mapping[str, str]) -> str:
+def _sense_line(known: inventory_check.SenseKnowledge, nearest: Mapping[str, str]) -> str:
     line = f"{known.sense.short_form}: {known.sense.long_form!r}, {known.how}"
     if known.unknown_words:
         words = (
@@ -229,17 +203,15 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
     parser.add_argument("--corpus", required=True, type=Path, metavar="CORPUS", help="corpus folder")
     parser.add_argument("--model", required=True, metavar="MODEL", help="model folder, or default (shipped)")
-    add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
+    arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     least = "how often a long form must occur in the corpus (4)"
-    parser.add_argument("--min-count", type=at_least(1), metavar="N", help=least)
+    parser.add_argument("--min-count", type=arguments.at_least(1), metavar="N", help=least)
     most = "at most so many in the phrase store: the rarest other phrases are left out (no limit)"
-    parser.add_argument("--prototypes", type=at_least(1), metavar="N", help=most)
-    kept = "senses whose long forms stay in the store too; may be repeated"
-    parser.add_argument(
-        "--long-forms", type=Path, action="append", default=[], metavar="INVENTORY", help=kept
-    )
+    parser.add_argument("--prototypes", type=arguments.at_least(1), metavar="N", help=most)
+    add, kept = parser.add_argument, "senses whose long forms stay in the store too; may be repeated"
+    add("--long-forms", type=Path, action="append", default=[], metavar="INVENTORY", help=kept)
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
-    add_json(parser)
+    arguments.add_json(parser)
 
 
 def _compile(options: argparse.Namespace) -> None:
@@ -286,21 +258,16 @@ def _compile(options: argparse.Namespace) -> None:
 
 
 def _add_link_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "inventory", metavar="INVENTORY", help="senses, CSV, TSV or JSON; shipped: those of the package"
-    )
+    senses = "senses, CSV, TSV or JSON; shipped: those of the package"
+    parser.add_argument("inventory", metavar="INVENTORY", help=senses)
     files = parser.add_mutually_exclusive_group()
     files.add_argument("--concepts", type=Path, metavar="CONCEPT.csv", help="OMOP's table of concepts")
     files.add_argument("--umls", type=Path, metavar="MRCONSO.RRF", help="UMLS's table of names")
     only = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
     parser.add_argument("--vocabulary", action="append", default=[], metavar="NAME", help=only)
-    add_output(
-        parser,
-        "FILE",
-        "senses to write: .csv, .tsv or .json; FILE.report.csv says how",
-        replaces="an inventory",
-    )
-    add_json(parser)
+    written = "senses to write: .csv, .tsv or .json; FILE.report.csv says how"
+    arguments.add_output(parser, "FILE", written, replaces="an inventory")
+    arguments.add_json(parser)
 
 
 def _link(options: argparse.Namespace) -> None:
@@ -310,19 +277,17 @@ def _link(options: argparse.Namespace) -> None:
     if options.output.suffix.lower() not in SUFFIXES:
         raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
     report = options.output.with_name(f"{options.output.name}.report.csv")
-    refuse_existing(report, options)
-    inventory = (
-        shipped_inventory() if options.inventory == "shipped" else load_inventory(Path(options.inventory))
-    )
-    read = read_omop_concepts if options.concepts else read_umls_names
+    arguments.refuse_existing(report, options)
+    is_shipped = options.inventory == "shipped"
+    inventory = shipped_inventory() if is_shipped else load_inventory(Path(options.inventory))
+    read = concept_linking.read_omop_concepts if options.concepts else concept_linking.read_umls_names
     with ProgressLine() as line:
         line.update("reading concepts")
-        links = link_concepts(
-            inventory, read(options.concepts or options.umls, vocabularies=options.vocabulary)
-        )
-    save_inventory(linked_inventory(links), options.output)
+        concepts = read(options.concepts or options.umls, vocabularies=options.vocabulary)
+        links = concept_linking.link_concepts(inventory, concepts)
+    save_inventory(concept_linking.linked_inventory(links), options.output)
     with atomic_write(report) as temporary:
-        write_report(links, temporary)
+        concept_linking.write_report(links, temporary)
     n_by: Counter[str] = Counter(link.outcome for link in links)
     titles = {
         "exact": "linked by a name",
@@ -391,7 +356,7 @@ example:
     ),
 }
 COMMANDS = {
-    "inventory": command_group(
+    "inventory": arguments.command_group(
         _ACTIONS,
         summary="find, check, link or compile a sense inventory",
         description="""\

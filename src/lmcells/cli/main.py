@@ -19,28 +19,16 @@ from lmcells.errors import LmcellsError
 
 # Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
 COMMANDS = {
-    "expand": "expand",
-    "annotate": "annotate",
-    "audit": "audit",
-    "export": "export",
-    "serve": "serve",
-    "review": "review",
-    "inventory": "inventory",
-    "prepare": "prepare",
-    "train": "train",
-    "calibrate": "evaluate",
-    "dataset": "dataset",
-    "evaluate": "evaluate",
-    "reproduce": "reproduce",
-    "inspect": "inspect",
-    "info": "info",
-    "pack": "info",
-    "unpack": "info",
-    "completion": "completion",
+    name: {"calibrate": "evaluate", "pack": "info", "unpack": "info"}.get(name, name)
+    for name in (
+        "expand annotate audit export serve review inventory prepare train calibrate dataset evaluate reproduce "
+        "inspect info pack unpack completion"
+    ).split()
 }
 BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141  # as if by SIGPIPE
+_NO_ROOM = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,12 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is not None or error.errno not in (
-            errno.ENOSPC,
-            errno.EIO,
-            errno.EFBIG,
-            errno.EDQUOT,
-        ):
+        if error.filename is not None or error.errno not in _NO_ROOM:
             raise
         print(f"lmcells {options.command}: the output cannot be written: {error.strerror}.", file=sys.stderr)
         _discard_output()

@@ -2,12 +2,11 @@
 
 import argparse
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli.arguments import Command, add_output, add_reading, add_running, columns_of
-from lmcells.cli.terminal import ProgressLine, account_rows, notes_message, print_result
+from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
 
@@ -26,9 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default = getattr(defaults, name)
         flag = f"--{name.replace('_', '-')}"
         kept.add_argument(flag, type=int, default=default, metavar="N", help=f"{meaning} ({default})")
-    kept.add_argument(
-        "--exclude-ids", type=Path, metavar="FILE", help="ids of notes to leave out, or a dataset"
-    )
+    left_out = "ids of notes to leave out, or a dataset"
+    kept.add_argument("--exclude-ids", type=Path, metavar="FILE", help=left_out)
     kept.add_argument("--stop-words", action="store_true", help='also read words such as "of" and "the"')
     kept.add_argument(
         "--spell-out", type=float, default=defaults.spelled_out, metavar="SHARE",
@@ -41,13 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Build the corpus and print what was read."""
-    started = time.monotonic()
-
-    def show(step: str, n_notes: int, n_characters: int, share: float) -> None:
-        seconds = time.monotonic() - started
-        message = notes_message(n_notes, n_characters, seconds=seconds, share=share)
-        line.update(message if step == READING else step)
-
     with ProgressLine() as line:
         corpus = build_corpus(
             options.inputs,
@@ -66,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
             workers=options.workers,
             resume=options.resume,
             overwrite=options.overwrite,
-            on_progress=show,
+            on_progress=lambda step, *read: line.notes(*read) if step == READING else line.update(step),
         )
     data = {"corpus": str(options.output), **corpus.manifest.to_dict()}
     print_result(options, data, [(str(options.output), _summary(corpus))])

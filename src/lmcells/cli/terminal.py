@@ -25,7 +25,12 @@ class ProgressLine:
     def __init__(self) -> None:
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._interval = _LIVE_INTERVAL if self._live else _PLAIN_INTERVAL
-        self._last = time.monotonic()
+        self._began = self._last = time.monotonic()
+
+    def notes(self, n_notes: int, n_characters: int, share: float | None = None) -> None:
+        """Show how far the reading of notes has come."""
+        seconds = time.monotonic() - self._began
+        self.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
 
     def update(self, message: str) -> None:
         """Show a message in place of the last one, unless that is only just there."""

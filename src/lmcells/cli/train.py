@@ -19,90 +19,58 @@ _PASSED_ON = (
     "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
     "from_model", "evaluate", "inventory", "keep_best",
 )  # fmt: skip
-_OVERRIDES = {  # flags that are a setting of their own
-    "epochs": "training.epochs",
-    "seed": "training.seed",
-    "batch_size": "training.batch_size",
-    "learning_rate": "training.learning_rate",
-    "metadata": "training.metadata",
-}
+_OVERRIDES = (
+    "epochs",
+    "seed",
+    "batch_size",
+    "learning_rate",
+    "metadata",
+)  # flags that are settings of training
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("corpus", type=Path, metavar="CORPUS", help="corpus folder")
-    parser.add_argument("--output", required=True, type=Path, metavar="MODEL", help="folder to write")
-    parser.add_argument(
-        "--from", dest="from_model", metavar="MODEL", help="model to adapt: default, or a model folder"
-    )
-    settings = parser.add_argument_group("settings")
-    settings.add_argument("--kind", choices=KINDS, help="kind of model (lmc)")
-    settings.add_argument(
-        "--preset",
-        choices=PRESETS,
-        help="paper: to the letter; tuned: its details tuned; default: the best measured; adapt: for --from",
-    )
-    settings.add_argument(
-        "--config",
-        type=Path,
-        metavar="FILE",
-        help="TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset",
-    )
-    settings.add_argument("--epochs", metavar="N", help="passes over the corpus")
-    settings.add_argument("--batch-size", metavar="N", help="center words a step, of all processes together")
-    settings.add_argument("--learning-rate", metavar="X", help="of Adam")
-    settings.add_argument("--seed", metavar="N", help="random seed")
-    settings.add_argument("--metadata", metavar="KIND", help="kind of metadata to condition on (section)")
-    settings.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="TABLE.KEY=VALUE",
-        dest="overrides",
-        help="any other setting of the TOML file; may be repeated",
-    )
-    saving = parser.add_argument_group("saving")
-    saving.add_argument(
-        "--dtype",
-        choices=_DTYPES,
-        default=_DTYPES[0],
-        help="of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)",
-    )
-    saving.add_argument(
-        "--prototypes",
-        type=int,
-        metavar="N",
-        help="at most so many in the phrase store, 50 bytes each (128000)",
-    )
-    saving.add_argument(
-        "--long-forms",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="INVENTORY",
-        help="senses whose long forms the store should know first, beside the shipped ones; may be repeated",
-    )
+    add = parser.add_argument
+    add("corpus", type=Path, metavar="CORPUS", help="corpus folder")
+    add("--output", required=True, type=Path, metavar="MODEL", help="folder to write")
+    add("--from", dest="from_model", metavar="MODEL", help="model to adapt: default, or a model folder")
+    add = parser.add_argument_group("settings").add_argument
+    add("--kind", choices=KINDS, help="kind of model (lmc)")
+    presets = "paper: to the letter; tuned: its details tuned; default: the best measured; adapt: for --from"
+    add("--preset", choices=PRESETS, help=presets)
+    tables = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
+    add("--config", type=Path, metavar="FILE", help=tables)
+    add("--epochs", metavar="N", help="passes over the corpus")
+    add("--batch-size", metavar="N", help="center words a step, of all processes together")
+    add("--learning-rate", metavar="X", help="of Adam")
+    add("--seed", metavar="N", help="random seed")
+    add("--metadata", metavar="KIND", help="kind of metadata to condition on (section)")
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    others = "any other setting of the TOML file; may be repeated"
+    add("--set", **repeated, metavar="TABLE.KEY=VALUE", dest="overrides", help=others)
+    add = parser.add_argument_group("saving").add_argument
+    stored = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)"
+    add("--dtype", choices=_DTYPES, default=_DTYPES[0], help=stored)
+    most = "at most so many in the phrase store, 50 bytes each (128000)"
+    add("--prototypes", type=int, metavar="N", help=most)
+    first = "senses whose long forms the store should know first, beside the shipped ones; may be repeated"
+    add("--long-forms", **repeated, type=Path, metavar="INVENTORY", help=first)
     running = add_running(parser, resumes="a run")
     add_overwrite(running, replaces="a model and its MODEL.training")
-    running.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
-    running.add_argument(
-        "--evaluate",
-        action="append",
-        type=Path,
-        default=[],
-        metavar="DATASET",
-        help="score this dataset after each epoch or check (see training.evaluations); may be repeated",
-    )
+    add = running.add_argument
+    add("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
+    scored = "score this dataset after each epoch or check (see training.evaluations); may be repeated"
+    add("--evaluate", **repeated, type=Path, metavar="DATASET", help=scored)
     senses = "senses for --evaluate: once for all datasets, or once for each"
-    running.add_argument("--inventory", action="append", type=Path, default=[], metavar="FILE", help=senses)
+    add("--inventory", **repeated, type=Path, metavar="FILE", help=senses)
     best = "for each dataset, keep the model that is best on the others, in MODEL.training/best"
-    running.add_argument("--keep-best", action="store_true", help=best)
+    add("--keep-best", action="store_true", help=best)
 
 
 def run(options: argparse.Namespace) -> None:
     """Train, save the model, and print how it went."""
-    flags = {setting: getattr(options, flag) for flag, setting in _OVERRIDES.items()}
-    named = [f"{setting}={value}" for setting, value in flags.items() if value is not None]
+    flags = {flag: getattr(options, flag) for flag in _OVERRIDES}
+    named = [f"training.{flag}={value}" for flag, value in flags.items() if value is not None]
     shown: list[str] = []
 
     def show(message: str) -> None:
@@ -115,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
 
     with ProgressLine() as line, warnings.catch_warnings():
         warnings.simplefilter("always", TrainingWarning)
-        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        warnings.showwarning = lambda message, *_: print(f"lmcells train: {message}", file=sys.stderr)
         try:
             given = {name: getattr(options, name) for name in _PASSED_ON}
             overrides = [*named, *options.overrides]
@@ -147,10 +115,6 @@ def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
         if name != "model" and not isinstance(value, dict)
     ]
     print_table(rows, title=str(trained.folder))
-
-
-def _show_warning(message: Warning | str, *_details: Any) -> None:
-    print(f"lmcells train: {message}", file=sys.stderr)
 
 
 COMMANDS = {

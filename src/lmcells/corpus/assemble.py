@@ -32,9 +32,8 @@ def assemble(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Write all files of a corpus but its manifest; return its sizes and the number of values of each metadata."""
     on_step("counting headers and words")
-    sections = SectionTable.count(
-        map(Shard, paths), min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
-    )
+    least, merge_rare = settings.min_header_count, settings.sections == "paper"
+    sections = SectionTable.count(map(Shard, paths), min_count=least, merge_rare=merge_rare)
     value_names = {kind: _by_frequency(map(Shard, paths), kind) for kind in metadata_kinds}
     resolved_paths = [path.with_name(f"resolved-{path.name}.npz") for path in paths]
     counts = HashCounts()
@@ -92,9 +91,7 @@ def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
     in_body = section == STAYS_IN_BODY
     first_of_document = np.append(True, document[1:] != document[:-1])
     begins = np.flatnonzero(~in_body | first_of_document)  # text never joins the previous note
-    section = np.where(
-        in_body, 0, section
-    )  # a note that begins with a header of the body has no section there
+    section = np.where(in_body, 0, section)  # a note may begin with a header of the body
 
     lengths = np.stack([n_header_tokens, n_tokens - n_header_tokens], axis=1)
     kept_parts = np.stack([in_body, np.ones_like(in_body)], axis=1)
@@ -195,9 +192,8 @@ def _write_tokens(
 ) -> tuple[int, int]:
     """Write tokens and metadata, and return how many segments and documents there are."""
     id_of_value = {kind: {name: id_ for id_, name in enumerate(names)} for kind, names in value_names.items()}
-    metadata: dict[str, list[npt.NDArray[np.integer]]] = {
-        kind: [] for kind in ("section", *value_names, "document")
-    }
+    kinds = ("section", *value_names, "document")
+    metadata: dict[str, list[npt.NDArray[np.integer]]] = {kind: [] for kind in kinds}
     n_tokens, n_segments, n_documents = int(vocabulary.counts.sum()), 0, 0
     names_path = folder / files.metadata_names("document")
     with (
@@ -250,9 +246,8 @@ def write_occurrences(folder: Path, tokens: npt.NDArray[np.integer], counts: npt
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / files.WORD_OFFSETS, offsets)
     dtype = np.int32 if tokens.size < 2**31 else np.int64  # torch indexes with signed types only
-    positions = np.lib.format.open_memmap(
-        folder / files.OCCURRENCES, mode="w+", dtype=dtype, shape=(tokens.size,)
-    )
+    path = folder / files.OCCURRENCES
+    positions = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(tokens.size,))
     cursor = offsets[:-1].copy()
     for start in range(0, tokens.size, _BLOCK):
         block = np.asarray(tokens[start : start + _BLOCK])

@@ -8,14 +8,10 @@ that was killed goes on where it stopped, and the number of workers changes noth
 import gc
 import hashlib
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 from lmcells.corpus.assemble import assemble
@@ -26,6 +22,7 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
 from lmcells.notes.readers import Columns, ReadReport, read_notes
+from lmcells.processes import run_in_workers
 
 PLAN = "plan.json"
 READING = "reading notes"
@@ -76,29 +73,37 @@ def build_corpus(
         return done
     FORMAT.require_free(output, overwrite=overwrite)
     _open_work_folder(work, plan, resume=resume)
-    reading = _Reading(paths, format=format, columns=columns, exclude_ids=exclude_ids)
+    report = ReadReport()
+    read = partial(read_notes, format=format, columns=columns, report=report)
+    reading = _Reading((note for path in paths for note in read(path)), report, exclude_ids)
     n_bytes = max(1, sum(stamp[1] for stamp in stamps))
 
     def on_step(step: str) -> None:
         on_progress(step, reading.n_notes, reading.n_characters, min(1.0, reading.report.n_bytes / n_bytes))
 
+    shards: list[Path] = []
+
+    def pending() -> Iterator[tuple[Path, list[Note]]]:
+        """Yield the shards that are not there yet."""
+        for batch in batch_notes(reading.notes()):
+            shards.append(work / f"shard-{len(shards):06}")
+            if not shards[-1].exists():
+                yield shards[-1], batch
+            on_step(READING)
+
     kinds = ("category", *columns.metadata)
     folder = work / "corpus"
     with _collection_paused():
-        shards = _write_shards(
-            reading.notes(),
-            work,
-            build=partial(_build_shard, settings=settings, metadata_kinds=kinds),
-            workers=workers,
-            on_batch=lambda: on_step(READING),
-        )
-        report = reading.finish() | {"plan": digest}
+        build = partial(build_shard, settings=settings, metadata_kinds=kinds)
+        for _ in run_in_workers(build, pending(), workers, prepare=gc.disable):
+            pass
+        account = reading.finish() | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
 
         sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
     on_step("checksums")
-    manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
+    manifest = Manifest(described, sizes, metadata, account, FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())
     put_in_place(folder, output)
     shutil.rmtree(work)
@@ -126,72 +131,13 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _build_shard(
-    notes: list[Note], folder: Path, *, settings: CorpusSettings, metadata_kinds: Sequence[str]
-) -> None:
-    with _collection_paused():  # in a worker process
-        build_shard(notes, folder, settings=settings, metadata_kinds=metadata_kinds)
-
-
-def _write_shards(
-    notes: Iterable[Note],
-    folder: Path,
-    *,
-    build: Callable[[list[Note], Path], None],
-    workers: int,
-    on_batch: Callable[[], None],
-) -> list[Path]:
-    """Write the shards that are not there yet, and return the paths of all."""
-    paths: list[Path] = []
-
-    def pending() -> Iterator[tuple[list[Note], Path]]:
-        for batch in batch_notes(notes):
-            paths.append(folder / f"shard-{len(paths):06}")
-            if not paths[-1].exists():
-                yield batch, paths[-1]
-            on_batch()
-
-    if workers == 1:
-        for batch, path in pending():
-            build(batch, path)
-        return paths
-    # A fresh interpreter for each worker: forking one that has threads (a progress display) is not safe.
-    # Ctrl-C is left to this process.
-    with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
-    ) as pool:
-        running: deque[Future[None]] = deque()
-        try:
-            for batch, path in pending():
-                running.append(pool.submit(build, batch, path))
-                if len(running) > workers:  # one shard waits while the others are built: memory stays bounded
-                    running.popleft().result()
-            for future in running:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return paths
-
-
 class _Reading:
     """Reads all inputs in order, leaves out what is excluded, and keeps account."""
 
-    def __init__(
-        self,
-        paths: Sequence[Path],
-        *,
-        format: str,  # noqa: A002
-        columns: Columns,
-        exclude_ids: Path | None,
-    ) -> None:
+    def __init__(self, notes: Iterator[Note], report: ReadReport, exclude_ids: Path | None) -> None:
         self.n_notes = self.n_characters = 0  # handed on so far
-        self.report = ReadReport()
-        self._all_notes = (
-            note
-            for path in paths
-            for note in read_notes(path, format=format, columns=columns, report=self.report)
-        )
+        self.report = report
+        self._all_notes = notes
         self._exclude_ids = exclude_ids
         self._excluded = frozenset(map(given_id, read_excluded_ids(exclude_ids) if exclude_ids else ()))
         self._found: set[str] = set()
@@ -244,9 +190,8 @@ def _finished(output: Path, *, plan: str) -> Corpus | None:
 
 def _stamps(paths: Sequence[Path]) -> list[list[Any]]:
     """Return the names, sizes and times of all input files."""
-    files = sorted(
-        file for path in paths for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()
-    )
+    found = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
+    files = sorted(file for file in found if file.is_file())
     return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 

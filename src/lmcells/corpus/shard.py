@@ -99,9 +99,10 @@ def batch_notes(
 
 
 def build_shard(
-    notes: Sequence[Note], folder: Path, *, settings: CorpusSettings, metadata_kinds: Sequence[str]
+    shard: tuple[Path, Sequence[Note]], *, settings: CorpusSettings, metadata_kinds: Sequence[str]
 ) -> None:
-    """Cut notes into sections and tokens and write them; the folder appears when it is complete."""
+    """Cut notes into sections and tokens and write them to a folder, which appears when it is complete."""
+    folder, notes = shard
     find_headers = _finder(settings.sections, header_rules=settings.header_rules)
     found: list[list[Header]] = []
     pieces = _Pieces(stop_words=settings.stop_words)
@@ -129,9 +130,7 @@ def build_shard(
     lists = {
         "headers": [(upper_name(header), name) for header, name in known_headers if header is not None],
         "document_ids": [note.id for note in notes],
-        "document_metadata": {
-            kind: [note.metadata.get(kind, "") for note in notes] for kind in metadata_kinds
-        },
+        "document_metadata": {kind: [n.metadata.get(kind, "") for n in notes] for kind in metadata_kinds},
     }
     with atomic_folder(folder) as temporary:
         np.save(temporary / "segments.npy", np.stack(segments).astype(np.int32))

@@ -27,10 +27,8 @@ class WordMetadataCounts:
     def at_least(self, least: int) -> Self:
         """Return the counts that are not below `least`."""
         kept = self.counts >= least
-        before = np.concatenate([[0], np.cumsum(kept)])
-        return replace(
-            self, offsets=before[self.offsets], metadata=self.metadata[kept], counts=self.counts[kept]
-        )
+        offsets = np.concatenate([[0], np.cumsum(kept)])[self.offsets]
+        return replace(self, offsets=offsets, metadata=self.metadata[kept], counts=self.counts[kept])
 
     def metadata_given_word(self, word: int, *, add: float = 1.0) -> Probabilities:
         """Return p(metadata | word) with add-k smoothing, one value a metadata."""
@@ -75,9 +73,8 @@ def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetada
         metadata.append((cells % n_metadata).astype(np.int32))
         counts.append(table[cells])
         word = last
-    return WordMetadataCounts(
-        np.cumsum(np.concatenate(rows)), np.concatenate(metadata), np.concatenate(counts), n_metadata
-    )
+    row_offsets = np.cumsum(np.concatenate(rows))
+    return WordMetadataCounts(row_offsets, np.concatenate(metadata), np.concatenate(counts), n_metadata)
 
 
 class Stream(NamedTuple):

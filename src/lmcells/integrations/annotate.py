@@ -87,8 +87,8 @@ def annotate(
     settings = expander or ExpanderSettings()
     rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    done = _report_of(output, plan)
-    if done is not None and not overwrite:
+    done = report_of(_beside(output, "report.json"), plan)
+    if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
     parts = _beside(output, "parts")
     begun = begun_plan(parts) if resume else None
@@ -138,27 +138,18 @@ def annotate_stream(
     task, reading = AnnotationTask(settings, nlp_time, note_nlp), ReadReport()
     totals, progress = _Totals(), _Progress(notes, on_progress)
     waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that came before their turn
-    next_number, n_rows = 0, 0
-    for result in run(task, shards_of(notes.read(reading), n_notes=shard_notes), workers):
-        counts, rows = parse_result(result)
-        waiting[counts["number"]] = counts, rows
-        while next_number in waiting:
-            counts, rows = waiting.pop(next_number)
-            if task.layout.number:
-                rows = b"".join(
-                    json.dumps(
-                        {task.layout.number: task.layout.first + n_rows + n} | json.loads(line),
-                        ensure_ascii=False,
-                    ).encode()
-                    + b"\n"
-                    for n, line in enumerate(rows.splitlines())
-                )
-            output.write(rows)
-            output.flush()
-            totals.add(counts)
-            n_rows += counts["n_rows"]
-            next_number += 1
-            progress.advance(counts["n_notes"], counts["n_characters"], reading)
+    next_number = 0
+    with open_rows(output, ".jsonl", task.layout) as write:
+        for result in run(task, shards_of(notes.read(reading), n_notes=shard_notes), workers):
+            counts, rows = parse_result(result)
+            waiting[counts["number"]] = counts, rows
+            while next_number in waiting:
+                counts, rows = waiting.pop(next_number)
+                write(rows)
+                output.flush()
+                totals.add(counts)
+                next_number += 1
+                progress.advance(counts["n_notes"], counts["n_characters"], reading)
     return totals.report(reading)
 
 
@@ -229,22 +220,17 @@ class ShardJob:
         self._parts = parts
         self._progress = _Progress(notes, on_progress)
         self._rejected = parts / "rejected.jsonl"
-        self._reading = ReadReport()
+        self.reading = ReadReport()  # what was read and skipped
         self._n_shards = 0
-
-    @property
-    def reading(self) -> ReadReport:
-        """What was read and skipped."""
-        return self._reading
 
     def shards(self, *, n_notes: int) -> Iterator[Shard]:
         """Read all notes, write down the rows that are skipped, and yield the shards that are not done yet."""
         with self._rejected.open("w", encoding="utf-8") as file:
-            self._reading = _RejectingReport(file=file)
-            for shard in shards_of(self._notes.read(self._reading), n_notes=n_notes):
+            self.reading = _RejectingReport(file=file)
+            for shard in shards_of(self._notes.read(self.reading), n_notes=n_notes):
                 self._n_shards += 1
                 if self._part(shard.number).exists():
-                    self._progress.advance(len(shard.notes), shard.n_characters, self._reading)
+                    self._progress.advance(len(shard.notes), shard.n_characters, self.reading)
                 else:
                     yield shard
 
@@ -253,7 +239,7 @@ class ShardJob:
         counts, _ = parse_result(result)
         with atomic_write(self._part(counts["number"]), durable=True) as path:
             path.write_bytes(result)
-        self._progress.advance(counts["n_notes"], counts["n_characters"], self._reading)
+        self._progress.advance(counts["n_notes"], counts["n_characters"], self.reading)
 
     def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the counts and the rows of each part, in the order of the notes."""
@@ -279,15 +265,13 @@ class ShardJob:
                 for note_id, reason in counts["failed"]:
                     rejected.write(_rejected_row(reason, note_id=note_id))
             rejected.flush()
-            self._keep_rejected(_beside(output, "rejected.jsonl"))
-            return totals.report(self._reading)
-
-    def _keep_rejected(self, kept: Path) -> None:
-        if self._rejected.stat().st_size:
-            with atomic_write(kept) as temporary:
-                shutil.copyfile(self._rejected, temporary)
-        else:
-            kept.unlink(missing_ok=True)
+            kept = _beside(output, "rejected.jsonl")
+            if rejected.tell():
+                with atomic_write(kept) as copy:
+                    shutil.copyfile(self._rejected, copy)
+            else:
+                kept.unlink(missing_ok=True)
+            return totals.report(self.reading)
 
     def _part(self, number: int) -> Path:
         return self._parts / f"part-{number:06}.jsonl"
@@ -371,14 +355,13 @@ def begun_plan(parts: Path) -> dict[str, Any] | None:
     return saved if isinstance(saved, dict) and "plan" in saved else None
 
 
-def _report_of(output: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the counts of a finished job, if its plan is the same and its file unchanged."""
+def report_of(path: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the counts of a finished job, if its plan is the same."""
     try:
-        saved: dict[str, Any] = read_json(_beside(output, "report.json"))
-        same = saved.pop("plan") == plan and saved["sha256"] == sha256(output)
+        saved: dict[str, Any] = read_json(path)
+        return saved if saved.pop("plan") == plan else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return saved if same else None
 
 
 def _beside(output: Path, what: str) -> Path:

@@ -29,7 +29,7 @@ from lmcells.expansion.inventory import SenseInventory, SenseLookup
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.files import atomic_write, read_json
+from lmcells.files import atomic_write
 from lmcells.integrations.annotate import (
     OnProgress,
     ShardJob,
@@ -37,15 +37,11 @@ from lmcells.integrations.annotate import (
     make_plan,
     open_parts,
     refuse_output_inside,
+    report_of,
 )
 from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import (
-    SHARD_NOTES,
-    Shard,
-    expand_notes,
-    shared_expander,
-)
+from lmcells.integrations.shards import SHARD_NOTES, Shard, expand_notes, shard_result, shared_expander
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
@@ -105,7 +101,7 @@ def audit(
     settings = expander or ExpanderSettings()
     rows = f"audit, examples: {with_context}"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    if resume and (done := _done(output, plan, min_count)):
+    if resume and (done := report_of(output / "report.json", plan)) and done.get("min_count") == min_count:
         return done
     parts = output.with_name(f"{output.name}.parts")
     shared = shared_expander(settings)  # report what is wrong with the model here, once
@@ -135,15 +131,6 @@ def audit(
     return report
 
 
-def _done(output: Path, plan: Mapping[str, Any], min_count: int) -> dict[str, Any] | None:
-    """Return the counts of an audit that is finished and was the same."""
-    try:
-        saved: dict[str, Any] = read_json(output / "report.json")
-    except (OSError, ValueError):
-        return None
-    return saved if saved.pop("plan", None) == plan and saved.get("min_count") == min_count else None
-
-
 @dataclass(slots=True)
 class _Item:
     """A short form or a header: how often it stands, how it was read, and one place where it stands."""
@@ -168,7 +155,7 @@ class AuditTask:
     with_context: bool = True
 
     def run(self, shard: Shard) -> bytes:
-        """Return a line of counts, then a line for each item, all JSON."""
+        """Return a `shard_result` with a row for each item."""
         count = _ShardCounts(shared_expander(self.expander), self.expander, with_context=self.with_context)
         failed = []
         expanded = expand_notes(count.expander, shard.notes)
@@ -177,16 +164,7 @@ class AuditTask:
                 failed.append((note.id, expansions))
             else:
                 count.note(note, expansions)
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in count.rows()]
-        counts = {
-            "number": shard.number,
-            "n_notes": len(shard.notes),
-            "n_characters": shard.n_characters,
-            "n_rows": len(lines),
-            "outcomes": {},
-            "failed": failed,
-        }
-        return "".join([json.dumps(counts), "\n", *lines]).encode()
+        return shard_result(shard, count.rows(), failed, {})
 
 
 class _ShardCounts:
@@ -217,9 +195,8 @@ class _ShardCounts:
             found.setdefault((kind, name), []).append((start, ""))
         for key, places in found.items():
             readings = Counter(reading for _, reading in places if reading)
-            example = (
-                self._example(note.text, places[0][0]) if self._with_context and key[0] != "known" else ""
-            )
+            is_shown = self._with_context and key[0] != "known"
+            example = self._example(note.text, places[0][0]) if is_shown else ""
             self._items.setdefault(key, _Item()).add(1, len(places), readings, example)
 
     def _kind_of(self, each: Expansion) -> tuple[tuple[str, str], str]:
@@ -307,9 +284,8 @@ class _Findings:
 
     def items(self, kind: str, min_count: int) -> list[tuple[str, _Item]]:
         """Return the items of a kind that stand in enough notes, the most frequent first."""
-        found = [
-            (name, item) for name, item in self._items.get(kind, {}).items() if item.n_notes >= min_count
-        ]
+        items = self._items.get(kind, {}).items()
+        found = [(name, item) for name, item in items if item.n_notes >= min_count]
         return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
 
     def tables(self, min_count: int) -> dict[str, list[Row]]:
@@ -376,9 +352,7 @@ def _write(
     from lmcells.evaluation.report.page import render
 
     tables = findings.tables(reading["min_count"])
-    headers: dict[str, list[str]] = {
-        row["header"]: [] for row in tables["sections"] if row["is_section"] == "yes"
-    }
+    headers = {row["header"]: list[str]() for row in tables["sections"] if row["is_section"] == "yes"}
     report = {**reading, **{f"n_{name}": len(rows) for name, rows in tables.items()}}
     shown = {name: rows[:_N_SHOWN] for name, rows in tables.items()}
     files = {

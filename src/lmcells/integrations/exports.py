@@ -133,10 +133,9 @@ def standoff(annotated: AnnotatedNote) -> Iterator[str]:
     """Yield the lines of a document's annotations."""
     for number, expansion in enumerate(annotated.expansions, start=1):
         # A brat span may not contain a line end, so one that does is given in pieces.
-        pieces = list(re.finditer(r"[^\n]+", annotated.text[expansion.start : expansion.end]))
-        spans = ";".join(
-            f"{expansion.start + each.start()} {expansion.start + each.end()}" for each in pieces
-        )
+        first = expansion.start
+        pieces = list(re.finditer(r"[^\n]+", annotated.text[first : expansion.end]))
+        spans = ";".join(f"{first + each.start()} {first + each.end()}" for each in pieces)
         candidates = ", ".join(f"{each.long_form} {each.probability:.2f}" for each in expansion.candidates)
         concept = f" [{expansion.concept_id}]" if expansion.concept_id else ""
         answer = f"{expansion.long_form or expansion.abstained}{concept}"
@@ -170,9 +169,8 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 def document(annotated: AnnotatedNote) -> dict[str, Any]:
     """Return a note as doccano reads it."""
-    labels = [
-        [each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in annotated.expansions
-    ]
+    found = annotated.expansions
+    labels = [[each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in found]
     return {"text": annotated.text, "label": labels, "note_id": annotated.id}
 
 

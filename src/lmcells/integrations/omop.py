@@ -22,12 +22,8 @@ COLUMNS = tuple(
     "note_nlp_id note_id section_concept_id snippet offset lexical_variant note_nlp_concept_id "
     "note_nlp_source_concept_id nlp_system nlp_date nlp_datetime term_exists term_temporal term_modifiers".split()
 )
-_KINDS: dict[str, Kind] = {"nlp_date": "date", "nlp_datetime": "time"}
-LAYOUT = RowLayout(
-    COLUMNS,
-    _KINDS | {name: "whole" for name in COLUMNS if name.endswith("_id")},
-    number="note_nlp_id",
-)
+_KINDS: dict[str, Kind] = {name: "whole" for name in COLUMNS if name.endswith("_id")}
+LAYOUT = RowLayout(COLUMNS, _KINDS | {"nlp_date": "date", "nlp_datetime": "time"}, number="note_nlp_id")
 NO_CONCEPT = 0
 """What OMOP writes where no concept matches."""
 

@@ -10,12 +10,7 @@ from typing import Any
 from lmcells.errors import InputError, LmcellsError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.engines import run_pickled, waves_of
-from lmcells.integrations.shards import (
-    AnnotationTask,
-    Shard,
-    annotate_table,
-    shared_expander,
-)
+from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table, shared_expander
 
 try:
     import ray

@@ -3,12 +3,12 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from lmcells.errors import ConfigError, FormatError, InputError, MissingExtra
 from lmcells.expansion.expansion import Expansion
@@ -78,21 +78,25 @@ def check_format(output: Path) -> None:
         _pyarrow("Writing")
 
 
-def open_rows(path: Path, suffix: str, layout: RowLayout) -> AbstractContextManager[WriteRows]:
-    """Open a file of rows in the format of a suffix; the context gives the function that writes."""
+def open_rows(path: Path | BinaryIO, suffix: str, layout: RowLayout) -> AbstractContextManager[WriteRows]:
+    """Open a file of rows in the format of a suffix; the context gives the function that writes.
+
+    JSON lines can also be written to a stream that is open already.
+    """
     numbers = count(layout.first)
 
     def parse(rows: bytes) -> Iterator[dict[str, Any]]:
         for line in rows.splitlines():
             yield ({layout.number: next(numbers)} if layout.number else {}) | json.loads(line)
 
-    writers = {".jsonl": _write_json_lines, ".csv": _write_csv, ".parquet": _write_parquet}
-    return writers[suffix](path, layout, parse)
+    if not isinstance(path, Path) or suffix == ".jsonl":
+        return _write_json_lines(path, layout, parse)
+    return (_write_csv if suffix == ".csv" else _write_parquet)(path, layout, parse)
 
 
 @contextmanager
-def _write_json_lines(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[WriteRows]:
-    with path.open("wb") as file:
+def _write_json_lines(path: Path | BinaryIO, layout: RowLayout, parse: _Parse) -> Iterator[WriteRows]:
+    with path.open("wb") if isinstance(path, Path) else nullcontext(path) as file:
 
         def write(rows: bytes) -> None:
             if layout.number:
@@ -130,8 +134,9 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
             waiting.clear()
 
         def write(rows: bytes) -> None:
+            parsed = parse(rows)
             waiting.extend(
-                row | {name: read(row[name]) for name, read in converted.items()} for row in parse(rows)
+                row | {name: read(row[name]) for name, read in converted.items()} for row in parsed
             )
             if len(waiting) >= _ROW_GROUP:
                 flush()
@@ -178,12 +183,8 @@ def read_annotations(path: Path) -> Iterator[tuple[str, Expansion]]:
         raise InputError(f"{path} does not exist. Make it with: lmcells annotate")
     for number, row in enumerate(read(path), start=1):
         try:
-            yield (
-                str(row["note_id"]),
-                Expansion.from_dict(
-                    {"error_prone": False} | {name: row[name] for name in COLUMNS[1:] if name in row}
-                ),
-            )
+            fields_of = {name: row[name] for name in COLUMNS[1:] if name in row}
+            yield str(row["note_id"]), Expansion.from_dict({"error_prone": False} | fields_of)
         except (KeyError, TypeError, ValueError) as error:
             raise FormatError(
                 f"{path}, row {number} is not an expansion ({type(error).__name__}). It needs the columns of "

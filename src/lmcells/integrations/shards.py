@@ -9,7 +9,7 @@ import ctypes
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -49,8 +49,27 @@ class Shard:
         return sum(len(note.text) for note in self.notes)
 
 
+def shard_result(
+    shard: Shard, rows: Iterable[Any], failed: list[tuple[str, str]], outcomes: Mapping[str, int]
+) -> bytes:
+    """Return a line of exact counts, then the rows, all JSON.
+
+    `failed` holds note ids with reasons, `outcomes` expansions by source or by the reason for abstaining.
+    """
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    counts = {
+        "number": shard.number,
+        "n_notes": len(shard.notes),
+        "n_characters": shard.n_characters,
+        "n_rows": len(lines),
+        "outcomes": dict(sorted(outcomes.items())),
+        "failed": failed,
+    }
+    return "".join([json.dumps(counts), "\n", *lines]).encode()
+
+
 def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the counts and the rows of what `AnnotationTask.run` returned; ValueError if it was damaged since."""
+    """Return the counts and the rows of a `shard_result`; ValueError if it was damaged since."""
     counts, _, rows = result.partition(b"\n")
     parsed: dict[str, Any] = json.loads(counts)
     if rows.count(b"\n") != parsed["n_rows"]:
@@ -78,14 +97,14 @@ class AnnotationTask:
         return rows.LAYOUT if self.nlp_time is None else self.note_nlp.layout
 
     def run(self, shard: Shard) -> bytes:
-        """Expand the notes of a shard with this process's expander; -> a line of exact counts, then rows, all JSON."""
+        """Expand the notes of a shard with this process's expander; -> its `shard_result`."""
         notes, failed = list(shard.notes), []
         if self.nlp_time is not None:
             notes = [note for note in shard.notes if omop.note_number(note) is not None]
             others = (note for note in shard.notes if omop.note_number(note) is None)
             failed = [(note.id, "note_id is not a whole number (OMOP)") for note in others]
         outcomes: Counter[str] = Counter()
-        lines: list[str] = []
+        found: list[dict[str, Any]] = []
         with one_thread():
             expanded = expand_notes(shared_expander(self.expander), notes)
         for note, expansions in zip(notes, expanded, strict=True):
@@ -96,18 +115,8 @@ class AnnotationTask:
                 outcomes[expansion.abstained or expansion.source] += 1
                 if self.nlp_time is not None and expansion.abstained and not self.note_nlp.with_abstained:
                     continue
-                lines.append(json.dumps(self._row(note, expansion), ensure_ascii=False) + "\n")
-        counts = {
-            "number": shard.number,
-            "n_notes": len(shard.notes),
-            "n_characters": shard.n_characters,
-            "n_rows": len(lines),
-            "outcomes": dict(
-                sorted(outcomes.items())
-            ),  # expansions by source, or by the reason for abstaining
-            "failed": failed,  # note id and reason
-        }
-        return "".join([json.dumps(counts), "\n", *lines]).encode()
+                found.append(self._row(note, expansion))
+        return shard_result(shard, found, failed, outcomes)
 
     def _row(self, note: Note, expansion: Expansion) -> dict[str, Any]:
         if self.nlp_time is None:

@@ -102,31 +102,23 @@ class AcronymComponent:
 
     def __call__(self, doc: Doc) -> Doc:
         """Expand the short forms of one document."""
-        try:
-            metadata = doc.user_data.get(METADATA)
-            self._set(doc, self.expander(doc.text, sections=self._sections(doc), metadata=metadata))
-        except Exception as error:
-            self.get_error_handler()(self.name, self, [doc], error)
-        return doc
+        return next(self.pipe([doc]), doc)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Expand a stream of documents, ranking those of a batch together."""
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
             try:
-                self._expand_together(batch)
+                for doc, expansions in zip(batch, self.expander.pipe(map(self._note, batch)), strict=True):
+                    self._set(doc, expansions)
             except Exception as error:
                 self.get_error_handler()(self.name, self, batch, error)
             else:
                 yield from batch
 
-    def _expand_together(self, batch: list[Doc]) -> None:
-        notes = (_NoteOf(doc.text, self._sections(doc), doc.user_data.get(METADATA)) for doc in batch)
-        for doc, expansions in zip(batch, self.expander.pipe(notes), strict=True):
-            self._set(doc, expansions)
-
-    def _sections(self, doc: Doc) -> list[dict[str, Any]] | None:
-        return medspacy_sections(doc) if self.use_medspacy_sections else None
+    def _note(self, doc: Doc) -> _NoteOf:
+        sections = medspacy_sections(doc) if self.use_medspacy_sections else None
+        return _NoteOf(doc.text, sections, doc.user_data.get(METADATA))
 
     def _set(self, doc: Doc, expansions: list[Expansion]) -> None:
         key = self.spans_key or self.name
@@ -156,10 +148,7 @@ class AcronymComponent:
     def to_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> None:
         """Save the settings, and the inventory and model that they name."""
         ensure_path(path).mkdir(parents=True, exist_ok=True)
-        saved = {
-            **asdict(self.settings),
-            **{name: getattr(self, name) for name in _OWN_SETTINGS},
-        }
+        saved = {**asdict(self.settings), **{name: getattr(self, name) for name in _OWN_SETTINGS}}
         writers: dict[str, Callable[[Path], None]] = {_SETTINGS: lambda file: write_json(file, saved)}
         for file in self.settings.files:  # not their paths: they are saved beside the settings
             writers[f"{len(writers)}-{file.name}"] = partial(shutil.copyfile, file)
@@ -251,9 +240,8 @@ def _characters(doc: Any, first: int, last: int) -> tuple[int, int]:
 def _span(doc: Doc, found: dict[str, Any], key: str = "") -> Span | None:
     """Return all tokens that a short form touches, however the text was tokenised; its id is the component's key."""
     concept = found["candidates"][0]["concept_id"] if found["long_form"] and found["candidates"] else None
-    return doc.char_span(
-        found["start"], found["end"], label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key
-    )
+    span = found["start"], found["end"]
+    return doc.char_span(*span, label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key)
 
 
 def _keys(doc: Doc) -> list[str]:
@@ -281,11 +269,6 @@ def _acronym(span: Span) -> dict[str, Any] | None:
                 if tokens is not None and (tokens.start, tokens.end) == (span.start, span.end):
                     return found
     return None
-
-
-def _long_form_text(span: Span) -> str | None:
-    found = _acronym(span)
-    return None if found is None else found["long_form"]
 
 
 def _long_form(span: Span) -> Span | str | None:
@@ -329,7 +312,7 @@ _GETTERS: dict[tuple[type[Doc] | type[Span], str], Callable[[Any], Any]] = {
     (Doc, ABBREVIATIONS): _answered,
     (Span, "acronym"): _acronym,
     (Span, "long_form"): _long_form,
-    (Span, "long_form_text"): _long_form_text,
+    (Span, "long_form_text"): lambda span: (_acronym(span) or {}).get("long_form"),
 }
 for (_holder, _name), _getter in _GETTERS.items():
     if not _holder.has_extension(_name):

@@ -15,11 +15,7 @@ from typing import Any
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.engines import run_pickled, waves_of
-from lmcells.integrations.shards import (
-    AnnotationTask,
-    Shard,
-    annotate_table,
-)
+from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table
 
 try:
     import pyspark

@@ -57,9 +57,7 @@ _STAGE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")  # consonants of a word, as in "Cpt"
 _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the".split())
-_CODE = re.compile(
-    r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*"
-)  # one word such as "TAF60", no long form
+_CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
@@ -69,9 +67,7 @@ _SHORT_ASIDE = re.compile(r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])")
 _ATTACHED_GROUP = re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
-_CUT = frozenset(
-    "anti ex non pan peri post pre re self".split()
-)  # before a hyphen, not part of the long form
+_CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hyphen, cut from the long form
 
 # A unit of a short form is a letter, a number or the name of a Greek letter.
 _GREEK = {
@@ -79,15 +75,9 @@ _GREEK = {
     "κ": "kappa", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "ω": "omega",
 }  # fmt: skip
 _UNIT = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
+_NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {
-    word: str(number)
-    for number, words in enumerate(
-        "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv".split(
-            ";"
-        ),
-        1,
-    )
-    for word in words.split()
+    word: str(number) for number, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()
 }
 _HEADS = frozenset(  # nouns that a short form may leave out
     "allele cell cells channel channels complex disease domain domains enzyme enzymes factor family gene genes line "
@@ -96,11 +86,7 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 _LIGHT = frozenset("type class group isoform number kda kd".split())
 
 # Scores of a unit; one that begins a piece, or is all of it, scores 1.
-_FOLLOWS_LOWER, _FOLLOWS, _INSIDE = (
-    0.8,
-    0.5,
-    0.4,
-)  # after the letter before it ("Ang"), or further inside the word
+_FOLLOWS_LOWER, _FOLLOWS, _INSIDE = 0.8, 0.5, 0.4  # after the letter before it ("Ang"), or further inside
 _NOT_FIRST = -0.4  # inside a word whose first letter is not used
 # Costs.
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = 0.8, 0.4, 0.5, 0.2, 0.02
@@ -172,9 +158,8 @@ def _long_inside(text: str, opens: int, closes: int, spells: FormLookup) -> Defi
     before = _SHORT_BEFORE.search(text[begin : opens - 1])
     found = None
     if before:
-        found = _inside_bracket(
-            text, (begin + before.start(1), begin + before.end(1)), (opens, closes), spells
-        )
+        span = begin + before.start(1), begin + before.end(1)
+        found = _inside_bracket(text, span, (opens, closes), spells)
     if found is None and (first := _SHORT_THEN_LONG.match(text, opens, closes)):
         found = _inside_bracket(text, first.span(1), (first.end(), closes), spells)
     if found is None and (last := _LONG_THEN_SHORT.search(text, opens, closes)):
@@ -271,12 +256,9 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     following = long_form[len(short_form) : len(short_form) + 1]
     repeats = long_form.startswith(short_form) and short_form.isupper()  # "TAF (TAFdep)"
     repeats |= long_form.lower().startswith(short_form.lower()) and not following.islower()
-    if (
-        repeats
-        or len(long_form) <= len(short_form)
-        or short_form in _WORD.findall(long_form)
-        or _CODE.fullmatch(long_form)
-    ):
+    if repeats or len(long_form) <= len(short_form) or short_form in _WORD.findall(long_form):
+        return None
+    if _CODE.fullmatch(long_form):
         return None
     return Definition(*span, short_form, long_form, start, end)
 
@@ -367,9 +349,8 @@ def _align(
             continue
         score, first, last = best
         needed = _needed(short_form, len(dealt), pieces[first : last + 1], is_whole=from_start and to_end)
-        if needed is not None and score + 1e-6 >= max(needed, least, 0 if to_end else _LEAST_OPEN) * len(
-            dealt
-        ):
+        least_open = 0.0 if to_end else _LEAST_OPEN
+        if needed is not None and score + 1e-6 >= max(needed, least, least_open) * len(dealt):
             return first, last
     return None
 
@@ -380,9 +361,8 @@ def _needed(short_form: str, n: int, pieces: list[_Piece], *, is_whole: bool) ->
         word = pieces[0].text
         n_capitals = sum(map(str.isupper, short_form))
         is_beginning = n == 3 and len(word) >= 6 and word.startswith(short_form.lower())
-        is_abbreviated = (n_capitals > 1 or (n == 2 and n_capitals)) or (
-            n > 2 and _SKELETON.fullmatch(short_form)
-        )
+        is_skeleton = n > 2 and _SKELETON.fullmatch(short_form)
+        is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals) or is_skeleton
         return 0.0 if is_beginning or (is_abbreviated and len(word) >= 2 * n) else None
     if n <= 2:
         return _LEAST_OF_TWO

@@ -34,7 +34,5 @@ class Note:
 
     id: str
     text: str = field(repr=False)  # patient data: never in a log or a traceback
-    metadata: Mapping[str, str] = field(
-        default_factory=dict
-    )  # document-level, such as {"category": "Nursing"}
+    metadata: Mapping[str, str] = field(default_factory=dict)  # such as {"category": "Nursing"}
     sections: tuple[Section, ...] | None = None  # the file's own, where it has them

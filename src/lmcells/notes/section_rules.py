@@ -175,11 +175,7 @@ class SectionRules:
             if end in taken or end in found or len(raw) < 2:
                 continue
             label = self._in_table(raw)
-            known = (
-                (raw, label, start, end)
-                if label is not None
-                else self._first_known(raw, start, is_joined=True)
-            )
+            known = (raw, label, start, end) if label else self._first_known(raw, start, is_joined=True)
             if known is None and is_sentence and raw.isupper():
                 if text[start - 3 : start - 2].isdigit():  # "2. DM MEDICATIONS:" ends a list
                     known = self._last_known(raw, start, end)
@@ -244,23 +240,19 @@ class SectionRules:
             label = labels.get(raw) or self._label(raw, needs_alias=needs_alias)
             if (label is None or not (has_colon or label.known)) and ("-" in raw or "–" in raw or "—" in raw):
                 dash = _DASH.search(raw)
-                known = (
-                    self._label(raw[: dash.start()].rstrip(), needs_alias=True)
-                    if dash and dash.start() > 1
-                    else None
-                )
+                before = raw[: dash.start()].rstrip() if dash and dash.start() > 1 else ""
+                known = self._label(before, needs_alias=True) if before else None
                 is_title = label is not None and dash is not None and _FULL_WORD.search(raw, dash.end())
                 if dash and known and known.known and not raw[0].islower() and not is_title:
-                    raw, label, has_colon = raw[: dash.start()].rstrip(), known, True
+                    raw, label, has_colon = before, known, True
                     body_start = match.start(2) + dash.end() - 1
             if marks and label is not None and label.known and header.rstrip() != raw and not has_colon:
                 has_colon = marks[0] in "*_=~-"  # rules on both sides
             if label is None or (raw[0].islower() and not label.own and _goes_on(padded, start)):
                 continue
             labels[raw] = label
-            candidates.append(
-                _Candidate(start, body_start, raw, label, numbering or "", has_colon, after_blank)
-            )
+            numbering = numbering or ""
+            candidates.append(_Candidate(start, body_start, raw, label, numbering, has_colon, after_blank))
         if len(labels) > _KEPT_LABELS:
             labels.clear()
         return candidates

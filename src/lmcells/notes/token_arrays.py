@@ -43,9 +43,9 @@ class TokenArrays:
 
     def without_stop_words(self) -> "TokenArrays":
         """Return the tokens that `find_tokens` finds without `stop_words`."""
-        dropped = (
-            self.is_stop_word if self.among_capitals is None else self.is_stop_word | self.among_capitals
-        )
+        dropped = self.is_stop_word
+        if self.among_capitals is not None:
+            dropped = dropped | self.among_capitals
         kept = np.flatnonzero(~dropped)
         return TokenArrays(self.starts[kept], self.ends[kept], self.hashes[kept], self.is_stop_word[kept])
 
@@ -167,9 +167,7 @@ def _characters(text: str) -> tuple[Bytes, Array]:
     if text.isascii():
         characters[1 : 1 + len(text)] = np.frombuffer(text.encode("ascii"), np.uint8)
         return characters, np.zeros(0, np.int64)
-    narrow = text.encode(
-        "utf-16-le", "surrogatepass"
-    )  # two bytes a character where that is enough: half the work
+    narrow = text.encode("utf-16-le", "surrogatepass")  # two bytes a character where that is enough
     if len(narrow) == 2 * len(text):
         codes: npt.NDArray[Any] = np.frombuffer(narrow, np.uint16)
     else:

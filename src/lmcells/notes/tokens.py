@@ -56,9 +56,7 @@ _PLACEHOLDERS = {
     r"june july august september october november december \b(?:19|20|21)\d\d\b",
     "<deid>": "",
 }
-_PLACEHOLDER_PATTERNS = [
-    (word, re.compile("|".join(parts.split()), re.IGNORECASE)) for word, parts in _PLACEHOLDERS.items()
-]
+_PLACEHOLDER_OF = {re.compile("|".join(parts.split()), re.I): word for word, parts in _PLACEHOLDERS.items()}
 
 # Characters beyond the basic multilingual plane (emoji, mostly) are never part of a word.
 _BEYOND = "\U00010000-\U0010ffff"
@@ -107,7 +105,7 @@ LOWER = _Lower({ord("’"): "'"})
 def spell(written: str) -> str:
     """Return the vocabulary's spelling of a token as it was written."""
     if written[0] in "[_":
-        return next(word for word, pattern in _PLACEHOLDER_PATTERNS if pattern.search(written))
+        return next(word for pattern, word in _PLACEHOLDER_OF.items() if pattern.search(written))
     if written[0] in "0123456789":
         return NUMBER
     lower = written.lower() if written.isascii() else written.translate(LOWER)
@@ -125,9 +123,8 @@ def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
         dropped = end - start > MAX_LENGTH
         if not stop_words and word in STOP_WORDS:
             after = (len(text), len(text)) if following is None else _span(text, following)
-            beside = _capitals(text, before, gap=(before[1], start)) + _capitals(
-                text, after, gap=(end, after[0])
-            )
+            beside = _capitals(text, before, gap=(before[1], start))
+            beside += _capitals(text, after, gap=(end, after[0]))
             dropped |= len(word) == 1 or _capitals(text, here) != "C" or beside in ("C", "CC")
         if match.lastgroup == "mark" or not dropped:
             yield Token(word, start, end)

@@ -15,9 +15,8 @@ from typing import Any
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
-from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Columns, Rows
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers import opening
+from lmcells.notes.readers.records import NoteFile
 
 # Where each resource has its attachments, and what kind of document it is.
 _RESOURCES = {"DocumentReference": ("content", "type"), "DiagnosticReport": ("presentedForm", "code")}
@@ -31,16 +30,13 @@ def is_fhir(head: bytes) -> bool:
     return _NAMES_RESOURCE.search(head[:4096]) is not None
 
 
-def read_fhir(
-    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
-) -> Iterator[Note]:
+def read_fhir(rows: NoteFile) -> Iterator[Note]:
     """Yield the notes of a FHIR file; other resources are counted as skipped."""
-    make = Rows(path, report, records.split_suffix(path)[0], folder)
-    with opening.open_utf8(path, encoding=columns.encoding, report=report) as file:
-        for line, resource in _resources(file, path):
-            note = _note(resource, make, line) if isinstance(resource, dict) else "not a FHIR resource"
+    with rows.open() as file:
+        for line, resource in _resources(file, rows.path):
+            note = _note(resource, rows, line) if isinstance(resource, dict) else "not a FHIR resource"
             if isinstance(note, str):
-                report.skip(note, line, path=path)
+                rows.skip(note, line)
             elif note is not None:
                 yield note
 
@@ -50,9 +46,7 @@ def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]
     first = file.readline(opening.MAX_NOTE_CHARS)
     if not first:
         raise opening.EmptyFile(path)
-    if (
-        resource := _parse(first)
-    ) is None:  # no whole object on its first line: one document, over many lines
+    if (resource := _parse(first)) is None:  # no whole object: one document, over many lines
         resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
         if resource is None:
             raise FormatError(
@@ -78,11 +72,10 @@ def _entries(resource: Any) -> Iterable[Any]:
     """The resources of a Bundle, or the resource itself."""
     if not isinstance(resource, dict) or resource.get("resourceType") != "Bundle":
         return [resource]
-    entries = resource.get("entry")
-    return [each.get("resource") for each in _objects(entries)]
+    return [each.get("resource") for each in _objects(resource.get("entry"))]
 
 
-def _note(resource: dict[str, Any], make: Rows, line: int) -> Note | str | None:
+def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> Note | str | None:
     """Return the note of a resource, or the reason why it has none."""
     kind = resource.get("resourceType")
     if kind not in _RESOURCES:
@@ -96,7 +89,7 @@ def _note(resource: dict[str, Any], make: Rows, line: int) -> Note | str | None:
         return "no attachment with plain text in it"
     found_id = resource.get("id")
     note_id = f"{kind}/{found_id}" if isinstance(found_id, str) and found_id.strip() else ""
-    return make.note(text, note_id, {"category": _name(resource.get(described))}, row=line, line=line)
+    return rows.note(text, note_id, {"category": _name(resource.get(described))}, row=line, line=line)
 
 
 def _text(attachments: list[dict[str, Any]]) -> str | None:

@@ -4,14 +4,12 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Choice, Columns, Rows
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers.records import Choice, NoteFile
 
 # Not strict: a raw tab or NUL inside a string is no reason to lose a note.
 _decode = json.JSONDecoder(strict=False).decode
@@ -21,15 +19,12 @@ class _Skip(Exception):  # noqa: N818 - the reason why a line is skipped, not a 
     pass
 
 
-def read_json_lines(
-    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
-) -> Iterator[Note]:
+def read_json_lines(rows: NoteFile) -> Iterator[Note]:
     """Yield the notes of a file with a JSON object on each line. Blank lines are not rows."""
-    make = Rows(path, report, records.split_suffix(path)[0], folder)
     # Most objects have the same keys.
-    choice_for = lru_cache(partial(records.choose, columns, layout=records.DOCUMENTS))
+    choice_for = lru_cache(partial(records.choose, rows.columns, layout=records.DOCUMENTS))
     n_row, first_keys, has_text = 0, None, False
-    with opening.open_utf8(path, encoding=columns.encoding, report=report) as file:
+    with rows.open() as file:
         for n_row, (line, content) in enumerate(_lines(file), start=1):
             try:
                 document = _parse(content)
@@ -44,22 +39,24 @@ def read_json_lines(
                 if found_id is not None and not _is_plain(found_id):
                     raise _Skip("id is not a string or a number")
             except _Skip as reason:
-                report.skip(str(reason), line, path=path)
+                rows.skip(str(reason), line)
                 continue
-            metadata = _metadata(document, choice, partial(report.warn, line=line, path=path))
+            metadata = _metadata(document, choice, partial(rows.warn, line=line))
             note_id = None if found_id is None else str(found_id)
-            note = make.note(text, note_id, metadata, row=n_row, line=line, sections=sections)
+            note = rows.note(text, note_id, metadata, row=n_row, line=line, sections=sections)
             if note is not None:
                 yield note
     if n_row == 0:
-        raise opening.EmptyFile(path)
+        raise opening.EmptyFile(rows.path)
     if first_keys is None:
         raise FormatError(
-            f"{path}: none of its {n_row} lines is a JSON object. JSON lines hold one object a line; "
+            f"{rows.path}: none of its {n_row} lines is a JSON object. JSON lines hold one object a line; "
             "an array becomes that with: jq -c '.[]'."
         )
     if not has_text:
-        records.require(choice_for(found=first_keys), layout=records.DOCUMENTS, found=first_keys, path=path)
+        records.require(
+            choice_for(found=first_keys), layout=records.DOCUMENTS, found=first_keys, path=rows.path
+        )
 
 
 def _lines(file: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:

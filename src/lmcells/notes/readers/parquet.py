@@ -11,39 +11,36 @@ import pyarrow.parquet as pq
 from lmcells.errors import FormatError, InputError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Choice, Columns, Rows
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers.records import Choice, NoteFile
 
 BATCH_ROWS = 256
 STRINGS = ("string", "large_string", "string_view")
 BYTES = ("binary", "large_binary", "binary_view")
 
 
-def read_parquet(
-    path: Path, *, columns: Columns, report: ReadReport, folder: Path | None = None
-) -> Iterator[Note]:
+def read_parquet(rows: NoteFile) -> Iterator[Note]:
     """Yield the notes of a Parquet file."""
+    path = rows.path
     _check_magic(path)
     try:
         # Buffered, so that a file written as one large row group is not held whole.
         with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
             found = file.schema_arrow.names
-            choice = records.choose(columns, layout=records.DOCUMENTS, found=found)
+            choice = records.choose(rows.columns, layout=records.DOCUMENTS, found=found)
             records.require(choice, layout=records.DOCUMENTS, found=found, path=path)
             _check_types(choice, file.schema_arrow, path)
             used = [choice.text, choice.sections, choice.id, *(column for _, column in choice.metadata)]
             names = list(dict.fromkeys(name for name in used if name is not None))
-            make = Rows(path, report, records.split_suffix(path)[0], folder)
             first_row = 1
             for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
-                yield from _notes(batch, make, choice, first_row=first_row)
+                yield from _notes(batch, rows, choice, first_row=first_row)
                 first_row += batch.num_rows
-            report.advance(path.stat().st_size)
+            rows.report.advance(path.stat().st_size)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is a damaged Parquet file. Copy or write it again.") from error
 
 
-def _notes(batch: Any, make: Rows, choice: Choice, *, first_row: int) -> Iterator[Note]:
+def _notes(batch: Any, rows: NoteFile, choice: Choice, *, first_row: int) -> Iterator[Note]:
     none = repeat(None, batch.num_rows)
     texts = _strings(batch.column(choice.text)) if choice.text is not None else none
     documents = _documents(batch.column(choice.sections)) if choice.sections is not None else none
@@ -53,7 +50,7 @@ def _notes(batch: Any, make: Rows, choice: Choice, *, first_row: int) -> Iterato
         text, sections = document or (given or "", None)
         metadata = {key: column[at] or "" for key, column in kept}
         row = first_row + at
-        note = make.note(text, found_id, metadata, row=row, line=row, sections=sections)
+        note = rows.note(text, found_id, metadata, row=row, line=row, sections=sections)
         if note is not None:
             yield note
 
@@ -110,9 +107,8 @@ def _is_text(kind: Any) -> bool:
 
 
 def _is_sections(kind: Any) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(
-        kind.value_type
-    ):
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    if not (is_list and pa.types.is_struct(kind.value_type)):
         return False
     fields = {field.name: field.type for field in kind.value_type}
     return all(name in fields and _is_text(fields[name]) for name in ("header", "text"))

@@ -11,7 +11,7 @@ from lmcells.notes.readers import opening, records
 from lmcells.notes.readers.fhir import is_fhir, read_fhir
 from lmcells.notes.readers.json_lines import read_json_lines
 from lmcells.notes.readers.opening import BinaryFile, EmptyFile
-from lmcells.notes.readers.records import Columns
+from lmcells.notes.readers.records import Columns, NoteFile
 from lmcells.notes.readers.report import ReadReport
 from lmcells.notes.readers.tables import read_table
 
@@ -71,11 +71,10 @@ def _read_file(
         file_format = detect_format(path, encoding=columns.encoding)
         if columns.delimiter is not None and file_format == "text":
             file_format = "csv"
-    if file_format == "text":
-        return read_text_file(path, folder=folder, columns=columns, report=report)
-    if file_format in ("jsonl", "fhir"):
-        read = read_json_lines if file_format == "jsonl" else read_fhir
-        return read(path, columns=columns, report=report, folder=folder)
+    delimiter, layout = TABLES.get(file_format, ("", records.DOCUMENTS))
+    rows = NoteFile(path, columns, report, layout.source or records.split_suffix(path)[0], folder)
+    if file_format in _READERS:
+        return _READERS[file_format](rows)
     if file_format == "parquet":
         try:
             from lmcells.notes.readers.parquet import read_parquet
@@ -83,10 +82,8 @@ def _read_file(
             raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
         if path == opening.STDIN:
             raise FormatError("Parquet cannot be read from standard input. Name the file.")
-        return read_parquet(path, columns=columns, report=report, folder=folder)
-    delimiter, layout = TABLES[file_format]
-    delimiter = columns.delimiter or delimiter
-    return read_table(path, delimiter=delimiter, layout=layout, columns=columns, report=report, folder=folder)
+        return read_parquet(rows)
+    return read_table(rows, delimiter=columns.delimiter or delimiter, layout=layout)
 
 
 def _read_folder(folder: Path, file_format: str, columns: Columns, report: ReadReport) -> Iterator[Note]:
@@ -181,11 +178,10 @@ def _by_header(head: bytes) -> str | None:
     return None
 
 
-def read_text_file(
-    path: Path, *, folder: Path | None, columns: Columns, report: ReadReport
-) -> Iterator[Note]:
-    """Yield the one note of a text file; `folder` is the one the user gave, if any."""
-    with opening.open_bytes(path, encoding=columns.encoding, report=report) as file:
+def read_text_file(rows: NoteFile) -> Iterator[Note]:
+    """Yield the one note of a text file."""
+    path = rows.path
+    with opening.open_bytes(path, encoding=rows.columns.encoding, report=rows.report) as file:
         data = file.read(opening.MAX_NOTE_CHARS + 1)
     if len(data) > opening.MAX_NOTE_CHARS:
         raise FormatError(
@@ -201,8 +197,8 @@ def read_text_file(
         raise EmptyFile(path)
     text = opening.mend(decoded)
     if text is not decoded:
-        report.warn(records.UTF8_REPLACED, path=path)
-    yield Note(records.text_file_id(path, folder=folder), text)
+        rows.warn(records.UTF8_REPLACED)
+    yield Note(records.text_file_id(path, folder=rows.folder), text)
 
 
 def is_binary(data: bytes) -> bool:
@@ -210,3 +206,6 @@ def is_binary(data: bytes) -> bool:
     sample = data[:_SAMPLE]
     n_control = len(sample.translate(None, delete=_PRINTABLE))
     return n_control >= 32 and n_control > 0.05 * len(sample)
+
+
+_READERS = {"text": read_text_file, "jsonl": read_json_lines, "fhir": read_fhir}

@@ -1,14 +1,16 @@
 """What all readers of notes share: choosing columns, ids and sections."""
 
 import codecs
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers.opening import STDIN, mend
+from lmcells.notes.readers.opening import STDIN, mend, open_utf8
 from lmcells.notes.readers.report import ReadReport
 
 MAX_NAMES_SHOWN = 20
@@ -148,17 +150,30 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Makes notes of the rows of one file.
+class NoteFile:
+    """A file of notes, how it is read, and what makes notes of its rows.
 
     A note's id is `source/id`, the same wherever the note is read. Without an id of its own it is named by its place,
     `folder:file:row`, which no id can be: those have a "/".
     """
 
     path: Path
+    columns: Columns
     report: ReadReport
     source: str
     folder: Path | None = None  # that the user gave, if any
+
+    def open(self) -> AbstractContextManager[io.BufferedReader]:
+        """Open the file as UTF-8; one that is empty is refused."""
+        return open_utf8(self.path, encoding=self.columns.encoding, report=self.report)
+
+    def skip(self, reason: str, line: int | None = None) -> None:
+        """Count a row that gives no note."""
+        self.report.skip(reason, line, path=self.path)
+
+    def warn(self, reason: str, line: int | None = None) -> None:
+        """Count something the user should know about a note that is kept."""
+        self.report.warn(reason, line, path=self.path)
 
     def note(
         self,
@@ -172,16 +187,16 @@ class Rows:
     ) -> Note | None:
         """Return the note of a row, or count the row as skipped when it has no text."""
         if not text or text.isspace():
-            self.report.skip(EMPTY_NOTE, line, path=self.path)
+            self.skip(EMPTY_NOTE, line)
             return None
         given = [text, found_id or "", *metadata.values()]
         mended = [mend(value) for value in given]
         if mended != given:
-            self.report.warn(UTF8_REPLACED, line, path=self.path)
+            self.warn(UTF8_REPLACED, line)
         text, id_, *values = mended
         if not (id_ := id_.strip()):
             if found_id is not None:
-                self.report.warn(NO_ID, line, path=self.path)
+                self.warn(NO_ID, line)
             id_ = f"{text_file_id(self.path, folder=self.folder).replace('/', ':')}:{row}"
         elif not id_.startswith(f"{self.source}/"):  # an id may say its source itself, but no other file's
             id_ = f"{self.source}/{id_}"

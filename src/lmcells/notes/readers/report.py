@@ -77,9 +77,9 @@ class ReadReport:
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         warnings, first_seen = dict(self.warnings), dict(self.first_seen)
-        if n_repeated := self.ids.n_repeated:
-            warnings[REPEATED_ID] = n_repeated
-            first_seen[REPEATED_ID] = self.ids.first_repeated
+        self.ids.close_block()
+        if self.ids.n_repeated:
+            warnings[REPEATED_ID], first_seen[REPEATED_ID] = self.ids.n_repeated, self.ids.first_repeated
         return {
             "n_read": self.n_read,
             "skipped": dict(self.skipped),
@@ -96,39 +96,29 @@ class _SeenIds:
     def __init__(self) -> None:
         self._sorted = np.empty(0, np.uint64)  # of all blocks so far
         self._block: dict[int, str] = {}  # hash -> id
-        self._n_repeated = 0
-        self._first_repeated = ""
+        self.n_repeated = 0  # notes with an id that an earlier one has, among the blocks that are closed
+        self.first_repeated = ""
 
     def add(self, note_id: str) -> None:
         hashed = blake2b(note_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         number = int.from_bytes(hashed)
         if number in self._block:
-            self._n_repeated += 1
-            self._first_repeated = self._first_repeated or note_id
+            self.n_repeated += 1
+            self.first_repeated = self.first_repeated or note_id
             return
         self._block[number] = note_id
         if len(self._block) == self._BLOCK:
-            self._close_block()
+            self.close_block()
 
-    def _close_block(self) -> None:
+    def close_block(self) -> None:
+        """Compare the ids of the current block with those of all before it."""
         new = np.fromiter(self._block, np.uint64, len(self._block))
         at = np.searchsorted(self._sorted, new)
         seen = np.zeros(len(new), bool)
         inside = at < len(self._sorted)
         seen[inside] = self._sorted[at[inside]] == new[inside]
-        self._n_repeated += int(seen.sum())
+        self.n_repeated += int(seen.sum())
         if seen.any():
-            self._first_repeated = self._first_repeated or self._block[int(new[seen.argmax()])]
+            self.first_repeated = self.first_repeated or self._block[int(new[seen.argmax()])]
         self._sorted = np.sort(np.concatenate([self._sorted, new[~seen]]), kind="stable")
         self._block = {}
-
-    @property
-    def n_repeated(self) -> int:
-        """How many notes have an id that an earlier one has."""
-        self._close_block()
-        return self._n_repeated
-
-    @property
-    def first_repeated(self) -> str:
-        """One of these ids."""
-        return self._first_repeated

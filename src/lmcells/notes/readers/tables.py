@@ -9,33 +9,20 @@ from pathlib import Path
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Columns, Layout, Rows
-from lmcells.notes.readers.report import ReadReport
+from lmcells.notes.readers.records import Layout, NoteFile
 
 MAX_HEADER_CHARS = 1024 * 1024
 WITHDRAWN = ("1", "1.0")
 
 
-def read_table(
-    path: Path,
-    *,
-    delimiter: str,
-    layout: Layout,
-    columns: Columns,
-    report: ReadReport,
-    folder: Path | None = None,
-) -> Iterator[Note]:
+def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[Note]:
     """Yield the notes of a delimited file whose first row names the columns."""
-    make = Rows(path, report, layout.source or records.split_suffix(path)[0], folder)
     # Lines end at "\n" alone, which is faster; the csv module deals with "\r\n" itself.
-    with (
-        opening.open_utf8(path, encoding=columns.encoding, report=report) as file,
-        io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n") as lines,
-    ):
-        rows = _rows(lines, delimiter=delimiter, path=path)
-        header = _header(rows, path)
-        choice = records.choose(columns, layout=layout, found=header)
-        records.require(choice, layout=layout, found=header, path=path)
+    with notes.open() as file, io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n") as lines:
+        rows = _rows(lines, delimiter=delimiter, path=notes.path)
+        header = _header(rows, notes.path)
+        choice = records.choose(notes.columns, layout=layout, found=header)
+        records.require(choice, layout=layout, found=header, path=notes.path)
         text_at = header.index(choice.text or "")
         id_at = header.index(choice.id) if choice.id is not None else None
         flag_at = header.index(choice.error_flag) if choice.error_flag is not None else None
@@ -43,17 +30,15 @@ def read_table(
 
         for n_row, (line, row) in enumerate(rows, start=1):
             if isinstance(row, str):
-                report.skip(row, line, path=path)
+                notes.skip(row, line)
             elif len(row) != len(header):
-                reason = "too few fields" if len(row) < len(header) else "too many fields"
-                report.skip(reason, line, path=path)
+                notes.skip("too few fields" if len(row) < len(header) else "too many fields", line)
             elif flag_at is not None and row[flag_at].strip() in WITHDRAWN:
-                report.skip(f"marked as an error ({choice.error_flag} is 1)", line, path=path)
+                notes.skip(f"marked as an error ({choice.error_flag} is 1)", line)
             else:
                 found_id = row[id_at] if id_at is not None else None
-                note = make.note(
-                    row[text_at], found_id, {key: row[at] for key, at in kept}, row=n_row, line=line
-                )
+                metadata = {key: row[at] for key, at in kept}
+                note = notes.note(row[text_at], found_id, metadata, row=n_row, line=line)
                 if note is not None:
                     yield note
 
