@@ -161,12 +161,7 @@ def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Pr
 
 
 def _train_elmo(
-    corpus: Corpus,
-    output: Path,
-    running: dict[str, Any],
-    *,
-    scorer: "TrainingScorer | None",
-    **given: Any,
+    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: "TrainingScorer | None", **given: Any
 ) -> TrainedModel:
     from lmcells.language_model.train import train_language_model
 

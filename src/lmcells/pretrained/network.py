@@ -157,12 +157,7 @@ class NumpyVariationalNetwork:
         return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), context.attention)
 
     def _read_context(
-        self,
-        center: Ids,
-        center_mask: Mask | None,
-        window: tuple[Ids, Mask, Floats | None],
-        *,
-        query: Floats,
+        self, center: Ids, center_mask: Mask | None, window: tuple[Ids, Mask, Floats | None], *, query: Floats
     ) -> _Context:
         """Run the LSTM over the present words of each row, and attend over its states."""
         context, context_mask, unknown = window
