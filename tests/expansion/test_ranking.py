@@ -35,7 +35,7 @@ from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker,
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.expansion.windows import Mention, SectionIds, WindowReader
 from lmcells.model import Windows
-from lmcells.model.prior import ModelNetwork
+from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.subwords import SubwordSettings

@@ -216,7 +216,7 @@ class NumpyHeads:
 
 
 class NumpyMaskedSpanReader:
-    """Reads the words next to a masked span; see `lmcells.model.masked_span_reader.MaskedSpanReader`."""
+    """Reads the words next to a masked span; see `lmcells.model.networks.MaskedSpanReader`."""
 
     def __init__(self, arrays: Arrays) -> None:
         """Take the weights of a variational network; their shapes say how far it reads."""

@@ -56,7 +56,7 @@ class _Context(NamedTuple):
 
 
 class NumpyVariationalNetwork:
-    """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.variational` and `lmcells.model.models`.
+    """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.networks` and `lmcells.model.models`.
 
     network = NumpyVariationalNetwork(arrays, config)
     cells = network.posterior(center, metadata, context, context_mask)
@@ -291,7 +291,7 @@ def _as_weights(gate: Gate, n_rows: int) -> Floats:
 class NumpyModelNetwork:
     """p(z | w, m) of the LMC: h = ReLU(W [R_w ; R_m] + b), then the heads. Null metadata is R_m = 0.
 
-    See `lmcells.model.prior.ModelNetwork`.
+    See `lmcells.model.networks.ModelNetwork`.
 
     prior = NumpyModelNetwork(arrays)
     prior(words, metadata)                            # paired ids of one shape
@@ -331,7 +331,7 @@ class NumpyModelNetwork:
 
 
 class NumpyWordPrior:
-    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.prior.WordPrior`."""
+    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.networks.WordPrior`."""
 
     def __init__(self, arrays: Arrays) -> None:
         """Take the tensors of a model folder; those of other networks are ignored."""
@@ -351,7 +351,7 @@ class NumpyWordPrior:
 
 
 class NumpyPhraseNetwork:
-    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.phrases`.
+    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.networks.PhraseNetwork`.
 
     network = NumpyPhraseNetwork(arrays)
     network([np.array([12, 7])])  # a phrase of two words -> (1, d)

@@ -1,6 +1,6 @@
 """Attention of the metadata over the states, and the gate that mixes both: one pass over the states each way.
 
-The formulas are those of `lmcells.model.variational`; the rows of a tile stay in registers from the first score
+The formulas are those of `lmcells.model.networks`; the rows of a tile stay in registers from the first score
 to h_joint, and in backward from the gradient of h_joint to those of the states.
 """
 
