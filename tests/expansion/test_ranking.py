@@ -193,7 +193,7 @@ def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("subwords") / "model"
     shutil.copytree(model.folder, folder)
     SubwordSettings(sharpness=2.0, caution=1.0, explained=0.1).save(folder)
-    described = layout.describe_files(folder)
+    described = layout.FORMAT.describe_files(folder)
     files = {name: described[name] for name in [*model.config.files, layout.SUBWORDS]}
     replace(model.config, files=files).save(folder)
     return PretrainedModel.from_pretrained(folder, verify=True)
