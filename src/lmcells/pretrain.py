@@ -197,8 +197,10 @@ def _train_cells(
     from lmcells.training import train as train_cells
 
     if kind is not None:
-        is_mapping = isinstance(overrides, Mapping)
-        overrides = {"model.kind": kind, **overrides} if is_mapping else [f"model.kind={kind}", *overrides]
+        named = {"model.kind": kind}
+        overrides = (
+            named | dict(overrides) if isinstance(overrides, Mapping) else [f"model.kind={kind}", *overrides]
+        )
     adaptation = None
     if from_model is not None:
         from lmcells.expansion.adaptation import Adaptation
