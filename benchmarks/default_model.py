@@ -144,7 +144,8 @@ def compile_long_forms(shop: Workshop) -> None:
     for inventory, output in (("long_forms.csv", "half_compiled"), (SHIPPED_INVENTORY, "model")):
         given: tuple[object, ...] = ("--corpus", all_words, "--model", source, "--output", shop.at(output))
         if output == "model":
-            given += ("--prototypes", shop.config["compilation"]["prototypes"])
+            most = shop.config["compilation"]["prototypes"]
+            given += ("--prototypes", most, "--long-forms", shop.at("long_forms.csv"))
         lmcells("inventory", "compile", shop.at(inventory) if output != "model" else inventory, *given)
         source = shop.at(output)
 

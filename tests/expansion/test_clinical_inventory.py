@@ -1,12 +1,14 @@
 """The inventory that the package carries: well-formed, in order, and free of senses that say the same thing twice."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import lmcells.expansion
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
+from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.finder import Found, ShortFormFinder
 from lmcells.expansion.inventory import COLUMNS
 from lmcells.expansion.inventory_check import review_inventory
@@ -101,6 +103,10 @@ def test_it_is_as_large_as_promised(inventory: SenseInventory) -> None:
     assert len(inventory) >= 2500
     assert n_ambiguous >= 1000
     assert inventory.n_senses >= 5000
+
+
+def test_the_quick_reader_reads_the_same(inventory: SenseInventory) -> None:
+    assert replace(shipped_inventory(), has_priors=False) == inventory
 
 
 def test_no_two_senses_say_the_same(inventory: SenseInventory) -> None:

@@ -232,8 +232,12 @@ def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     least = "how often a long form must occur in the corpus (4)"
     parser.add_argument("--min-count", type=at_least(1), metavar="N", help=least)
-    most = "at most so many in the phrase store: rare phrases of no sense are left out (no limit)"
+    most = "at most so many in the phrase store: the rarest other phrases are left out (no limit)"
     parser.add_argument("--prototypes", type=at_least(1), metavar="N", help=most)
+    kept = "senses whose long forms stay in the store too; may be repeated"
+    parser.add_argument(
+        "--long-forms", type=Path, action="append", default=[], metavar="INVENTORY", help=kept
+    )
     parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
     add_json(parser)
 
@@ -263,6 +267,7 @@ def _compile(options: argparse.Namespace) -> None:
                 device=device,
                 min_count=options.min_count or MIN_COUNT,
                 max_prototypes=options.prototypes,
+                kept=[load_inventory(path) for path in options.long_forms],
                 overwrite=options.overwrite,
             ).to_dict()
         except OSError as error:

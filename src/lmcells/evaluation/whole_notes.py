@@ -48,6 +48,7 @@ THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
 
+_OF_INVENTORY = ("model", "header", "pinned")
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
 _SUFFIXES = (
     "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es "
@@ -324,7 +325,8 @@ def calibration_error_without_senses(
 ) -> float:
     """Return the calibration error of the top answers where a fifth of all senses is taken out; mean of five draws.
 
-    Any answer on a short form whose sense was taken out is wrong. If it abstains, its best candidate counts.
+    Any sense of the inventory is wrong for a short form whose sense was taken out; what the note defines, counts or
+    spells (`letters`) may be right all the same. If the expander abstains, its best candidate counts.
     """
     errors = []
     for seed in range(DRAWS):
@@ -341,11 +343,12 @@ def calibration_error_without_senses(
             short_forms = {each.start: each.short_form for each in expansions}
             for outcome in judge(note, [_answered(each) for each in expansions], meanings):
                 if outcome.verdict in ("right", "wrong") and outcome.probability is not None:
-                    is_gone = any(
-                        meanings.same(each, outcome.senses) for each in gone[short_forms[outcome.start]]
-                    )
+                    lacking = gone[short_forms[outcome.start]] if outcome.source in _OF_INVENTORY else ()
                     sure.append(outcome.probability)
-                    right.append(outcome.verdict == "right" and not is_gone)
+                    right.append(
+                        outcome.verdict == "right"
+                        and not any(meanings.same(each, outcome.senses) for each in lacking)
+                    )
         errors.append(expected_calibration_error(sure, right))
     return fmean(errors)
 

@@ -17,7 +17,7 @@ CALIBRATION = "calibration.json"
 PRIORS = "sense_priors.json"
 """Files in a model folder."""
 
-PRIOR_WEIGHT = 0.8  # of the logarithm of a share, against that of a score
+PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)

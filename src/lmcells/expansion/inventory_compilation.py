@@ -6,6 +6,7 @@ for notes. Out-of-vocabulary words of a long form are found all the same, but ne
 Needs torch; nothing that expands notes imports this module.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,18 +51,22 @@ def compile_inventory(
     device: torch.device,
     min_count: int = MIN_COUNT,
     max_prototypes: int | None = None,
+    kept: Iterable[SenseInventory] = (),
     overwrite: bool = False,
 ) -> Compilation:
     """Write a copy of a model that also knows the long forms that a corpus has at least `min_count` times.
 
-    `name` is what the model card calls the inventory. With `max_prototypes` the least frequent phrases that the
-    inventory does not have are left out.
+    `name` is what the model card calls the inventory. With `max_prototypes` the least frequent phrases are left
+    out that are long forms neither of the inventory nor of those in `kept`.
     """
     store = _store_of(model)
     _require_same_words(model, corpus)
-    phrases_of = {
-        sense: with_plurals(wordings(sense.forms, stop_words=model.reads_stop_words)) for sense in inventory
-    }
+
+    def phrases_in(senses: Iterable[Sense]) -> dict[Sense, list[Wording]]:
+        stop_words = model.reads_stop_words
+        return {sense: with_plurals(wordings(sense.forms, stop_words=stop_words)) for sense in senses}
+
+    phrases_of = phrases_in(inventory)
     phrases = {phrase for of_sense in phrases_of.values() for phrase in of_sense}
     network = model.to_torch().to(device)
     text = ModelText.of_corpus(
@@ -91,7 +96,9 @@ def compile_inventory(
     result = _account(phrases_of, before=store, found=found, after=updated)
     n_taken = result.n_added + result.n_replaced
     if max_prototypes is not None:
-        updated = updated.trimmed(max_prototypes, kept={" ".join(phrase) for phrase in phrases})
+        all_kept = (phrases_of, *map(phrases_in, kept))
+        names = {" ".join(phrase) for each in all_kept for found in each.values() for phrase in found}
+        updated = updated.trimmed(max_prototypes, kept=names)
     save_compiled(
         model,
         output,

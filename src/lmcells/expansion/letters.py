@@ -5,9 +5,10 @@ The candidates are words of the model's vocabulary that a writer may have shorte
 these initials; the second factor is how well each fits the masked span (`lmcells.expansion.ranking`), the first a
 log-linear model of how clinicians shorten words.
 
-What counts as a short form: a token of three to eight letters that edited prose does not have (`prose_words.txt`: words
-that occur at least three times in the papers, textbooks and leaflets of the training text), and that is a word cut off
-(abdo, devel), or down to its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
+What counts as a short form: a token of three to eight letters that edited prose does not have, and that is a word cut
+off (abdo, devel) or down to its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The
+words of edited prose (`prose_words.txt`) occur at least three times in the papers, textbooks and leaflets of the
+training text, or five times in its dictated notes.
 """
 
 import re

@@ -122,9 +122,17 @@ class PretrainedModel:
     def __getstate__(self) -> dict[str, Any]:
         """What was read from files and nothing derived from it: the folder may not be where it is unpickled."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}
+        state["arrays"] = {name: _packed(array) for name, array in self.arrays.items()}
         if layout.SUBWORDS in self.config.files:
             state["_subword_settings"] = self._subword_settings
         return state | {"phrase_store": self.phrase_store}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        arrays = {
+            name: layout.from_eight_bits(*each) if isinstance(each, tuple) else each
+            for name, each in state["arrays"].items()
+        }
+        self.__dict__.update(state | {"arrays": arrays})
 
     def word_vectors(self, words: Sequence[str]) -> dict[str, Floats]:
         """Return the vectors (E,) of the words that can be read in a context or a long form."""
@@ -151,3 +159,12 @@ class PretrainedModel:
         weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in self.arrays.items()}
         model.load_state_dict(weights, assign=True)
         return model.eval()
+
+
+def _packed(array: npt.NDArray[Any]) -> npt.NDArray[Any] | tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return a table of word vectors as it was stored, levels and scales, where that loses nothing."""
+    if array.ndim == 2 and array.dtype == np.float32:
+        packed = layout.to_eight_bits(array)
+        if np.array_equal(layout.from_eight_bits(*packed), array):
+            return packed
+    return array
