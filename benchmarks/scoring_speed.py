@@ -42,7 +42,7 @@ from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence
-from lmcells.model.prior import ModelNetwork
+from lmcells.model.networks import ModelNetwork
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel, save_pretrained

@@ -31,7 +31,7 @@ from lmcells.model.moments import raised
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.training import TrainingSettings, train
-from lmcells.training.device_corpus import Chunk, DeviceTables
+from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import Sampler
 
 REPORTS = 40  # points of a curve
@@ -40,8 +40,8 @@ REPORTS = 40  # points of a curve
 def straightforward_loss(model: LatentMeaningCells, sampler: Sampler, batch: Batch) -> torch.Tensor:
     """The objective with sections of its own for every word of every center: (B,)."""
     words = torch.cat([batch.context, batch.negatives], dim=1)  # (B, 40)
-    assert sampler.tables.sections is not None
-    drawn = sampler.tables.sections.draw(
+    assert sampler.sections is not None
+    drawn = sampler.sections.draw(
         words.flatten(), n_draws=model.config.n_section_draws, generator=sampler.generator
     )
     sections = drawn.view(*words.shape, -1)  # (B, 40, 10)
@@ -62,9 +62,8 @@ def train_straightforward(
     model = LatentMeaningCells(config).to(device).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
     generator = torch.Generator(device).manual_seed(settings.seed)
-    tables = DeviceTables.of_corpus(corpus, config=config, settings=settings, device=device)
     chunk = Chunk.load(corpus, [(0, corpus.tokens.size)], settings=settings, device=device)
-    sampler = Sampler(tables, config, generator)
+    sampler = Sampler.of_corpus(corpus, config=config, settings=settings, generator=generator)
     losses = []
     for places in _batches(len(chunk), settings, generator):
         batch = sampler.batch(chunk, places, present=torch.ones_like(places, dtype=torch.bool))
@@ -109,9 +108,8 @@ def final_loss(model: CellModel, corpus: Corpus, *, device: torch.device, n_batc
     assert isinstance(model, LatentMeaningCells)
     settings = TrainingSettings(seed=0)
     generator = torch.Generator(device).manual_seed(12345)
-    tables = DeviceTables.of_corpus(corpus, config=model.config, settings=settings, device=device)
     chunk = Chunk.load(corpus, [(0, corpus.tokens.size)], settings=settings, device=device)
-    sampler = Sampler(tables, model.config, generator)
+    sampler = Sampler.of_corpus(corpus, config=model.config, settings=settings, generator=generator)
     batches = islice(_batches(len(chunk), settings, generator), n_batches)
     losses = []
     for places in batches:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows, kl_divergence
-from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, DeviceTables, OccurrenceSections
+from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, OccurrenceSections
 from lmcells.training.sampler import Sampler
 
 LEARNING_RATE = 1e-3
@@ -52,7 +52,9 @@ class SyntheticCorpus:
     """Words and sections that follow Zipf's law, on a device."""
 
     chunk: Chunk
-    tables: DeviceTables
+    metadata: Tensor  # of each segment
+    sections: OccurrenceSections
+    negatives: AliasTable
 
     @classmethod
     def draw(cls, sizes: Sizes, *, device: torch.device) -> "SyntheticCorpus":
@@ -71,13 +73,9 @@ class SyntheticCorpus:
             )
         metadata = zipf(sizes.n_sections, n_segments, generator)
         counts = torch.bincount(tokens, minlength=sizes.n_words)
-        tables = DeviceTables(
-            segment_metadata=metadata,
-            segment_category=None,
-            sections=occurrence_sections(tokens, metadata[segments], counts, n_sections=sizes.n_sections),
-            negatives=AliasTable.of_weights(counts.cpu().numpy().astype(np.float64) ** 0.75, device=device),
-        )
-        return cls(Chunk(tokens, segments), tables)
+        sections = occurrence_sections(tokens, metadata[segments], counts, n_sections=sizes.n_sections)
+        negatives = AliasTable.of_weights(counts.cpu().numpy().astype(np.float64) ** 0.75, device=device)
+        return cls(Chunk(tokens, segments), metadata, sections, negatives)
 
 
 def zipf(n_kinds: int, n_draws: int, generator: torch.Generator) -> Tensor:
@@ -122,7 +120,10 @@ class Engine:
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=LEARNING_RATE, fused=True, capturable=on_gpu
         )
-        self.sampler = Sampler(corpus.tables, self.model.config, torch.Generator(device).manual_seed(1))
+        generator = torch.Generator(device).manual_seed(1)
+        self.sampler = Sampler(
+            self.model.config, generator, corpus.negatives, corpus.sections, corpus.metadata
+        )
         self.places = torch.zeros(sizes.batch, dtype=torch.int32, device=device)
         self.present = torch.ones(sizes.batch, dtype=torch.bool, device=device)
         self.losses = torch.zeros(2, device=device)  # sums of both parts over all steps
@@ -259,12 +260,10 @@ class PlainBatches(IterableDataset[dict[str, Tensor]]):
 
     def __init__(self, corpus: SyntheticCorpus, config: ModelConfig, sizes: Sizes) -> None:
         super().__init__()
-        sections = corpus.tables.sections
-        assert sections is not None
-        assert corpus.tables.segment_metadata is not None
+        sections = corpus.sections
         self.tokens = corpus.chunk.tokens.cpu().numpy()
         self.segments = corpus.chunk.segments.cpu().numpy()
-        self.metadata = corpus.tables.segment_metadata.cpu().numpy()
+        self.metadata = corpus.metadata.cpu().numpy()
         self.sections = sections.sections.cpu().numpy()
         self.offsets = sections.offsets.cpu().numpy()
         self.sizes = sections.sizes.cpu().numpy()

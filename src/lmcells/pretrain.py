@@ -14,7 +14,7 @@ from lmcells.errors import ConfigError, MissingExtra, nearest
 from lmcells.expansion.calibration import CALIBRATION, PRIORS
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
-from lmcells.expansion.long_forms import Wording, with_plurals, wordings
+from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
 from lmcells.language_model.folder import FORMAT as LANGUAGE_MODEL
@@ -161,12 +161,7 @@ def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Pr
 
 
 def _train_elmo(
-    corpus: Corpus,
-    output: Path,
-    running: dict[str, Any],
-    *,
-    scorer: "TrainingScorer | None",
-    **given: Any,
+    corpus: Corpus, output: Path, running: dict[str, Any], *, scorer: "TrainingScorer | None", **given: Any
 ) -> TrainedModel:
     from lmcells.language_model.train import train_language_model
 
@@ -233,53 +228,42 @@ def _train_cells(
             stacklevel=2,
         )
     trained = train_cells(corpus, model_config=model_config, settings=settings, **running)
-    if is_main:
-        store = None
-        if trained.model.phrases is not None and settings.n_contrastive_spans:
-            from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
+    model, record, vocabulary = trained.model, trained.record, None
+    if not is_main:
+        return TrainedModel(output, model, record)
+    store: Prototypes | PhraseStore | None = None
+    if model.phrases is not None and settings.n_contrastive_spans:
+        from lmcells.training.prototypes import MAX_PROTOTYPES, build_prototypes
 
-            say("reading occurrences of frequent words and phrases")
-            store = build_prototypes(
-                trained.model,
-                corpus,
-                settings=settings,
-                long_forms=_known_wordings([shipped_inventory(), *known], corpus),
-                max_prototypes=MAX_PROTOTYPES if max_prototypes is None else max_prototypes,
-            )
-        model, record, vocabulary = trained.model, trained.record, None
-        phrases: Prototypes | PhraseStore | None = store
+        say("reading occurrences of frequent words and phrases")
+        stop_words = corpus.reads_stop_words
+        senses = (sense for inventory in [shipped_inventory(), *known] for sense in inventory)
+        forms = (form for sense in senses for form in wordings(sense.forms, stop_words=stop_words))
+        most = MAX_PROTOTYPES if max_prototypes is None else max_prototypes
+        store = build_prototypes(
+            model, corpus, settings=settings, long_forms=with_plurals(forms), max_prototypes=most
+        )
         if adaptation is not None and store is not None:
-            phrases = adaptation.merged_store(model, store, settings=settings)
+            store = adaptation.merged_store(model, store, settings=settings)
             model, vocabulary = adaptation.merged(model)
             record = record | {"from": adaptation.base.config.corpus["fingerprint"]}
-        _remove_if(LANGUAGE_MODEL, output)
-        save_pretrained(
-            model,
-            output,
-            corpus=corpus,
-            metadata_kind=metadata,
-            training=record,
-            prototypes=phrases,
-            vocabulary=vocabulary,
-            dtype=dtype,
-            overwrite=True,
-        )
-        if adaptation is not None:
-            for name in (CALIBRATION, PRIORS):  # which hold about as well for the adapted model
-                if (kept := adaptation.base.folder / name).is_file():
-                    shutil.copyfile(kept, output / name)
-        return TrainedModel(output, model, record)
-    return TrainedModel(output, trained.model, trained.record)
-
-
-def _known_wordings(inventories: Sequence[SenseInventory], corpus: Corpus) -> list[Wording]:
-    """All wordings of long forms, as a corpus has them: the phrase store takes these first."""
-    return with_plurals(
-        wording
-        for inventory in inventories
-        for sense in inventory
-        for wording in wordings(sense.forms, stop_words=corpus.reads_stop_words)
+    _remove_if(LANGUAGE_MODEL, output)
+    save_pretrained(
+        model,
+        output,
+        corpus=corpus,
+        metadata_kind=metadata,
+        training=record,
+        prototypes=store,
+        vocabulary=vocabulary,
+        dtype=dtype,
+        overwrite=True,
     )
+    if adaptation is not None:
+        for name in (CALIBRATION, PRIORS):  # which hold about as well for the adapted model
+            if (kept := adaptation.base.folder / name).is_file():
+                shutil.copyfile(kept, output / name)
+    return TrainedModel(output, model, record)
 
 
 def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:

@@ -35,7 +35,7 @@ from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker,
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.expansion.windows import Mention, SectionIds, WindowReader
 from lmcells.model import Windows
-from lmcells.model.prior import ModelNetwork
+from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.subwords import SubwordSettings
@@ -193,7 +193,7 @@ def reader_of_all(model: PretrainedModel, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp("subwords") / "model"
     shutil.copytree(model.folder, folder)
     SubwordSettings(sharpness=2.0, caution=1.0, explained=0.1).save(folder)
-    described = layout.describe_files(folder)
+    described = layout.FORMAT.describe_files(folder)
     files = {name: described[name] for name in [*model.config.files, layout.SUBWORDS]}
     replace(model.config, files=files).save(folder)
     return PretrainedModel.from_pretrained(folder, verify=True)

@@ -14,15 +14,8 @@ from lmcells.corpus import Corpus
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import LanguageModel, Texts, spell_out
 
-SMALL: dict[str, Any] = {
-    "layers": 2,
-    "width": 16,
-    "heads": 2,
-    "feed_forward": 32,
-    "character_dim": 6,
-    "filters": (6, 6, 8),
-    "highways": 1,
-}
+SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "feed_forward": 32, "character_dim": 6}
+SMALL |= {"filters": (6, 6, 8), "highways": 1}
 FILLERS = tuple(f"word{letter}" for letter in "abcdefghijkl")
 PLANTED = ("myocardial", "infarction")  # the one always before the other
 

@@ -10,7 +10,6 @@ from language_model.small_models import WITHOUT_ONEDNN, without_onednn
 from lmcells.language_model.objective import (
     WordTable,
     full_losses,
-    full_losses_in_parts,
     negatives,
     sampled_losses,
     softmax_losses,
@@ -155,8 +154,9 @@ def test_a_word_that_seems_impossible_has_a_finite_loss(table: WordTable) -> Non
 
 def test_measuring_in_parts_changes_nothing(table: WordTable, monkeypatch: pytest.MonkeyPatch) -> None:
     states, words = states_and_words()
+    at_once = full_losses(table, states, words)
     monkeypatch.setattr("lmcells.language_model.objective._LOGITS_AT_ONCE", 7 * N_WORDS)
-    torch.testing.assert_close(full_losses_in_parts(table, states, words), full_losses(table, states, words))
+    torch.testing.assert_close(full_losses(table, states, words), at_once)
 
 
 def test_a_table_begins_with_the_words_frequencies() -> None:

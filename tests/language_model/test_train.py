@@ -1,6 +1,5 @@
 """Training: it learns what was planted, stops when there is nothing more to learn, and goes on after a stop."""
 
-import json
 import math
 import signal
 from collections import Counter
@@ -32,6 +31,7 @@ from lmcells.pretrain import train
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingStopped
 from lmcells.training.checkpoint import load_newest
 from lmcells.training.distributed import CHUNKS, derived_seed
+from lmcells.training.metrics import read_metrics
 
 KINDS = pytest.mark.parametrize("kind", ["transformer", "bilstm"])
 
@@ -42,34 +42,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 def run(
-    corpus: Corpus,
-    output: Path,
-    *,
-    resume: bool = False,
-    on_progress: Any = None,
-    evaluate: Any = None,
-    **settings: Any,
+    corpus: Corpus, output: Path, *, kind: Any = "transformer", **given: Any
 ) -> TrainingResult[LanguageModel]:
-    kind = settings.pop("kind", "transformer")
+    """`given` are settings and options of `train_language_model`."""
+    names = ("resume", "on_progress", "evaluate")
+    options = {name: given.pop(name) for name in names if name in given}
+    config, settings = small_config(len(corpus.words), kind=kind), small_settings(**given)
     return train_language_model(
-        corpus,
-        model_config=small_config(len(corpus.words), kind=kind),
-        settings=small_settings(**settings),
-        output=output,
-        device="cpu",
-        resume=resume,
-        on_progress=on_progress,
-        evaluate=evaluate,
+        corpus, model_config=config, settings=settings, output=output, device="cpu", **options
     )
 
 
 def unigram_entropy(corpus: Corpus) -> float:
     counts = Counter(corpus.tokens.tolist())
     return -sum(n / corpus.tokens.size * math.log(n / corpus.tokens.size) for n in counts.values())
-
-
-def metrics(output: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
 
 
 def next_words(
@@ -100,7 +86,7 @@ def test_it_learns_which_word_goes_before_which(
 
 
 def held_out_losses(output: Path) -> list[float]:
-    return [line["held_out_loss"] for line in metrics(output) if "held_out_loss" in line]
+    return [line["held_out_loss"] for line in read_metrics(output) if "held_out_loss" in line]
 
 
 def test_it_stops_when_the_held_out_loss_is_flat(corpus: Corpus, tmp_path: Path) -> None:
@@ -131,7 +117,7 @@ def test_the_rate_halves_where_a_check_brings_no_improvement(corpus: Corpus, tmp
 
 def test_without_scores_the_peak_is_the_lowest_held_out_loss(corpus: Corpus, tmp_path: Path) -> None:
     record = run(corpus, tmp_path, epochs=3).record
-    lines = [line for line in metrics(tmp_path) if "held_out_loss" in line]
+    lines = [line for line in read_metrics(tmp_path) if "held_out_loss" in line]
     best = min(lines, key=lambda line: line["held_out_loss"])
     peak = {"metric": "held_out_loss", "score": best["held_out_loss"], "step": best["step"]}
     assert record["peak"] == {**peak, "hours": best["seconds"] / 3600}
@@ -150,7 +136,7 @@ def test_with_scores_the_peak_is_the_best_of_them_over_all_resumptions(
 
     run(corpus, tmp_path, epochs=2, evaluate=evaluate)
     result = run(corpus, tmp_path, epochs=4, resume=True, evaluate=evaluate)
-    evaluations = [line for line in metrics(tmp_path) if "evaluation" in line]
+    evaluations = [line for line in read_metrics(tmp_path) if "evaluation" in line]
     assert len(evaluations) == 4
     best = {name: evaluations[1][name] for name in ("step", "hours")}
     assert result.record["peak"] == {"metric": "macro_f1", "score": 0.6, **best}
@@ -215,7 +201,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_never_was(corpus: Corpus, tmp_path
     weights = found.model.state_dict()
     for name, value in expected.model.state_dict().items():
         assert torch.equal(weights[name], value), name
-    steps = [line["step"] for line in metrics(tmp_path / "parts")]
+    steps = [line["step"] for line in read_metrics(tmp_path / "parts")]
     assert steps == list(range(1, expected.record["steps"] + 1))
 
 
@@ -299,11 +285,7 @@ def test_a_restored_one_goes_on_as_if_nothing_had_been(losses: list[float], spli
     after.restore(before.state())
     lowest = [whole.add(loss) for loss in losses]
     assert lowest[split:] == [after.add(loss) for loss in losses[split:]]
-    assert (after.is_flat, after.lowest, after.n_unimproved) == (
-        whole.is_flat,
-        whole.lowest,
-        whole.n_unimproved,
-    )
+    assert after == whole
     assert whole.lowest == min(losses)
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lmcells.model.layers import Dropout
+from lmcells.model.networks import Dropout
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.2, 0.5])

@@ -6,8 +6,8 @@ from torch import Tensor
 
 import lmcells.model.moments
 from lmcells.model import Gaussian, Moments, expected_divergence, kl_divergence
-from lmcells.model.layers import GaussianHeads
-from lmcells.model.moments import blocked_moments, linear_mixture_moments, mixture_moments, row_products
+from lmcells.model.moments import blocked_moments, mixture_moments, row_products
+from lmcells.model.networks import GaussianHeads
 from model.tiny import tiny_draws, tiny_model
 
 FLOOR = 1e-3
@@ -52,14 +52,6 @@ def test_expected_divergence_is_the_mean_over_components() -> None:
             torch.testing.assert_close(found[row, column], each.mean())
 
 
-def test_means_that_are_linear_need_not_be_written_out() -> None:
-    torch.manual_seed(0)
-    hidden, heads = torch.randn(9, 4, 3, dtype=torch.float64), GaussianHeads(3, cell_dim=6).double()
-    lean = linear_mixture_moments(hidden, heads=heads, variance_floor=FLOOR)
-    plain = mixture_moments(heads(hidden), variance_floor=FLOOR)
-    assert_same_moments(lean, plain)
-
-
 def test_projecting_the_tables_first_gives_the_same_moments() -> None:
     model = tiny_model()
     draws = tiny_draws(model.config)
@@ -81,7 +73,7 @@ def test_moments_in_blocks_are_those_of_all_words_at_once(
     sections = torch.randint(5, (9, 4), dtype=torch.int32)
     found = blocked_moments(from_words, from_metadata, sections, heads=heads, variance_floor=floor)
     hidden = (from_words.unsqueeze(1) + from_metadata[sections]).relu()
-    expected = linear_mixture_moments(hidden, heads=heads, variance_floor=floor)
+    expected = mixture_moments(heads(hidden), variance_floor=floor)
     leaves = [from_words, from_metadata, *heads.parameters()]
     assert_same_moments(found, expected)
     for name in ("a0", "a1", "a2", "a3"):

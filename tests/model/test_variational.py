@@ -16,7 +16,7 @@ from lmcells.model import (
     count_parameters,
     create_model,
 )
-from lmcells.model.variational import around_span
+from lmcells.model.networks import around_span
 from model.tiny import tiny_batch, tiny_model
 
 KINDS = pytest.mark.parametrize("kind", ["lmc", "bsg", "mbsge"])

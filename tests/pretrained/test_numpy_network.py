@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.model import CellModel, ModelConfig, Posterior, Windows
+from lmcells.model import CellModel, ModelConfig, Windows
 from lmcells.pretrained.layers import matmul_on_one_core, rows_on_one_core
 from lmcells.pretrained.network import (
     NumpyModelNetwork,
@@ -61,7 +61,18 @@ def in_numpy(
     )
 
 
-def assert_same_posterior(found: NumpyPosterior, expected: Posterior, *, atol: float = 1e-4) -> None:
+def assert_as_in_torch(
+    model: CellModel,
+    windows: Windows,
+    *,
+    network: NumpyVariationalNetwork | None = None,
+    gate: Any = None,
+    atol: float = 1e-4,
+) -> None:
+    found = in_numpy(network or numpy_network(model), windows, gate=gate)
+    with torch.no_grad():
+        given_gate = torch.from_numpy(gate) if isinstance(gate, np.ndarray) else gate
+        expected = model.posterior(windows, gate=given_gate)
     for ours, torchs in (
         (found.mean, expected.cell.mean),
         (found.log_variance, expected.cell.log_variance),
@@ -72,8 +83,8 @@ def assert_same_posterior(found: NumpyPosterior, expected: Posterior, *, atol: f
         np.testing.assert_allclose(ours, torchs.detach().numpy(), rtol=0, atol=atol)
 
 
-def with_marks(windows: Windows, config: ModelConfig) -> Windows:
-    """A mark somewhere in most rows; where its place is a hole, the row has none."""
+def with_masked_spans(windows: Windows, config: ModelConfig) -> Windows:
+    """A masked span somewhere in most rows; where that position is a hole, the row has none."""
     generator = torch.Generator().manual_seed(7)
     n_rows, width = windows.context.shape
     context = windows.context.clone()
@@ -84,26 +95,24 @@ def with_marks(windows: Windows, config: ModelConfig) -> Windows:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**16), n_rows=st.sampled_from([0, 1, 2, 9, 40]), reach=st.sampled_from([1, 2, 4]))
-def test_a_gap_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: int) -> None:
+def test_a_masked_span_reader_reads_the_same_as_in_torch(seed: int, n_rows: int, reach: int) -> None:
     model = tiny_model(
         seed=seed, dtype=torch.float32, masks_span=True, masked_span_dim=6, masked_span_reach=reach
     ).eval()
     config = model.config
-    windows = with_marks(some_windows(config, seed=seed, n_rows=n_rows), config)
-    assert_same_posterior(in_numpy(numpy_network(model), windows), model.posterior(windows))
+    windows = with_masked_spans(some_windows(config, seed=seed, n_rows=n_rows), config)
+    assert_as_in_torch(model, windows)
 
 
 @pytest.mark.parametrize("reach", [1, 2, 4])
-def test_a_gap_reader_of_the_defaults_sizes_reads_the_same_as_in_torch(reach: int) -> None:
+def test_a_masked_span_reader_of_the_defaults_sizes_reads_the_same_as_in_torch(reach: int) -> None:
     sizes = {**PAPER_SIZES, "masks_span": True, "masked_span_dim": 512, "masked_span_reach": reach}
     model = tiny_model(dtype=torch.float32, embedding_std=0.1, **sizes).eval()
-    windows = with_marks(some_windows(model.config, seed=1, n_rows=300), model.config)
-    with torch.no_grad():
-        expected = model.posterior(windows)
-    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
+    windows = with_masked_spans(some_windows(model.config, seed=1, n_rows=300), model.config)
+    assert_as_in_torch(model, windows)
 
 
-def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
+def test_a_masked_span_reader_changes_windows_with_a_masked_span_and_no_others() -> None:
     model = tiny_model(seed=1, dtype=torch.float32, masks_span=True, masked_span_dim=6).eval()
     config = model.config
     arrays = arrays_of(model)
@@ -113,12 +122,12 @@ def test_a_gap_reader_changes_marked_windows_and_no_others() -> None:
     network = numpy_network(model)
     without = NumpyVariationalNetwork(arrays, config)
     windows = some_windows(config, seed=1, n_rows=40)
-    marked = with_marks(windows, config)
+    masked = with_masked_spans(windows, config)
     np.testing.assert_array_equal(in_numpy(network, windows).mean, in_numpy(without, windows).mean)
-    has_mark = ((marked.context == config.mask_id) & marked.context_mask).any(dim=1).numpy()
-    differs = (in_numpy(network, marked).mean != in_numpy(without, marked).mean).any(axis=1)
-    assert 5 < has_mark.sum() < 40
-    np.testing.assert_array_equal(differs, has_mark)
+    has_span = ((masked.context == config.mask_id) & masked.context_mask).any(dim=1).numpy()
+    differs = (in_numpy(network, masked).mean != in_numpy(without, masked).mean).any(axis=1)
+    assert 5 < has_span.sum() < 40
+    np.testing.assert_array_equal(differs, has_span)
 
 
 @KINDS
@@ -137,9 +146,7 @@ def test_posteriors_equal_those_of_torch(
     if not given_mask:
         windows = replace(windows, center_mask=None, metadata=None)
     gate = data.draw(st.one_of(st.none(), st.floats(0, 1, width=32)))
-    with torch.no_grad():
-        expected = model.posterior(windows, gate=gate)
-    assert_same_posterior(in_numpy(numpy_network(model), windows, gate=gate), expected)
+    assert_as_in_torch(model, windows, gate=gate)
 
 
 @KINDS
@@ -148,9 +155,7 @@ def test_posteriors_of_the_papers_sizes_equal_those_of_torch(kind: str, scale: f
     """More rows than a block, embeddings of torch's default size or four times that: saturated gates."""
     model = tiny_model(kind, dtype=torch.float32, embedding_std=scale, **PAPER_SIZES).eval()
     windows = some_windows(model.config, seed=1, n_rows=300)
-    with torch.no_grad():
-        expected = model.posterior(windows)
-    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
+    assert_as_in_torch(model, windows)
 
 
 @KINDS
@@ -158,18 +163,14 @@ def test_windows_without_any_context_have_the_posterior_of_torch(kind: str) -> N
     model = tiny_model(kind, dtype=torch.float32).eval()
     windows = some_windows(model.config, seed=3, n_rows=5)
     windows = replace(windows, context_mask=torch.zeros_like(windows.context_mask))
-    with torch.no_grad():
-        expected = model.posterior(windows)
-    assert_same_posterior(in_numpy(numpy_network(model), windows), expected)
+    assert_as_in_torch(model, windows)
 
 
 def test_a_gate_can_be_given_for_each_row() -> None:
     model = tiny_model("lmc", dtype=torch.float32).eval()
     windows = some_windows(model.config, seed=5, n_rows=7)
     gate = np.linspace(0, 1, 7, dtype=np.float32)
-    with torch.no_grad():
-        expected = model.posterior(windows, gate=torch.from_numpy(gate))
-    assert_same_posterior(in_numpy(numpy_network(model), windows, gate=gate), expected)
+    assert_as_in_torch(model, windows, gate=gate)
 
 
 @KINDS
@@ -199,9 +200,7 @@ def test_half_precision_weights_give_nearly_the_same_cells() -> None:
     windows = some_windows(model.config, seed=1, n_rows=50)
     half = {name: array.astype(np.float16) for name, array in arrays_of(model).items()}
     network = NumpyVariationalNetwork(half, model.config)
-    with torch.no_grad():
-        expected = model.posterior(windows)
-    assert_same_posterior(in_numpy(network, windows), expected, atol=5e-3)
+    assert_as_in_torch(model, windows, network=network, atol=5e-3)
 
 
 @pytest.mark.parametrize(

@@ -80,10 +80,7 @@ def test_the_most_frequent_of_several_is_meant() -> None:
 def test_a_short_word_is_not_taken_for_a_slip() -> None:
     assert KnownSpellings.of(["gait", "pains"], np.array([5, 5])).one_slip_away(
         ["gaid", "pain"]
-    ).tolist() == [
-        -1,
-        -1,
-    ]
+    ).tolist() == [-1, -1]
 
 
 @given(st.lists(st.text("aenopst", min_size=4, max_size=14), min_size=1, max_size=8))

@@ -1,15 +1,17 @@
 """Corpora and settings that are small enough to train on in a test."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from corpora import corpus_of
 from lmcells.corpus import Corpus
-from lmcells.model import ModelConfig
-from lmcells.training import TrainingSettings
+from lmcells.model import CellModel, ModelConfig
+from lmcells.training import TrainingResult, TrainingSettings, train
 from lmcells.training.device_corpus import Chunk
 
 SENSES = {
@@ -48,6 +50,16 @@ def tiny_settings(**settings: Any) -> TrainingSettings:
     return TrainingSettings(
         **{"epochs": 1, "batch_size": 256, "subsampling": 0.0, "report_steps": 5, **settings}
     )
+
+
+def tiny_run(
+    corpus: Corpus, output: Path, *, model: Mapping[str, Any] = MappingProxyType({}), **given: Any
+) -> TrainingResult[CellModel]:
+    """Train a tiny model on the CPU; `given` are settings and options of `train`."""
+    names = ("resume", "overwrite", "on_progress", "evaluate")
+    options = {name: given.pop(name) for name in names if name in given}
+    config, settings = tiny_config(corpus, **model), tiny_settings(**given)
+    return train(corpus, model_config=config, settings=settings, output=output, device="cpu", **options)
 
 
 def whole_chunk(corpus: Corpus) -> Chunk:

@@ -48,17 +48,9 @@ if DEVICE == "cuda" or INTERPRETED:
 @pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the kernels run in this process")
 @pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 def test_all_kernels_by_tritons_interpreter() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "addopts=--import-mode=importlib",
-    ]
+    flags = "-m pytest -p no:cacheprovider -o addopts=--import-mode=importlib"
     done = subprocess.run(
-        [*command, __file__],
+        [sys.executable, *flags.split(), __file__],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         cwd=Path(__file__).parents[2],
         capture_output=True,
@@ -228,7 +220,7 @@ def kept_in_torch(n: int, dropout: "Dropout") -> Tensor:
     mixed = ((torch.arange(n, device=DEVICE) * 0x9E3779B1) & low) ^ (dropout.seed.long() & low)
     mixed = ((mixed ^ (mixed >> 16)) * 0x7FEB352D) & low
     mixed = ((mixed ^ (mixed >> 15)) * 0x846CA68B) & low
-    return ((mixed ^ (mixed >> 16)) >= dropout.threshold).float() * dropout.scale
+    return ((mixed ^ (mixed >> 16)) >= dropout.rate * 2**32).float() / (1 - dropout.rate)
 
 
 @runs_kernels

@@ -10,9 +10,8 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from lmcells.corpus import Corpus
-from lmcells.training import train
 from lmcells.training.metrics import METRICS, TENSORBOARD, MetricsLog, find_peak
-from training.small_runs import planted_corpus, tiny_config, tiny_settings
+from training.small_runs import planted_corpus, tiny_run
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +19,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=60)
 
 
-def run(corpus: Corpus, output: Path, *, resume: bool = False, **settings: Any) -> None:
-    train(
-        corpus,
-        model_config=tiny_config(corpus),
-        settings=tiny_settings(**settings),
-        output=output,
-        device="cpu",
-        resume=resume,
-        evaluate=lambda _model, _hours: {"casi": {"accuracy": 0.5}},
-    )
+def run(corpus: Corpus, output: Path, **given: Any) -> None:
+    tiny_run(corpus, output, evaluate=lambda _model, _hours: {"casi": {"accuracy": 0.5}}, **given)
 
 
 def lines_of(output: Path) -> list[dict[str, Any]]:

@@ -1,13 +1,11 @@
 """Checkpoints: a run that was killed goes on bit for bit; damage is noticed; other settings are refused."""
 
-import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,33 +16,25 @@ from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, FormatError
 from lmcells.files import read_tensors
 from lmcells.model import CellModel
-from lmcells.training import Progress, TrainingResult, TrainingStopped, train
+from lmcells.training import Progress, TrainingResult, TrainingStopped
 from lmcells.training.checkpoint import DamagedCheckpoint, State, load_newest, write_checkpoint
-from training.small_runs import planted_corpus, tiny_config, tiny_settings
+from lmcells.training.metrics import read_metrics
+from training.small_runs import planted_corpus, tiny_run
 
-SETTINGS: dict[str, Any] = {
-    "epochs": 2,
-    "contrastive_weight": 1.0,
-    "contrastive_spans": 8,
-    "chunk_tokens": 1500,
-}
+SETTINGS = {"epochs": 2, "contrastive_weight": 1.0, "contrastive_spans": 8, "chunk_tokens": 1500}
 SPAN_READER: dict[str, Any] = {"masks_span": True, "masked_span_dim": 5}
 
 # Trains as the tests do, and is killed in the middle of the first epoch.
 KILLED = """
 import os, signal, sys, torch
 from pathlib import Path
-from types import MappingProxyType
-from training.small_runs import tiny_config, tiny_settings
+from training.small_runs import tiny_run
 from lmcells.corpus import Corpus
-from lmcells.training import train
 torch.set_num_threads(1)
-corpus = Corpus.open(sys.argv[1])
 def kill_after_7(progress):
     if progress.metrics["step"] == 7:
         os.kill(os.getpid(), signal.SIGKILL)
-train(corpus, model_config=tiny_config(corpus), settings=tiny_settings(**{settings}), output=Path(sys.argv[2]),
-      device="cpu", on_progress=kill_after_7)
+tiny_run(Corpus.open(sys.argv[1]), Path(sys.argv[2]), on_progress=kill_after_7, **{settings})
 """
 
 
@@ -53,26 +43,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return planted_corpus(tmp_path_factory.mktemp("corpus"), n_notes=100)
 
 
-def run(
-    corpus: Corpus,
-    output: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    on_progress: Callable[[Progress], None] | None = None,
-    model: Mapping[str, Any] = MappingProxyType({}),
-    **settings: Any,
-) -> TrainingResult[CellModel]:
-    return train(
-        corpus,
-        model_config=tiny_config(corpus, **model),
-        settings=tiny_settings(**{**SETTINGS, **settings}),
-        output=output,
-        device="cpu",
-        resume=resume,
-        overwrite=overwrite,
-        on_progress=on_progress,
-    )
+def run(corpus: Corpus, output: Path, **given: Any) -> TrainingResult[CellModel]:
+    return tiny_run(corpus, output, **{**SETTINGS, **given})
 
 
 @pytest.fixture(scope="module")
@@ -98,13 +70,6 @@ def newest_of(output: Path) -> State:
     return checkpoint
 
 
-def copy_of(folder: Path, tmp_path: Path) -> Path:
-    (tmp_path / "checkpoints").mkdir()
-    for path in (folder / "checkpoints").iterdir():
-        (tmp_path / "checkpoints" / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
 def test_after_sigkill_a_run_ends_as_if_nothing_had_happened(
     corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]]
 ) -> None:
@@ -112,11 +77,7 @@ def test_after_sigkill_a_run_ends_as_if_nothing_had_happened(
     process = subprocess.run(
         [sys.executable, "-c", KILLED.replace("{settings}", repr(settings)), corpus.folder, tmp_path],
         check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-            "OMP_NUM_THREADS": "1",
-        },
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"},
         capture_output=True,
     )
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -136,7 +97,7 @@ def test_sigterm_writes_a_checkpoint_from_which_a_run_goes_on_bit_for_bit(
         run(corpus, tmp_path, on_progress=stop_at_5)
     assert newest_of(tmp_path)[0]["step_in_epoch"] == 6
     assert_same(run(corpus, tmp_path, resume=True), finished[1])
-    steps = [json.loads(line)["step"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in read_metrics(tmp_path)]
     assert steps == sorted(set(steps))
 
 
@@ -156,7 +117,7 @@ def test_a_finished_run_can_go_on_for_more_epochs(
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_used(
     corpus: Corpus, tmp_path: Path, finished: tuple[Path, dict[str, torch.Tensor]], damage: str
 ) -> None:
-    output = copy_of(finished[0], tmp_path)
+    output = Path(shutil.copytree(finished[0] / "checkpoints", tmp_path / "checkpoints")).parent
     newest = max((output / "checkpoints").glob("*.json"))
     path = newest if damage.startswith("json") else newest.with_suffix(".safetensors")
     content = bytearray(path.read_bytes())

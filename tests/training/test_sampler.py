@@ -8,7 +8,7 @@ import torch
 
 from corpora import windows_around
 from lmcells.corpus import Corpus, count_words_by_metadata
-from lmcells.training.device_corpus import AliasTable, Chunk, DeviceTables, OccurrenceSections, divide
+from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections, divide
 from lmcells.training.sampler import Sampler, ShardReader
 from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
 
@@ -26,8 +26,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def sampler_of(corpus: Corpus, kind: str = "lmc", **settings: Any) -> Sampler:
     config = tiny_config(corpus, kind, **settings)
-    tables = DeviceTables.of_corpus(corpus, config=config, settings=tiny_settings(), device=CPU)
-    return Sampler(tables, config, generator())
+    return Sampler.of_corpus(corpus, config=config, settings=tiny_settings(), generator=generator())
 
 
 def all_present(n: int) -> torch.Tensor:
@@ -60,7 +59,7 @@ def test_windows_do_not_cross_from_one_block_of_a_chunk_to_the_next(corpus: Corp
 def test_negatives_follow_the_power_of_the_counts(corpus: Corpus) -> None:
     sampler = sampler_of(corpus)
     n_draws = 200_000
-    drawn = sampler.tables.negatives.draw((n_draws,), generator(1))
+    drawn = sampler.negatives.draw((n_draws,), generator(1))
     weights = np.asarray(corpus.word_counts, np.float64) ** 0.75
     expected = n_draws * weights / weights.sum()
     found = torch.bincount(drawn, minlength=len(corpus.words)).numpy()

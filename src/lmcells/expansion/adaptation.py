@@ -21,7 +21,7 @@ from lmcells.errors import ConfigError, InputError, ModelError
 from lmcells.expansion.inventory_compilation import metadata_ids
 from lmcells.model import CellModel, ModelConfig, create_model
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.phrase_store import PhraseStore, from_four_bits, to_four_bits
+from lmcells.pretrained.phrase_store import PhraseStore, from_four_bits
 from lmcells.pretrained.save import Vocabulary
 from lmcells.pretrained.subwords import TABLE, Subwords
 from lmcells.training import TrainingSettings
@@ -79,9 +79,8 @@ class Adaptation:
             rows = table[np.maximum(known, 0)]
             rows[known < 0] = self._spelt_alike(table, new)
             rows[known < 0] += noise.normal(0, _NOISE, (len(new), table.shape[1])).astype(np.float32)
-            weights[name] = np.concatenate(
-                [rows, table[base.sizes.n_words :]]
-            )  # with the mask's vector, if it has one
+            # with the mask's vector, if it has one
+            weights[name] = np.concatenate([rows, table[base.sizes.n_words :]])
         sections = np.array(metadata_ids(base, self.corpus))
         for name in _METADATA_TABLES:
             table = weights[name]
@@ -214,14 +213,14 @@ def _joined(store: PhraseStore, moved: Floats, own: Prototypes, *, rates: tuple[
             n_rows += found.stop - found.start
         counts.append(total)
         sizes.append(n_rows)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    of_phrase = np.repeat(counts, sizes)
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "counts": np.maximum(np.rint(counts), 1).astype(np.uint32),
-        "offsets": offsets.astype(np.uint32),
-        "prototypes": to_four_bits(np.concatenate(rows)),
-        "shares": np.maximum(np.rint(np.concatenate(shares) / of_phrase * 255), 1).astype(np.uint8),
-        "masked_span_center": own.masked_span_center.astype(np.float32),
-        "phrase_center": own.phrase_center.astype(np.float32),
-    }
-    return PhraseStore(phrases, arrays)
+    return PhraseStore.of_prototypes(
+        Prototypes(
+            phrases=phrases,
+            counts=np.maximum(np.rint(counts), 1).astype(np.int64),
+            offsets=np.cumsum([0, *sizes]),
+            prototypes=np.concatenate(rows),
+            shares=np.concatenate(shares) / np.repeat(counts, sizes),
+            masked_span_center=own.masked_span_center,
+            phrase_center=own.phrase_center,
+        )
+    )

@@ -25,9 +25,8 @@ class LanguageModelConfig:
     feed_forward: Size = 1024  # of a transformer's layers
     dropout: Rate = 0.1
 
-    max_characters: Annotated[int, Limits(at_least=3)] = (
-        24  # bytes of a word that are read, with a boundary at either end
-    )
+    # bytes of a word that are read, with a boundary at either end
+    max_characters: Annotated[int, Limits(at_least=3)] = 24
     character_dim: Size = 16
     filters: tuple[int, ...] = (32, 32, 64, 128, 256)  # how many are 1, 2, 3... characters wide
     highways: int = 2
@@ -57,9 +56,7 @@ class LanguageModelSettings(LoopSettings):
     """How a language model is trained on a corpus."""
 
     epochs: Size = 40  # at most: training ends when the held-out loss is flat
-    batch_size: Size = (
-        24576  # words a step, padding included; a multiple of 2^k and 3 * 2^k fills every batch
-    )
+    batch_size: Size = 24576  # words a step with padding; a multiple of 2^k and 3 * 2^k fills every batch
     window: Size = 64  # words that are read together, never across a segment's boundary
     learning_rate: Positive = 2e-3  # of Adam, after the warm-up
     warmup_steps: Size = 200
@@ -69,9 +66,8 @@ class LanguageModelSettings(LoopSettings):
     full_softmax: int = 16384  # vocabularies up to this size are predicted exactly, larger ones by sampling
     negatives: Size = 8192  # words a step that stand for the whole vocabulary
 
-    held_out: Annotated[float, Limits(above=0, below=1)] = (
-        0.01  # share of the documents that is never trained on
-    )
+    # share of the documents that is never trained on
+    held_out: Annotated[float, Limits(above=0, below=1)] = 0.01
     held_out_words: Size = 65536  # at most that many of their words are measured
     check_steps: int = 0  # between two checks of the held-out loss; 0 is at the end of each epoch only
     flat_patience: Size = 3  # checks in a row without improvement after which the loss is flat

@@ -42,7 +42,7 @@ EMBEDDINGS = (  # what the paper's counts of parameters leave out
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LanguageModelFolder:
     """What a folder says about its model."""
 
@@ -92,10 +92,8 @@ def read_folder(folder: Path) -> LanguageModelFolder:
         config = LanguageModelConfig(**saved["language_model"])
     except ConfigError as error:
         raise ModelError(f"{path} is damaged: {error} {_AGAIN}") from None
-    described = {name: saved[name] for name in ("corpus", "training", "files")}
-    return LanguageModelFolder(
-        folder=folder, config=config, written_by=str(saved.get("written_by")), **described
-    )
+    said = {name: saved[name] for name in ("corpus", "training", "files")}
+    return LanguageModelFolder(folder, config, written_by=str(saved.get("written_by")), **said)
 
 
 def save_language_model(

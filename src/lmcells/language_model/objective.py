@@ -54,8 +54,15 @@ def negatives(
 
 
 def full_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
-    """-log p(word | state) over the whole vocabulary: (N, width), (N,) -> (N,)."""
-    return functional.cross_entropy(table.logits(states).float(), words, reduction="none")
+    """-log p(word | state) over the whole vocabulary, a part of the logits at a time: (N, width), (N,) -> (N,)."""
+    rows = max(1, _LOGITS_AT_ONCE // table.vectors.num_embeddings)
+    parts = zip(torch.split(states, rows), torch.split(words, rows), strict=True)
+    return torch.cat(
+        [
+            functional.cross_entropy(table.logits(part).float(), right, reduction="none")
+            for part, right in parts
+        ]
+    )
 
 
 def softmax_losses(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
@@ -90,13 +97,6 @@ class _SoftmaxLosses(torch.autograd.Function):
         of_states = (errors @ vectors) * weights.unsqueeze(1)
         of_vectors = errors.T @ (states * weights.unsqueeze(1))
         return of_states, of_vectors, weights @ errors, None
-
-
-def full_losses_in_parts(table: WordTable, states: Tensor, words: Tensor) -> Tensor:
-    """The same, a part of the logits at a time; for measuring, where no gradient is needed."""
-    rows = max(1, _LOGITS_AT_ONCE // table.vectors.num_embeddings)
-    parts = zip(torch.split(states, rows), torch.split(words, rows), strict=True)
-    return torch.cat([full_losses(table, *part) for part in parts])
 
 
 def sampled_losses(

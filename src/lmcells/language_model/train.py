@@ -13,7 +13,7 @@ from torch import Tensor
 from lmcells.corpus import Corpus
 from lmcells.language_model.config import LanguageModelConfig, LanguageModelSettings
 from lmcells.language_model.model import LanguageModel
-from lmcells.language_model.objective import full_losses_in_parts, negatives, sampled_losses, softmax_losses
+from lmcells.language_model.objective import full_losses, negatives, sampled_losses, softmax_losses
 from lmcells.language_model.windows import TextBatch, WindowReader, cut_windows
 from lmcells.model import count_parameters
 from lmcells.training.checkpoint import under
@@ -172,7 +172,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         for batch in self._reader.batches(self._held_out, self.settings.batch_size):
             with self.autocast():
                 states, words, present = self.model.predictions(batch.texts, batch.words)
-            losses = full_losses_in_parts(self.model.vocabulary, states.float(), words)
+            losses = full_losses(self.model.vocabulary, states.float(), words)
             total += torch.where(present, losses, 0.0).sum(dtype=torch.float64)
         return float(total) / (2 * self._held_out.n_words)
 

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         create_model,
     )
     from lmcells.model.moments import Moments, expected_divergence
-    from lmcells.model.prior import ModelNetwork, WordPrior
-    from lmcells.model.variational import Posterior, VariationalNetwork
+    from lmcells.model.networks import ModelNetwork, Posterior, VariationalNetwork, WordPrior
 
 __all__ = [
     "NULL_METADATA", "Batch", "BayesianSkipGram", "CellModel", "Gaussian", "LatentMeaningCells", "Loss",
@@ -36,7 +35,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        for module in ("batch", "gaussian", "moments", "prior", "variational", "models"):
+        for module in ("batch", "gaussian", "moments", "networks", "models"):
             if hasattr(found := import_module(f"{__name__}.{module}"), name):
                 return getattr(found, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,8 +10,15 @@ from lmcells.model.batch import Batch, SectionDraws, Windows
 from lmcells.model.config import ModelConfig, ModelKind
 from lmcells.model.gaussian import Gaussian, kl_divergence
 from lmcells.model.moments import expected_divergence
-from lmcells.model.prior import LOG_VARIANCES, ModelNetwork, PhraseNetwork, WordPrior
-from lmcells.model.variational import Posterior, SkipGramNetwork, VariationalNetwork
+from lmcells.model.networks import (
+    LOG_VARIANCES,
+    ModelNetwork,
+    PhraseNetwork,
+    Posterior,
+    SkipGramNetwork,
+    VariationalNetwork,
+    WordPrior,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,24 @@ For components N(mu_b, v_b I), b = 1..n, of equal weight, four averages suffice:
 Once computed for a word, every occurrence of it as context or negative costs one dot product. The terms are
 large and cancel, so everything here is float32 or better, whatever the networks run in.
 
-`mixture_moments` is the definition, from means that are written out. `linear_mixture_moments` and, on the CPU,
-`blocked_moments` compute the same of means W h + b from h alone.
+`mixture_moments` is the definition, from means that are written out; on the CPU `blocked_moments` computes the same of
+means W h + b from h alone.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from lmcells.model.gaussian import Gaussian, at_least_float32, full_precision
-from lmcells.model.layers import GaussianHeads
+from lmcells.model.gaussian import Gaussian, full_precision
+
+if TYPE_CHECKING:
+    from lmcells.model.networks import GaussianHeads
 
 _QUERY_BLOCK = 128  # queries; with 40 rows of 102 values each 2 MB
 _WORD_BLOCK = 512  # words; with 10 sections and 64 hidden units 1.3 MB a tensor
@@ -78,40 +80,20 @@ def mixture_moments(components: Gaussian, *, variance_floor: float) -> Moments:
         )
 
 
-def linear_mixture_moments(hidden: Tensor, *, heads: GaussianHeads, variance_floor: float) -> Moments:
-    """`mixture_moments` of heads(h), from h (U, n, H) and without any (U, n, d) in between.
-
-    a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The products must be true
-    float32: with TF32 switched on a1 and a2 would round apart and no longer cancel.
-    """
-    weight, bias, log_variance = heads.mean.weight, heads.mean.bias, heads.log_variance(hidden).squeeze(-1)
-    with full_precision(hidden):
-        hidden = at_least_float32(hidden)
-        log_variance = raised(at_least_float32(log_variance), variance_floor)  # (U, n)
-        precision = torch.exp(-log_variance)
-        a0 = precision.mean(dim=1)
-        weighted = torch.matmul(precision.unsqueeze(1), hidden).squeeze(1) / hidden.shape[1]  # -> (U, H)
-        applied = functional.linear(
-            hidden, weight.T @ weight, 2 * (bias @ weight)
-        )  # W'W h + 2 W'b: (U, n, H)
-        squared = (applied * hidden).sum(dim=-1) + bias.square().sum()  # (U, n)
-        a1 = functional.linear(weighted, weight) + a0.unsqueeze(-1) * bias  # (U, H) -> (U, d)
-        return Moments(a0, a1, a2=(squared * precision).mean(dim=1), a3=log_variance.mean(dim=1))
-
-
 def blocked_moments(
     from_words: Tensor,
     from_metadata: Tensor,
     sections: Tensor,
     *,
-    heads: GaussianHeads,
+    heads: "GaussianHeads",
     variance_floor: float,
 ) -> Moments:
-    """`linear_mixture_moments` of h = relu(from_words[u] + from_metadata[sections[u]]) on the CPU.
+    """`mixture_moments` of heads(h), h = relu(from_words[u] + from_metadata[sections[u]]), on the CPU.
 
     (U, H), (M, H), (U, n) -> U rows, in blocks of words that fit the cache, with a backward written by hand. All
     of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read as much a dozen times; here only
-    (U, n) and (U, H) leave the cache.
+    (U, n) and (U, H) leave the cache: a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The
+    products must be true float32: with TF32 a1 and a2 would round apart and no longer cancel.
     """
     weight, bias = heads.mean.weight, heads.mean.bias  # (d, H), (d,)
     with full_precision(weight):

@@ -106,11 +106,6 @@ FORMAT = FolderFormat(
 )
 
 
-def describe_files(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the size and checksum of each file of a model but its config."""
-    return FORMAT.describe_files(folder)
-
-
 def load_tensors(path: Path) -> dict[str, Array]:
     """Read named arrays, under the names they have today."""
     return {
@@ -179,18 +174,10 @@ def from_eight_bits(levels: npt.NDArray[np.int8], scale: npt.NDArray[np.float16]
 
 def save_statistics(path: Path, counts: WordMetadataCounts, word_counts: npt.NDArray[np.integer]) -> None:
     """Write the counts, each array in the narrowest type that holds it."""
-    arrays: tuple[npt.NDArray[np.integer], ...] = (
-        counts.offsets,
-        counts.metadata,
-        counts.counts,
-        word_counts,
-    )
+    arrays = {name: getattr(counts, name) for name in _COUNTS[:-1]} | {_COUNTS[-1]: word_counts}
     write_tensors(
         path,
-        {
-            name: array.astype(np.min_scalar_type(int(array.max(initial=0))))
-            for name, array in zip(_COUNTS, arrays, strict=True)
-        },
+        {name: each.astype(np.min_scalar_type(int(each.max(initial=0)))) for name, each in arrays.items()},
     )
 
 

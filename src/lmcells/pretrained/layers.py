@@ -53,9 +53,7 @@ class PackedWindows:
         self.lengths = mask.sum(axis=1)  # (B,)
         self._rows, self._columns = np.nonzero(mask)
         self._ranks = np.arange(self._rows.size) - (np.cumsum(self.lengths) - self.lengths)[self._rows]
-        self.words = np.zeros(
-            (mask.shape[0], self.lengths.max(initial=0)), np.intp
-        )  # (B, T), 0 beyond the end
+        self.words = np.zeros((len(mask), self.lengths.max(initial=0)), np.intp)  # (B, T), 0 beyond the end
         self.words[self._rows, self._ranks] = context[self._rows, self._columns]
 
     def unpack(self, values: Floats, *, width: int) -> Floats:
@@ -216,7 +214,7 @@ class NumpyHeads:
 
 
 class NumpyMaskedSpanReader:
-    """Reads the words next to a masked span; see `lmcells.model.masked_span_reader.MaskedSpanReader`."""
+    """Reads the words next to a masked span; see `lmcells.model.networks.MaskedSpanReader`."""
 
     def __init__(self, arrays: Arrays) -> None:
         """Take the weights of a variational network; their shapes say how far it reads."""

@@ -56,7 +56,7 @@ class _Context(NamedTuple):
 
 
 class NumpyVariationalNetwork:
-    """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.variational` and `lmcells.model.models`.
+    """q(z | w, m, c) of an LMC, BSG or MBSGE; see `lmcells.model.networks` and `lmcells.model.models`.
 
     network = NumpyVariationalNetwork(arrays, config)
     cells = network.posterior(center, metadata, context, context_mask)
@@ -100,23 +100,21 @@ class NumpyVariationalNetwork:
         """
         n_unknown = 0 if unknown is None else len(unknown)
         self._check(center, metadata, context, context_mask, center_mask, n_unknown=n_unknown)
-        window = context, context_mask, unknown
-        if self._config.kind == "lmc":
-            return self._posterior_of_lmc(center, metadata, center_mask, window, gate)
-        of_word = self._posterior_of_bsg(center, center_mask, window)
+        cells = self._cells(center, metadata, center_mask, (context, context_mask, unknown), gate)
         if self._config.kind == "mbsge" and metadata is not None:
             # The section in the place of the center; the two posteriors are averaged.
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
-            of_section = self._posterior_of_bsg(sections, None, (context[rows], context_mask[rows], unknown))
+            window = context[rows], context_mask[rows], unknown
+            of_section = self._cells(sections, None, None, window, None)
             for name in ("mean", "attention"):
-                values = getattr(of_word, name)
+                values = getattr(cells, name)
                 values[rows] = (values[rows] + getattr(of_section, name)) / 2
-            both = np.logaddexp(of_word.log_variance[rows], of_section.log_variance)
-            of_word.log_variance[rows] = both - np.float32(np.log(2))  # of the mean of the variances
-        return of_word
+            both = np.logaddexp(cells.log_variance[rows], of_section.log_variance)
+            cells.log_variance[rows] = both - np.float32(np.log(2))  # of the mean of the variances
+        return cells
 
-    def _posterior_of_lmc(
+    def _cells(
         self,
         center: Ids,
         metadata: Ids | None,
@@ -125,6 +123,11 @@ class NumpyVariationalNetwork:
         gate: Gate | None,
     ) -> NumpyPosterior:
         n_rows = center.shape[0]
+        if self._config.kind != "lmc":  # no gate, and a query of its own
+            query = np.broadcast_to(self._query, (n_rows, self._query.size))
+            context = self._read_context(center, center_mask, window, query=query)
+            cell, no_gate = self._heads(context.mean), np.zeros(n_rows, np.float32)
+            return NumpyPosterior(cell.mean, cell.log_variance, no_gate, context.attention)
         metadata = np.full(n_rows, -1) if metadata is None else metadata
         known = metadata >= 0  # (B,)
         section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
@@ -147,22 +150,8 @@ class NumpyVariationalNetwork:
         learnt: Floats = 1 / (1 + np.exp(scores[:, 1] - scores[:, 0]))  # the softmax of two scores
         return learnt
 
-    def _posterior_of_bsg(
-        self, center: Ids, center_mask: Mask | None, window: tuple[Ids, Mask, Floats | None]
-    ) -> NumpyPosterior:
-        n_rows = center.shape[0]
-        query = np.broadcast_to(self._query, (n_rows, self._query.size))
-        context = self._read_context(center, center_mask, window, query=query)
-        cell = self._heads(context.mean)
-        return NumpyPosterior(cell.mean, cell.log_variance, np.zeros(n_rows, np.float32), context.attention)
-
     def _read_context(
-        self,
-        center: Ids,
-        center_mask: Mask | None,
-        window: tuple[Ids, Mask, Floats | None],
-        *,
-        query: Floats,
+        self, center: Ids, center_mask: Mask | None, window: tuple[Ids, Mask, Floats | None], *, query: Floats
     ) -> _Context:
         """Run the LSTM over the present words of each row, and attend over its states."""
         context, context_mask, unknown = window
@@ -173,9 +162,7 @@ class NumpyVariationalNetwork:
         packed = PackedWindows(context, context_mask)
         is_masked, ranks = self._find_masked_spans(packed)
         attention = np.zeros(packed.words.shape, np.float32)  # (B, T)
-        summary, mask_states = (
-            np.zeros((center.size, query.shape[-1]), np.float32) for _ in range(2)
-        )  # (B, 2H)
+        summary, mask_states = np.zeros((2, *query.shape), np.float32)  # (B, 2H) each
         by_length = np.argsort(-packed.lengths, kind="stable")
         for first in range(0, center.size, self._lstm.block_rows):
             rows = by_length[first : first + self._lstm.block_rows]
@@ -184,15 +171,11 @@ class NumpyVariationalNetwork:
             if longest == 0:
                 break  # and all other rows are shorter
             words = packed.words[rows, :longest]  # (b, T)
-            mirrored = np.maximum(
-                lengths[:, None] - 1 - np.arange(longest), 0
-            )  # each position, counted backwards
+            mirrored = np.maximum(lengths[:, None] - 1 - np.arange(longest), 0)  # positions from the end
             backward = np.take_along_axis(words, mirrored, axis=1)
             read = np.stack([words.T, backward.T], axis=1)  # (T, 2, b)
-            states = self._lstm.run(
-                read, vectors[rows], lengths, projected
-            )  # (T, 2, b, H), as each direction reads
-            states = states.transpose(1, 2, 0, 3)  # (2, b, T, H)
+            states = self._lstm.run(read, vectors[rows], lengths, projected)  # as each direction reads
+            states = states.transpose(1, 2, 0, 3)  # (T, 2, b, H) -> (2, b, T, H)
             attention[rows, :longest], summary[rows] = _attend(states, mirrored, lengths, query[rows])
             masked = np.flatnonzero(is_masked[rows])
             at, back = ranks[rows[masked]], lengths[masked] - 1 - ranks[rows[masked]]
@@ -296,7 +279,7 @@ def _as_weights(gate: Gate, n_rows: int) -> Floats:
 class NumpyModelNetwork:
     """p(z | w, m) of the LMC: h = ReLU(W [R_w ; R_m] + b), then the heads. Null metadata is R_m = 0.
 
-    See `lmcells.model.prior.ModelNetwork`.
+    See `lmcells.model.networks.ModelNetwork`.
 
     prior = NumpyModelNetwork(arrays)
     prior(words, metadata)                            # paired ids of one shape
@@ -336,7 +319,7 @@ class NumpyModelNetwork:
 
 
 class NumpyWordPrior:
-    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.prior.WordPrior`."""
+    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.networks.WordPrior`."""
 
     def __init__(self, arrays: Arrays) -> None:
         """Take the tensors of a model folder; those of other networks are ignored."""
@@ -356,7 +339,7 @@ class NumpyWordPrior:
 
 
 class NumpyPhraseNetwork:
-    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.phrases`.
+    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.networks.PhraseNetwork`.
 
     network = NumpyPhraseNetwork(arrays)
     network([np.array([12, 7])])  # a phrase of two words -> (1, d)

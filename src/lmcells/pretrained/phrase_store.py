@@ -99,9 +99,7 @@ class PhraseStore:
         Equal counts take the other's, at the phrase's old index: updating twice changes nothing.
         """
         n_own = len(self)
-        seen = np.concatenate(
-            [self.arrays["counts"], other.arrays["counts"]]
-        )  # of both stores, one after the other
+        seen = np.concatenate([self.arrays["counts"], other.arrays["counts"]])  # of one after the other
         source, new = np.arange(n_own), []
         for row, phrase in enumerate(other.phrases, start=n_own):
             own = self._rows.get(phrase)

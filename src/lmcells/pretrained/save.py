@@ -76,10 +76,9 @@ def save_pretrained(
             counts = counts.at_least(_LEAST_COUNT)
         layout.save_statistics(temporary / layout.STATISTICS, counts, word_counts)
         if prototypes is not None:
-            store = (
-                prototypes if isinstance(prototypes, PhraseStore) else PhraseStore.of_prototypes(prototypes)
-            )
-            store.save(temporary)
+            if not isinstance(prototypes, PhraseStore):
+                prototypes = PhraseStore.of_prototypes(prototypes)
+            prototypes.save(temporary)
             table = model.state_dict()[TABLE].detach().cpu().float().numpy()
             if subwords := fit_subwords(words, table, word_counts):
                 subwords.save(temporary)
@@ -92,7 +91,7 @@ def save_pretrained(
             corpus={name: getattr(corpus.manifest, name) for name in ("fingerprint", "sizes", "settings")},
             training=dict(training),
             seed=training.get("seed"),
-            files=layout.describe_files(temporary),
+            files=layout.FORMAT.describe_files(temporary),
         )
         # People may edit the card, so no checksum covers it.
         (temporary / layout.MODEL_CARD).write_text(_model_card(config), encoding="utf-8")
@@ -124,7 +123,7 @@ def save_compiled(
                 shutil.copyfile(path, temporary / path.name)
         store.save(temporary)
         _add_to_card(temporary / layout.MODEL_CARD, line, heading="## Compiled inventories\n\n")
-        before, described = model.config.training.get("compiled", []), layout.describe_files(temporary)
+        before, described = model.config.training.get("compiled", []), layout.FORMAT.describe_files(temporary)
         training = model.config.training | {"compiled": before if compiled in before else [*before, compiled]}
         files = {name: described[name] for name in model.config.files}
         replace(model.config, training=training, files=files).save(temporary)

@@ -1,10 +1,10 @@
-"""Training a cell model: readers and samplers of this process' shards, and a step on their samples."""
+"""Training a cell model: readers and samplers of this process' shards, and what a step computes from their samples."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,18 +12,72 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.model import Batch, CellModel, ModelConfig, SectionDraws, create_model
-from lmcells.training.device_corpus import DeviceTables, divide
+from lmcells.model import Batch, CellModel, LatentMeaningCells, ModelConfig, SectionDraws, create_model
+from lmcells.training.contrastive import contrastive_loss, phrase_loss
+from lmcells.training.device_corpus import divide
 from lmcells.training.distributed import DRAWS, DROPOUT, INITIALISATION, World, derived_seed, generator_for
+from lmcells.training.kernels import CapturedStep, kernels_available, run_aside
 from lmcells.training.loop import TrainingResult, run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import MaskedSpans, add_noise
-from lmcells.training.step import StepGraph, StepLoss, fused_loss
 from lmcells.training.task import Task
 
+if TYPE_CHECKING:
+    from lmcells.training.kernels.loss import FusedLoss
+
+_N_PLAIN = (
+    3  # the first steps compile kernels and create the optimizer's state, which a CUDA graph cannot hold
+)
 Step = tuple[list[Centers], int]  # the centers of each shard of this process, and how many all processes have
+
+
+class StepLoss(nn.Module):
+    """A model's losses on a sample, as one call that a compiler or DistributedDataParallel can wrap."""
+
+    def __init__(
+        self, model: CellModel, *, settings: TrainingSettings, fused: "FusedLoss | None" = None
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.settings = settings
+        self.fused = fused  # not a module: its parameters are the model's
+
+    def forward(
+        self, batch: Batch, draws: SectionDraws, present: Tensor, spans: MaskedSpans | None
+    ) -> Tensor:
+        """Reconstruction and prior divergence, summed over the present rows, and the contrastive loss: -> (3,).
+
+        `present` (B,) is False in the rows that fill up the last batch.
+        """
+        loss = (self.fused or self.model.loss)(batch, draws)
+        reconstruction = torch.where(present, loss.reconstruction, 0.0).sum()
+        prior_divergence = torch.where(present, loss.prior_divergence, 0.0).sum()
+        contrastive = torch.zeros_like(reconstruction) if spans is None else self._contrastive(spans)
+        return torch.stack([reconstruction, prior_divergence, contrastive])
+
+    def _contrastive(self, spans: MaskedSpans) -> Tensor:
+        settings, temperature = self.settings, self.settings.contrastive_temperature
+        posterior = (
+            self.fused.posterior(spans.windows) if self.fused else self.model.posterior(spans.windows).cell
+        )
+        means = posterior.mean  # (2n, d)
+        contrastive = settings.contrastive_weight * contrastive_loss(means, temperature=temperature)
+        if settings.phrase_weight > 0:
+            phrases = self.model.phrase_means(spans.words, spans.words_mask)  # (n, d)
+            misfit = phrase_loss(means, phrases, temperature=temperature)
+            contrastive = contrastive + settings.phrase_weight * misfit
+        return contrastive
+
+
+def fused_loss(model: CellModel, device: torch.device) -> "FusedLoss | None":
+    """The model's loss in kernels of our own, where there are any for it and the device."""
+    if not isinstance(model, LatentMeaningCells) or not kernels_available(device):
+        return None
+    from lmcells.training.kernels.loss import FusedLoss
+
+    return FusedLoss(model) if FusedLoss.fits(model) else None
 
 
 class CellTask(Task[CellModel, Step]):
@@ -45,7 +99,15 @@ class CellTask(Task[CellModel, Step]):
     ) -> None:
         """`initial` are the weights to start from, in place of random ones."""
         device = world.device
-        self.n_shards = _number_of_shards(settings, world)
+        self.n_shards = n_shards = settings.shards or world.size
+        if n_shards % world.size:
+            raise ConfigError(
+                f"shards is {n_shards}; allowed with {world.size} processes: a multiple of that."
+            )
+        if settings.batch_size % n_shards:
+            raise ConfigError(
+                f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
+            )
         torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
         model = create_model(config)
         if initial is not None:
@@ -65,28 +127,25 @@ class CellTask(Task[CellModel, Step]):
             loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
         self._loss = DistributedDataParallel(loss) if world.size > 1 else loss
 
-        tables = DeviceTables.of_corpus(corpus, config=config, settings=settings, device=device)
-        shards = divide(corpus, n_shards=self.n_shards, chunk_tokens=settings.chunk_tokens)
-        batch_size = settings.batch_size // self.n_shards
-        mine = range(world.rank, self.n_shards, world.size)
+        shards = divide(corpus, n_shards=n_shards, chunk_tokens=settings.chunk_tokens)
+        size = settings.batch_size // n_shards
+        mine = range(world.rank, n_shards, world.size)
         self._readers = [
-            ShardReader(
-                corpus, shards[shard], shard=shard, batch_size=batch_size, settings=settings, device=device
-            )
-            for shard in mine
+            ShardReader(corpus, shards[each], shard=each, batch_size=size, settings=settings, device=device)
+            for each in mine
         ]
-        self._samplers = [
-            Sampler(tables, config, generator_for(device, settings.seed, DRAWS, shard)) for shard in mine
-        ]
+        generators = [generator_for(device, settings.seed, DRAWS, shard) for shard in mine]
+        sampler = Sampler.of_corpus(corpus, config=config, settings=settings, generator=generators[0])
+        self._samplers = [replace(sampler, generator=each) for each in generators]
         n_steps = torch.tensor(max(len(reader.rows_of(0)) for reader in self._readers))
         self.steps_per_epoch = int(world.max(n_steps))
         centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
         self.examples_per_epoch = int(world.sum(centers))
         self._weight = torch.ones((), device=device)  # of a row in this step's loss
-        self._graph = None
-        if device.type == "cuda" and settings.compile == "auto" and len(mine) == world.size == 1:
-            generators = [sampler.generator for sampler in self._samplers]
-            self._graph = StepGraph(self._descend, generators=generators)
+        self._is_captured = device.type == "cuda" and settings.compile == "auto" and n_shards == 1
+        self._n_plain = _N_PLAIN
+        self._fixed: Centers | None = None  # that the captured step reads
+        self._captured: CapturedStep | None = None
 
     def batches(self) -> Iterator[Step]:
         rows = torch.zeros(self.steps_per_epoch, dtype=torch.int64)
@@ -103,10 +162,10 @@ class CellTask(Task[CellModel, Step]):
         centers, n_rows = batch
         # Processes' gradients are averaged, so each counts its share `world.size` times.
         self._weight.fill_(self.world.size / n_rows)
-        if self._graph is None:
-            self._descend(centers)
+        if self._is_captured:
+            self._replay(centers[0])
         else:
-            self._graph.step(centers[0])
+            self._descend(centers)
         return n_rows
 
     @property
@@ -159,6 +218,24 @@ class CellTask(Task[CellModel, Step]):
             self.sums[:-1] += losses.detach()
         self.apply_gradients()
 
+    def _replay(self, centers: Centers) -> None:
+        """The same by replaying a CUDA graph: otherwise launching hundreds of kernels takes most of a step.
+
+        Each chunk of the corpus, having tensors of its own, has its own graph.
+        """
+        if self._n_plain:
+            self._n_plain -= 1
+            run_aside(lambda: self._descend([centers]))
+            return
+        if self._fixed is None or self._captured is None or self._fixed.source is not centers.source:
+            fixed = Centers(centers.source, centers.positions.clone(), centers.present.clone())
+            self._fixed, self._captured = fixed, None  # the previous graph gives back its memory first
+            generators = [sampler.generator for sampler in self._samplers]
+            self._captured = CapturedStep(lambda: self._descend([fixed]), generators=generators, n_warm_up=0)
+        self._fixed.positions.copy_(centers.positions)
+        self._fixed.present.copy_(centers.present)
+        self._captured()
+
     def _sample(
         self, sampler: Sampler, centers: Centers
     ) -> tuple[Batch, SectionDraws, Tensor, MaskedSpans | None]:
@@ -168,26 +245,15 @@ class CellTask(Task[CellModel, Step]):
         masked = None
         if spans is not None and spans.n_drawn > 1:
             drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
-            metadata = sampler.tables.segment_metadata
+            config, metadata = sampler.config, sampler.segment_metadata
             masked = add_noise(
-                spans.masked(drawn, config=sampler.config, segment_metadata=metadata),
-                mask_id=sampler.config.mask_id,
+                spans.masked(drawn, config=config, segment_metadata=metadata),
+                mask_id=config.mask_id,
                 mask_rate=settings.contrastive_mask_rate,
                 null_rate=settings.contrastive_null_rate,
                 generator=sampler.generator,
             )
         return batch, sampler.section_draws(batch), centers.present, masked
-
-
-def _number_of_shards(settings: TrainingSettings, world: World) -> int:
-    n_shards = settings.shards or world.size
-    if n_shards % world.size:
-        raise ConfigError(f"shards is {n_shards}; allowed with {world.size} processes: a multiple of that.")
-    if settings.batch_size % n_shards:
-        raise ConfigError(
-            f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
-        )
-    return n_shards
 
 
 def train(

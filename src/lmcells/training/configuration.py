@@ -55,9 +55,7 @@ class SettingTables(Generic[C, S]):
     table: str  # [model] or [language_model]
     model: type[C]
     training: type[S]
-    sizes: Mapping[
-        str, Callable[[Corpus, str, str], int]
-    ]  # of the corpus, by the kinds of model and metadata
+    sizes: Mapping[str, Callable[[Corpus, str, str], int]]  # by corpus, kind of model and of metadata
 
     @property
     def keys(self) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from lmcells.corpus import Corpus, subsample
 from lmcells.errors import ConfigError
-from lmcells.model import ModelConfig
 from lmcells.training.settings import TrainingSettings
 
 BLOCK_TOKENS = 1 << 20
@@ -188,38 +187,6 @@ def _gather(
         positions = corpus.occurrences[word_offsets[words] + spaced]
         sections[entries] = segment_metadata[corpus.token_segment[positions]]
     return sections
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTables:
-    """What all chunks share: metadata of the segments, and the distributions that are drawn from."""
-
-    segment_metadata: Tensor | None  # (segments,) int32; None for bsg
-    segment_category: Tensor | None  # (segments,) int32; mbsge only
-    sections: OccurrenceSections | None  # lmc only
-    negatives: AliasTable
-
-    @classmethod
-    def of_corpus(
-        cls, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, device: torch.device
-    ) -> Self:
-        """Read what the kind of model needs."""
-
-        def of_segments(kind: str) -> Tensor:
-            return to_device(corpus.segment_metadata(kind), device)
-
-        sections = None
-        if config.kind == "lmc":
-            sections = OccurrenceSections.of_corpus(
-                corpus, kind=settings.metadata, smoothing=settings.smoothing, device=device
-            )
-        weights = np.asarray(corpus.word_counts, np.float64) ** settings.negative_exponent
-        return cls(
-            segment_metadata=None if config.kind == "bsg" else of_segments(settings.metadata),
-            segment_category=of_segments("category") if config.kind == "mbsge" else None,
-            sections=sections,
-            negatives=AliasTable.of_weights(weights, device=device),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from lmcells.corpus import Corpus
 from lmcells.model import CellModel, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, divide, to_device
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import Spans, span_key, stop_word_ids
+from lmcells.training.spans import MaskedSpans, Spans, span_key, stop_word_ids
 
 MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
 N_OCCURRENCES = 64  # of a span that are read
@@ -31,9 +31,7 @@ LONGEST = 6  # words of such a long form
 N_CENTER_SPANS = 8192  # that the averages are taken of
 _N_ROUNDS = 8  # of k-means
 _SPANS_AT_ONCE = 512
-_NOT_A_WORD = (
-    "<none>"  # stands for an id that is no word's: the mask token, and what mbsge reads beside words
-)
+_NOT_A_WORD = "<none>"  # stands for an id without a word: the mask token, and metadata that mbsge reads
 _UNKNOWN = -1
 
 
@@ -103,7 +101,7 @@ class Prototypes:
     counts: npt.NDArray[np.int64]  # (P,)
     offsets: npt.NDArray[np.int64]  # (P + 1,) where the prototypes of each begin
     prototypes: npt.NDArray[np.float32]  # (R, d) of length 1
-    shares: npt.NDArray[np.float32]  # (R,) of the occurrences of its phrase; they add to 1
+    shares: npt.NDArray[np.floating]  # (R,) of the occurrences of its phrase; they add to 1
     masked_span_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a masked span
     phrase_center: npt.NDArray[np.float32]  # (d,) the average mean of the phrase network
 
@@ -121,18 +119,11 @@ def build_prototypes(
 
     `long_forms` are phrases that are wanted most, each as its words. None where nothing comes up often enough.
     """
-    device = _device(model)
-    text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=device)
-    stop_words = stop_word_ids(corpus, device=device)
-    spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
+    text, spans, masked = _draw_spans(model, corpus, settings)
     if spans.n_drawn == 0:
         return None
     wanted = _find(long_forms, spans, text.words)
     chosen = _choose(spans, text.words, wanted=wanted, max_prototypes=max_prototypes)
-    model.eval()
-    # The averages, of spans drawn as training draws them.
-    drawn = spans.draw(N_CENTER_SPANS, torch.Generator(device).manual_seed(settings.seed))
-    masked = spans.masked(drawn, config=model.config, segment_metadata=text.segment_metadata)
     by_words = model.phrase_means(masked.words, masked.words_mask).float().mean(dim=0)  # (d,)
     by_context = model.posterior(masked.windows).cell.mean.float().mean(dim=0)  # (d,)
     return _read(model, text, spans, chosen, masked_span_center=by_context, phrase_center=by_words)
@@ -141,14 +132,21 @@ def build_prototypes(
 @torch.no_grad()
 def sample_means(model: CellModel, corpus: Corpus, *, settings: TrainingSettings) -> npt.NDArray[np.float32]:
     """Posterior means at a sample of masked spans, the same spans for every model of a vocabulary: -> (n, d)."""
-    device = _device(model)
+    _, _, masked = _draw_spans(model, corpus, settings)
+    means: npt.NDArray[np.float32] = model.posterior(masked.windows).cell.mean.float().cpu().numpy()
+    return means
+
+
+def _draw_spans(
+    model: CellModel, corpus: Corpus, settings: TrainingSettings
+) -> tuple[ModelText, Spans, MaskedSpans]:
+    """The corpus that a model was trained on, its spans, and a sample of them, drawn as training draws."""
+    device = _device(model.eval())
     text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=device)
     stop_words = stop_word_ids(corpus, device=device)
     spans = Spans.of_training(text.chunk, settings=settings, stop_words=stop_words)
     drawn = spans.draw(N_CENTER_SPANS, torch.Generator(device).manual_seed(settings.seed))
-    masked = spans.masked(drawn, config=model.config, segment_metadata=text.segment_metadata)
-    means: npt.NDArray[np.float32] = model.eval().posterior(masked.windows).cell.mean.float().cpu().numpy()
-    return means
+    return text, spans, spans.masked(drawn, config=model.config, segment_metadata=text.segment_metadata)
 
 
 @torch.no_grad()
@@ -164,9 +162,8 @@ def read_long_forms(
     """Read the occurrences of long forms alone, in any text, for a model whose averages are known already."""
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
     spans = _spans_among(text, phrases, min_count=min_count)
-    model.eval()
-    averages = (np.array(each, np.float32) for each in (masked_span_center, phrase_center))
-    by_context, by_words = (torch.from_numpy(each).to(_device(model)) for each in averages)
+    device = _device(model.eval())
+    by_context, by_words = (torch.tensor(each, device=device) for each in (masked_span_center, phrase_center))
     chosen = _find(phrases, spans, text.words).nonzero().squeeze(1)
     return _read(model, text, spans, chosen, masked_span_center=by_context, phrase_center=by_words)
 
@@ -205,50 +202,34 @@ def _read(
 ) -> Prototypes:
     """The prototypes of some spans: (n,)."""
     n_prototypes, n_read = _n_prototypes(spans)[rows], _n_read(spans)[rows]
-    blocks = [  # of spans with as many prototypes, of which as many occurrences are read
-        (n, k, block)
-        for n in range(1, len(SEVERAL) + 2)
-        for k in sorted(set(n_read[n_prototypes == n].tolist()))
-        for block in torch.split(
-            rows[(n_prototypes == n) & (n_read == k)], _SPANS_AT_ONCE * N_OCCURRENCES // k
-        )
-    ]
-    found = [
-        _means(model, text, spans, block, n_means=n, n_read=k, center=masked_span_center)
-        for n, k, block in blocks
-    ]
-    chosen = torch.cat([rows[:0], *(block for _, _, block in blocks)])
-    n_each = [n for n, _, block in blocks for _ in range(len(block))]
-    no_means = masked_span_center.new_zeros(0, len(masked_span_center))
+    chosen, n_each = [rows[:0]], [0]
+    prototypes = [masked_span_center.new_zeros(0, len(masked_span_center))]
+    shares = [prototypes[0][:, 0]]
+    # In blocks of spans with as many prototypes, of which as many occurrences are read.
+    for n, k in torch.unique(torch.stack([n_prototypes, n_read], dim=1), dim=0).tolist():
+        of_block = rows[(n_prototypes == n) & (n_read == k)]
+        for block in torch.split(of_block, _SPANS_AT_ONCE * N_OCCURRENCES // k):
+            turn = torch.arange(k, device=rows.device).unsqueeze(1)
+            evenly = turn * spans.counts[block] // k  # (k, b)
+            occurrences = (spans.positions[spans.offsets[block] + evenly], spans.lengths[block])
+            masked = spans.masked(occurrences, config=text.config, segment_metadata=text.segment_metadata)
+            means = model.posterior(text.readable(masked.windows)).cell.mean.float()  # (k b, d)
+            points = functional.normalize(means - masked_span_center, dim=-1).view(k, len(block), -1)
+            found, share = _spherical_means(points.transpose(0, 1), n)  # (b, n, d), (b, n)
+            chosen.append(block)
+            n_each += [n] * len(block)
+            prototypes.append(found.flatten(0, 1))
+            shares.append(share.flatten())
+    every = torch.cat(chosen)
     return Prototypes(
-        phrases=_names(spans, chosen, text.words),
-        counts=spans.counts[chosen].cpu().numpy().astype(np.int64),
-        offsets=np.cumsum([0, *n_each]).astype(np.int64),
-        prototypes=torch.cat([no_means, *(means.flatten(0, 1) for means, _ in found)]).cpu().numpy(),
-        shares=torch.cat([no_means[:, 0], *(shares.flatten() for _, shares in found)]).cpu().numpy(),
+        phrases=_names(spans, every, text.words),
+        counts=spans.counts[every].cpu().numpy().astype(np.int64),
+        offsets=np.cumsum(n_each).astype(np.int64),
+        prototypes=torch.cat(prototypes).cpu().numpy(),
+        shares=torch.cat(shares).cpu().numpy(),
         masked_span_center=masked_span_center.cpu().numpy(),
         phrase_center=phrase_center.cpu().numpy(),
     )
-
-
-def _means(
-    model: CellModel,
-    text: ModelText,
-    spans: Spans,
-    rows: Tensor,
-    *,
-    n_means: int,
-    n_read: int,
-    center: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Prototypes of spans and the share of each: (n,) -> (n, K, d), (n, K)."""
-    turn = torch.arange(n_read, device=rows.device).unsqueeze(1)
-    evenly = turn * spans.counts[rows] // n_read  # (k, n)
-    occurrences = (spans.positions[spans.offsets[rows] + evenly], spans.lengths[rows])
-    masked = spans.masked(occurrences, config=text.config, segment_metadata=text.segment_metadata)
-    means = model.posterior(text.readable(masked.windows)).cell.mean.float()  # (k n, d)
-    points = functional.normalize(means - center, dim=-1).view(n_read, len(rows), -1)
-    return _spherical_means(points.transpose(0, 1), n_means)
 
 
 def _names(spans: Spans, rows: Tensor, words: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,15 @@ from torch.nn import functional
 from lmcells.corpus import Corpus
 from lmcells.errors import CorpusError
 from lmcells.model import Batch, ModelConfig, SectionDraws
-from lmcells.training.device_corpus import Chunk, DeviceTables, TokenRanges, chance, take
+from lmcells.training.device_corpus import (
+    AliasTable,
+    Chunk,
+    OccurrenceSections,
+    TokenRanges,
+    chance,
+    take,
+    to_device,
+)
 from lmcells.training.distributed import CHUNKS, ORDER, derived_seed, generator_for
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import Spans, stop_word_ids
@@ -24,13 +32,37 @@ from lmcells.training.spans import Spans, stop_word_ids
 class Sampler:
     """Turns positions in the corpus into batches: windows, negatives, masks, and mbsge's other centers."""
 
-    tables: DeviceTables
     config: ModelConfig
     generator: torch.Generator
+    negatives: AliasTable
+    sections: OccurrenceSections | None = None  # lmc only
+    segment_metadata: Tensor | None = None  # (segments,) int32; None for bsg
+    segment_category: Tensor | None = None  # (segments,) int32; mbsge only
+
+    @classmethod
+    def of_corpus(
+        cls, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, generator: torch.Generator
+    ) -> Self:
+        """Read what the kind of model needs, onto the generator's device."""
+        device, kind, metadata = generator.device, config.kind, settings.metadata
+        sections = None
+        if kind == "lmc":
+            sections = OccurrenceSections.of_corpus(
+                corpus, kind=metadata, smoothing=settings.smoothing, device=device
+            )
+        weights = np.asarray(corpus.word_counts, np.float64) ** settings.negative_exponent
+        return cls(
+            config,
+            generator,
+            AliasTable.of_weights(weights, device=device),
+            sections,
+            None if kind == "bsg" else to_device(corpus.segment_metadata(metadata), device),
+            to_device(corpus.segment_metadata("category"), device) if kind == "mbsge" else None,
+        )
 
     def batch(self, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
         """The batch whose centers stand at `positions`: (B,); a row that is not `present` has no context."""
-        config, generator, table = self.config, self.generator, self.tables.segment_metadata
+        config, generator, table = self.config, self.generator, self.segment_metadata
         context, mask, segment = chunk.windows_at(positions, radius=config.window)  # (B, 2S), (B, 2S), (B,)
         mask = mask & present.unsqueeze(1)
         if config.context_mask_rate > 0:
@@ -45,7 +77,7 @@ class Sampler:
             context=context,
             context_mask=mask,
             center_mask=center_mask,
-            negatives=self.tables.negatives.draw(context.shape, generator),
+            negatives=self.negatives.draw(context.shape, generator),
         )
 
     def section_draws(self, batch: Batch) -> SectionDraws:
@@ -53,26 +85,26 @@ class Sampler:
 
         On a GPU shapes must not depend on the batch; on the CPU fewer rows are less work.
         """
-        sections, words = self.tables.sections, None
+        words = None
         if batch.context.device.type == "cpu":  # the distinct context words and negatives, at least one
             seen = torch.zeros(self.config.n_words, dtype=torch.bool)
             seen[batch.context[batch.context_mask]] = True
             seen[batch.negatives[batch.context_mask]] = True
             seen[0] = True
             words = seen.nonzero().squeeze(1).to(torch.int32)  # (U,) sorted
-        if sections is None:
+        if self.sections is None:
             return SectionDraws(words=words)
-        drawn = sections.draw(words, n_draws=self.config.n_section_draws, generator=self.generator)
+        drawn = self.sections.draw(words, n_draws=self.config.n_section_draws, generator=self.generator)
         return SectionDraws(sections=drawn, words=words)
 
     def _replaced(self, center: Tensor, segment: Tensor) -> Tensor:
         """mbsge: the note type or the section in place of some centers, as joint ids: (B,) -> (B,)."""
-        config, tables = self.config, self.tables
-        assert tables.segment_category is not None
-        assert tables.segment_metadata is not None
+        config = self.config
+        assert self.segment_category is not None
+        assert self.segment_metadata is not None
         chances = torch.rand(center.shape, generator=self.generator, device=center.device)
-        category = take(tables.segment_category, segment) + config.category_offset
-        section = take(tables.segment_metadata, segment) + config.section_offset
+        category = take(self.segment_category, segment) + config.category_offset
+        section = take(self.segment_metadata, segment) + config.section_offset
         center = torch.where(chances < config.category_rate + config.section_rate, section, center)
         return torch.where(chances < config.category_rate, category, center)
 

@@ -66,13 +66,7 @@ class Task(ABC, Generic[M, B]):
     examples_per_epoch: int | None = None  # None where the end is not known
 
     def __init__(
-        self,
-        corpus: Corpus,
-        model: M,
-        *,
-        settings: LoopSettings,
-        world: World,
-        identity: Mapping[str, Any],
+        self, corpus: Corpus, model: M, *, settings: LoopSettings, world: World, identity: Mapping[str, Any]
     ) -> None:
         """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
         self.model, self.settings, self.world = model, settings, world

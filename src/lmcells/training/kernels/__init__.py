@@ -6,8 +6,8 @@ GPU, where operands are rounded to bf16 and TF32, relative errors stay below 1 %
 under Triton's interpreter, in float32, below 0.01 %. `tests/training/test_kernels.py` holds them to it, as
 `tests/model/test_objective.py` holds the model to the paper's formulas written as loops.
 
-Only `kernels_available` and `CapturedStep` are imported from here: the kernels themselves need Triton, so call
-`kernels_available()` before importing `FusedLoss` from `lmcells.training.kernels.loss`.
+Nothing in this file needs Triton, but the kernels do: call `kernels_available()` before importing `FusedLoss` from
+`lmcells.training.kernels.loss`.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +23,15 @@ def kernels_available(device: torch.device | str = "cuda") -> bool:
     )
 
 
+def run_aside(step: Callable[[], None]) -> None:
+    """Run a step on another stream than the default one, which a graph that is captured later must not depend on."""
+    before, aside = torch.cuda.current_stream(), torch.cuda.Stream()
+    aside.wait_stream(before)
+    with torch.cuda.stream(aside):
+        step()
+    before.wait_stream(aside)
+
+
 class CapturedStep:
     """A training step as one CUDA graph: one launch instead of hundreds, and no gaps between them.
 
@@ -34,12 +43,8 @@ class CapturedStep:
     def __init__(
         self, step: Callable[[], None], *, generators: Iterable[torch.Generator] = (), n_warm_up: int = 3
     ) -> None:
-        side_stream = torch.cuda.Stream()
-        side_stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side_stream):
-            for _ in range(n_warm_up):
-                step()
-        torch.cuda.current_stream().wait_stream(side_stream)
+        for _ in range(n_warm_up):
+            run_aside(step)
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
@@ -48,6 +53,3 @@ class CapturedStep:
 
     def __call__(self) -> None:
         self._graph.replay()
-
-
-__all__ = ["CapturedStep", "kernels_available"]

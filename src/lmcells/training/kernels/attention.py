@@ -1,6 +1,6 @@
 """Attention of the metadata over the states, and the gate that mixes both: one pass over the states each way.
 
-The formulas are those of `lmcells.model.variational`; the rows of a tile stay in registers from the first score
+The formulas are those of `lmcells.model.networks`; the rows of a tile stay in registers from the first score
 to h_joint, and in backward from the gradient of h_joint to those of the states.
 """
 
@@ -11,7 +11,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lmcells.training.kernels.operands import NARROW, WIDTH, Dropout, exact_tanh, kept, seed_and_constants
+from lmcells.training.kernels.operands import (
+    NARROW,
+    WIDTH,
+    Dropout,
+    exact_tanh,
+    kept,
+    seed_and_constants,
+    tile_of_program,
+)
 
 ROWS = 8  # of a program
 
@@ -48,8 +56,9 @@ class _AttendAndMix(torch.autograd.Function):
             joint, summary, normaliser, scores, states, section, lengths, has_metadata, gate_weight, gate_bias,
             seed, batch, **constants, num_warps=4,
         )  # fmt: skip
-        saved = states, section, lengths, has_metadata, gate_weight, summary, normaliser, scores, seed
-        ctx.save_for_backward(*saved)
+        ctx.save_for_backward(
+            states, section, lengths, has_metadata, gate_weight, summary, normaliser, scores, seed
+        )
         ctx.constants = constants
         return joint
 
@@ -73,10 +82,7 @@ def _attention_forward(
     seed_of_step, batch, scale, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
     ROWS: tl.constexpr = ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    column = tl.arange(0, WIDTH)
-    tile = row[:, None] * WIDTH + column[None, :]
+    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     metadata = tl.load(section + tile, mask=inside[:, None], other=0.0)
     query = metadata * scale
     length = tl.load(lengths + row, mask=inside, other=0)
@@ -129,10 +135,7 @@ def _attention_backward(
     ROWS: tl.constexpr = ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     program = tl.program_id(0)
-    row = program * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    column = tl.arange(0, WIDTH)
-    tile = row[:, None] * WIDTH + column[None, :]
+    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     metadata = tl.load(section + tile, mask=inside[:, None], other=0.0)
     mean = tl.load(summary + tile, mask=inside[:, None], other=0.0)
     d_mixed = tl.load(d_joint + tile, mask=inside[:, None], other=0.0).to(tl.float32)

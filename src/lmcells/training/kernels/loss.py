@@ -6,8 +6,7 @@ from torch.nn import functional
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
-from lmcells.model.layers import GaussianHeads
-from lmcells.model.variational import MaskedSpanReader, neighbour_offsets
+from lmcells.model.networks import GaussianHeads, MaskedSpanReader, neighbour_offsets
 from lmcells.training.kernels.attention import attend_and_mix
 from lmcells.training.kernels.lookup import group_places, look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm

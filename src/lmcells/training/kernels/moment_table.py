@@ -82,12 +82,9 @@ class _MomentTable(torch.autograd.Function):
         linear = product_over_rows(d_table.to(NARROW), weighted) / n_draws  # (WIDTH, WIDTH)
         d_weight = linear[:, :HIDDEN] + 2 * (padded @ product + torch.outer(padded_bias, of_hidden))
         d_bias = linear[:, HIDDEN] + 2 * (padded @ of_hidden + padded_bias * of_ones[0])
-        d_mean, d_log_variance = (
-            (d_weight[: ctx.dim], d_bias[: ctx.dim]),
-            (d_v_weight.view_as(v_weight), d_v_bias[:1]),
-        )
         d_metadata = sum_rows(d_hidden, ctx.grouping, width=HIDDEN)
-        return d_words, d_metadata, None, None, *d_mean, *d_log_variance, None
+        d_mean = d_weight[: ctx.dim], d_bias[: ctx.dim]
+        return d_words, d_metadata, None, None, *d_mean, d_v_weight.view_as(v_weight), d_v_bias[:1], None
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels.lookup import group_places, sum_rows
-from lmcells.training.kernels.operands import WIDTH
+from lmcells.training.kernels.operands import WIDTH, tile_of_program
 from lmcells.training.kernels.windows import TimeMajor
 
 DIVERGENCE_ROWS = 16  # of a program
@@ -64,10 +64,7 @@ def _divergence_forward(
     divergence, query, posterior, prior, batch,
     DIM: tl.constexpr, ROWS: tl.constexpr = DIVERGENCE_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    column = tl.arange(0, WIDTH)
-    tile = row[:, None] * WIDTH + column[None, :]
+    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     mask = inside[:, None] & (column < DIM)[None, :]
     q_mean, q_log, p_mean, p_log = _load_gaussians(posterior, prior, row, tile, inside, mask, DIM, WIDTH)
     ratio = q_log - p_log
@@ -86,10 +83,7 @@ def _divergence_backward(
     d_posterior, d_prior, d_divergence, d_query, posterior, prior, batch,
     DIM: tl.constexpr, ROWS: tl.constexpr = DIVERGENCE_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    column = tl.arange(0, WIDTH)
-    tile = row[:, None] * WIDTH + column[None, :]
+    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     mask = inside[:, None] & (column < DIM)[None, :]
     q_mean, q_log, p_mean, p_log = _load_gaussians(posterior, prior, row, tile, inside, mask, DIM, WIDTH)
     d_value = tl.load(d_divergence + row, mask=inside, other=0.0)
@@ -139,9 +133,8 @@ class _Hinge(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient):
         query, d_query, active = ctx.saved_tensors
-        coefficient = query.new_zeros(
-            ctx.context_grouping.ids.shape[0]
-        )  # the centers, after the context, get none
+        # the centers, after the context, get none
+        coefficient = query.new_zeros(ctx.context_grouping.ids.shape[0])
         torch.mul(active, 0.5 * gradient, out=coefficient[: active.numel()].view_as(active))
         weights = {"width": WIDTH, "coefficient": coefficient, "repeats": True}
         of_negatives = sum_rows(query, ctx.negative_grouping, **weights)
@@ -154,11 +147,8 @@ def _hinge_forward(
     reconstruction, d_query, active, query, table, context, negatives, lengths, margin, batch, columns,
     ROWS: tl.constexpr = HINGE_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    inside = row < batch
-    column = tl.arange(0, WIDTH)
+    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     used = (column < columns)[None, :]
-    tile = row[:, None] * WIDTH + column[None, :]
     query_rows = tl.load(query + tile, mask=inside[:, None], other=0.0)
     loss = tl.zeros((ROWS,), tl.float32)
     d_query_rows = tl.zeros((ROWS, WIDTH), tl.float32)

@@ -19,9 +19,7 @@ NARROW = torch.float32 if INTERPRETED else torch.bfloat16  # dtype of operands
 HIDDEN = 64  # units of the LSTM in each direction, and of the model network
 WIDTH = 128  # columns of every row, zero-padded: the sides of a tile are powers of two
 
-_N_PARTS = (
-    64  # at most, of the sum over rows in a weight's gradient; each part is a matrix product of its own
-)
+_N_PARTS = 64  # at most, of the sum over rows in a weight's gradient; each is a matrix product of its own
 
 
 def project(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -69,21 +67,15 @@ class Dropout:
     rate: float
     seed: Tensor
 
-    @property
-    def threshold(self) -> int:
-        """The hash value below which an element is dropped."""
-        return round(self.rate * 2**32)
-
-    @property
-    def scale(self) -> float:
-        return 1 / (1 - self.rate)
-
 
 def seed_and_constants(dropout: Dropout | None, *, unread: Tensor) -> tuple[Tensor, dict[str, float]]:
-    """The arguments that a dropout gives to a launch; without one the kernel gets `unread` as its seed."""
+    """The arguments that a dropout gives to a launch; without one the kernel gets `unread` as its seed.
+
+    An element is dropped whose hash is below THRESHOLD.
+    """
     if dropout is None:
         return unread, {"THRESHOLD": 0, "SCALE": 1.0}
-    return dropout.seed, {"THRESHOLD": dropout.threshold, "SCALE": dropout.scale}
+    return dropout.seed, {"THRESHOLD": round(dropout.rate * 2**32), "SCALE": 1 / (1 - dropout.rate)}
 
 
 @triton.jit
@@ -97,6 +89,14 @@ def kept(index, seed, THRESHOLD: tl.constexpr):
     mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B
     mixed = mixed ^ (mixed >> 16)
     return mixed >= THRESHOLD
+
+
+@triton.jit
+def tile_of_program(n_rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+    """Rows, whether each exists, columns, and where the elements lie: (ROWS,), (ROWS,), (WIDTH,), (ROWS, WIDTH)."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, WIDTH)
+    return row, row < n_rows, column, row[:, None] * WIDTH + column[None, :]
 
 
 @triton.jit
