@@ -114,7 +114,7 @@ class ShortFormFinder:
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
-        tokens = find_tokens(text) if tokens is None else tokens
+        tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
         # All short forms, and a few others.
