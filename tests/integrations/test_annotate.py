@@ -21,7 +21,6 @@ from lmcells.expansion import Expansion
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.engines import find_engine, run_locally
 from lmcells.integrations.rows import COLUMNS, NoteFiles, read_annotations
 from lmcells.integrations.shards import (
     SHARD_CHARACTERS,
@@ -29,8 +28,10 @@ from lmcells.integrations.shards import (
     Shard,
     _blas_threads,
     expand_notes,
+    find_engine,
     one_thread,
     parse_result,
+    run_locally,
     shards_of,
     shared_expander,
 )

@@ -12,9 +12,8 @@ from integrations.ward import AWKWARD, ward_notes
 from lmcells.errors import InputError
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.annotate import annotate
-from lmcells.integrations.engines import find_engine, waves_of
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table
+from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table, find_engine, waves_of
 from lmcells.notes.note import Note
 from note_files import write_jsonl
 

@@ -13,10 +13,9 @@ from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate, annotate_stream
-from lmcells.integrations.engines import ENGINES
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import SHARD_NOTES
+from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -23,13 +23,13 @@ from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
-from lmcells.integrations.engines import find_engine
 from lmcells.integrations.omop import NoteNlpOptions
 from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_rows
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
     Shard,
+    find_engine,
     parse_result,
     shards_of,
     shared_expander,

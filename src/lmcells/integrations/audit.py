@@ -39,9 +39,15 @@ from lmcells.integrations.annotate import (
     refuse_output_inside,
     report_of,
 )
-from lmcells.integrations.engines import find_engine
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import SHARD_NOTES, Shard, expand_notes, shard_result, shared_expander
+from lmcells.integrations.shards import (
+    SHARD_NOTES,
+    Shard,
+    expand_notes,
+    find_engine,
+    shard_result,
+    shared_expander,
+)
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name

@@ -9,8 +9,14 @@ from typing import Any
 
 from lmcells.errors import InputError, LmcellsError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.integrations.engines import run_pickled, waves_of
-from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table, shared_expander
+from lmcells.integrations.shards import (
+    AnnotationTask,
+    Shard,
+    annotate_table,
+    run_pickled,
+    shared_expander,
+    waves_of,
+)
 
 try:
     import ray

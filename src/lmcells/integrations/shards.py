@@ -1,4 +1,4 @@
-"""Shards: a few hundred notes and what was found in them, the piece of work that every engine hands to its workers.
+"""Shards: a few hundred notes and what was found in them, and the engines that hand them to workers.
 
 Notes are ranked together, and the last digits of a probability depend on which, and on how many threads multiply
 matrices. A shard is therefore a batch of its own, cut by the notes alone and ranked by one thread, so that neither the
@@ -7,27 +7,32 @@ engine nor the number of workers or threads changes a byte.
 
 import ctypes
 import json
+import pickle
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lmcells.corpus.shard import batch_notes
+from lmcells.errors import ConfigError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations import omop, rows
 from lmcells.notes.note import Note
+from lmcells.processes import run_in_workers
 
 SHARD_NOTES = 512
 SHARD_CHARACTERS = 1 << 22  # bounds memory where notes are long
+ENGINES = ("local", "ray", "spark")
+WAVE_CHARACTERS = 1 << 26  # sent to a cluster at a time: what the driver's memory holds
 
 
 @lru_cache(maxsize=2)
@@ -198,3 +203,48 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
         else:
             found += [rows.annotation_row(note, expansion) for expansion in expansions]
     return pa.Table.from_pylist(found, schema=rows.arrow_schema(rows.LAYOUT))
+
+
+# Engines run shards: in this process, in several, or on a cluster. All give the same results, in any order.
+
+Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[bytes]]
+"""Takes a task, shards and a number of workers; yields what `AnnotationTask.run` returns, as it comes."""
+
+
+def find_engine(name: str) -> Engine:
+    """Return an engine by its name; MissingExtra says what to install."""
+    if name == "local":
+        return run_locally
+    if name == "ray":
+        from lmcells.integrations.ray_engine import run_on_ray
+
+        return run_on_ray
+    if name == "spark":
+        from lmcells.integrations.spark_engine import run_on_spark
+
+        return run_on_spark
+    raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
+
+
+def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
+    """Expand shards in this process, or in several that each load the model once."""
+    return run_in_workers(task.run, shards, workers, prepare=partial(shared_expander, task.expander))
+
+
+def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) -> Iterator[list[bytes]]:
+    """Yield pickled shards in groups that fit the memory of a cluster's driver."""
+    wave: list[bytes] = []
+    n_characters = 0
+    for shard in shards:
+        wave.append(pickle.dumps(shard))
+        n_characters += shard.n_characters
+        if n_characters >= max_characters:
+            yield wave
+            wave, n_characters = [], 0
+    if wave:
+        yield wave
+
+
+def run_pickled(task: AnnotationTask, pickled: bytes) -> bytes:
+    """Expand a shard of `waves_of`."""
+    return task.run(pickle.loads(pickled))  # from our own driver

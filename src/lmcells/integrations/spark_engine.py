@@ -14,8 +14,7 @@ from typing import Any
 
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.integrations.engines import run_pickled, waves_of
-from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table
+from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table, run_pickled, waves_of
 
 try:
     import pyspark
