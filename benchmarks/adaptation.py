@@ -1,6 +1,9 @@
 """What adapting the shipped model to text of another kind buys, over the shipped model and over training from scratch.
 
-python benchmarks/adaptation.py        # adverse events of 2021, of which the shipped model has read none after 2006
+python benchmarks/adaptation.py --from MODEL --text FILE     # a model that has not read the file
+
+The figures in docs/training.md are of the model of commit 2d46b09 and adverse events of 2021 (the default file), which
+the model that ships now has read.
 
 Of the documents three quarters are trained on. In the others long forms of the shipped inventory are replaced by their
 short forms, and each model must find them again. Prints a table; works in build/adaptation.
