@@ -154,13 +154,16 @@ def fit_calibration(mentions: Sequence[ScoredMention], *, precision: float = 0.9
             f"{len(known)} labelled mentions have a long form that the model knows; at least {MIN_MENTIONS} are "
             "needed to calibrate. Give a larger dataset."
         )
-    scores, of_truth = _table(known, none=-np.inf)
+    scores, truths = _table(known)
+    of_truth = scores[truths]
     temperature = min(_TEMPERATURES.tolist(), key=lambda each: _surprise(scores / each, of_truth / each))
     draws = [*known * DRAWS, *(each for seed in range(DRAWS) for each in take_out(known, seed=seed))]
 
+    drawn, truths_drawn = _table(draws)
+
     def surprise_with_none(none: float) -> float:
-        scores, of_truth = _table(draws, none=none)
-        return _surprise(scores / temperature, of_truth / temperature)
+        drawn[:, _NONE] = none
+        return _surprise(drawn / temperature, drawn[truths_drawn] / temperature)
 
     none = min(np.quantile(of_truth, _NONE_QUANTILES).tolist(), key=surprise_with_none)
     curve = coverage_curve(*_answers(mentions, Calibration(temperature=temperature, none_score=none)))
@@ -168,13 +171,12 @@ def fit_calibration(mentions: Sequence[ScoredMention], *, precision: float = 0.9
     return Calibration(temperature=temperature, least_probability=least, none_score=none)
 
 
-def _table(mentions: Sequence[ScoredMention], *, none: float) -> tuple[Floats, Floats]:
-    """Return the scores of all candidates, that of none the last, and those of the true ones: (n, K + 1) and (n,)."""
+def _table(mentions: Sequence[ScoredMention]) -> tuple[Floats, tuple[npt.NDArray[np.intp], list[int]]]:
+    """Return the scores of all candidates, with a last column for none, and where the true ones are: (n, K + 1)."""
     table = np.full((len(mentions), max(each.scores.size for each in mentions) + 1), -np.inf)
     for row, mention in zip(table, mentions, strict=True):
         row[: mention.scores.size] = mention.scores
-    table[:, _NONE] = none
-    return table, table[np.arange(len(table)), [mention.truth for mention in mentions]]
+    return table, (np.arange(len(table)), [mention.truth for mention in mentions])
 
 
 def _surprise(scores: Floats, of_truth: Floats) -> float:

@@ -300,18 +300,18 @@ def calibration_error_without_senses(
     Any sense of the inventory is wrong for a short form whose sense was taken out; what the note defines, counts or
     spells (`letters`) may be right all the same. If the expander abstains, its best candidate counts.
     """
-    errors = []
+    expander = Expander.from_pretrained(model, only_inventory=senses)
+    meanings, every, errors = Meanings(senses), list(senses), []
     for seed in range(DRAWS):
-        every = list(senses)
         taken = set(Random(seed).sample(range(len(every)), round(TAKEN_OUT * len(every))))
         left = SenseInventory.from_senses(sense for at, sense in enumerate(every) if at not in taken)
         gone = defaultdict(list)
         for at in taken:
             gone[every[at].short_form].append(every[at].long_form)
-        expander = Expander.from_pretrained(model, only_inventory=replace(left, has_priors=senses.has_priors))
-        meanings = Meanings(senses)
+        left = replace(left, has_priors=senses.has_priors)
         sure, right = [], []
-        for note, expansions in zip(notes, expander.pipe([note.text for note in notes]), strict=True):
+        expanded = expander.pipe([note.text for note in notes], only_inventory=left)
+        for note, expansions in zip(notes, expanded, strict=True):
             short_forms = {each.start: each.short_form for each in expansions}
             for outcome in judge(note, [_answered(each) for each in expansions], meanings):
                 if outcome.verdict in ("right", "wrong") and outcome.probability is not None:
