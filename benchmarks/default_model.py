@@ -140,14 +140,12 @@ def compile_long_forms(shop: Workshop) -> None:
         counts = ("--min-count", shop.config["compilation"]["min_count"])
         lmcells("prepare", *shop.files(), *counts, *shop.reading, "--output", all_words)
     shutil.rmtree(shop.at("half_compiled"), ignore_errors=True)
-    source = shop.at("trained")
-    for inventory, output in (("long_forms.csv", "half_compiled"), (SHIPPED_INVENTORY, "model")):
-        given: tuple[object, ...] = ("--corpus", all_words, "--model", source, "--output", shop.at(output))
-        if output == "model":
-            most = shop.config["compilation"]["prototypes"]
-            given += ("--prototypes", most, "--long-forms", shop.at("long_forms.csv"))
-        lmcells("inventory", "compile", shop.at(inventory) if output != "model" else inventory, *given)
-        source = shop.at(output)
+    source, found = shop.at("trained"), shop.at("long_forms.csv")
+    trimmed = ("--prototypes", shop.config["compilation"]["prototypes"], "--long-forms", found)
+    for inventory, name, more in ((found, "half_compiled", ()), (SHIPPED_INVENTORY, "model", trimmed)):
+        given = ("--corpus", all_words, "--model", source, "--output", shop.at(name), *more)
+        lmcells("inventory", "compile", inventory, *given)
+        source = shop.at(name)
 
 
 def calibrate(shop: Workshop) -> None:
