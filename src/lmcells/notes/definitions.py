@@ -9,6 +9,7 @@ inventory lists as a long form is one, even where the letters do not show it ("t
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain, product
 from typing import NamedTuple
 
 from lmcells.notes.tokens import STOP_WORDS
@@ -17,6 +18,7 @@ FormLookup = Callable[[str, str], str | None]
 """A short form and words, as written: the name of the inventory's sense that these words spell out, or None."""
 
 _Span = tuple[int, int]
+_Place = tuple[_Span, _Span, bool]  # of a short form, of what holds the long form, and whether it opens there
 
 _LONGEST = 20  # characters of a short form
 _MOST_PIECES = 24  # of what is looked at for a long form
@@ -88,16 +90,15 @@ _LIGHT = frozenset("type class group isoform number kda kd".split())
 # Scores of a unit; one that begins a piece, or is all of it, scores 1.
 _FOLLOWS_LOWER, _FOLLOWS, _INSIDE = 0.8, 0.5, 0.4  # after the letter before it ("Ang"), or further inside
 _NOT_FIRST = -0.4  # inside a word whose first letter is not used
+_NO_NUMBER, _NO_SPECIES = 0.4, 0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
 # Costs.
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = 0.8, 0.4, 0.5, 0.2, 0.02
 _COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part begins with a unit
 _OVER_ASIDE, _OVER_ASIDE_AND = 0.2, 1.5  # "protein A (PA) and B (PB)" is two long forms
-_WEAK_START, _PART_START = 0.5, 0.3
-# The share of the best score that is needed.
-_LEAST, _LEAST_OF_TWO, _LEAST_LOWER, _LEAST_WORDS = 0.55, 0.85, 0.8, 0.7
-_LEAST_WHOLE = 0.5  # all of a bracket, from its first word to its last
-_LEAST_OPEN = 0.8  # the first words of a bracket
-_LEAST_UNNUMBERED = 0.85  # "BARD1" where the long form has no number
+_WEAK_START, _PART_START, _AFTER_TO = 0.95, 0.3, 0.65
+# The share of the best score that is needed; of the first words of a bracket more.
+_LEAST, _LEAST_OPEN = 0.55, 0.8
+_WHOLE = 0.1
 
 
 class Definition(NamedTuple):
@@ -109,6 +110,10 @@ class Definition(NamedTuple):
     long_form: str  # white space made single
     long_start: int
     long_end: int
+
+
+_Dealt = tuple[float, int]  # score, first piece
+_State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
 
 
 class _Piece(NamedTuple):
@@ -132,84 +137,35 @@ def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[De
 
 def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
     for bracket in _BRACKET.finditer(text):
-        opens, closes = bracket.span(1)
-        found = _short_inside(text, opens, closes, spells)
-        if found is None and closes - opens > 3:
-            found = _long_inside(text, opens, closes, spells)
+        inside = bracket.span(1)
+        places = chain(_short_inside(text, inside), _long_inside(text, inside))
+        found = next(filter(None, (_define(text, *place, spells) for place in places)), None)
         if found:
             yield found
 
 
-def _short_inside(text: str, opens: int, closes: int, spells: FormLookup) -> Definition | None:
+def _short_inside(text: str, inside: _Span) -> Iterator[_Place]:
     """Read "atrial fibrillation (AF)", also with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
+    opens, closes = inside
     for part in _PART.finditer(text, opens, closes):
         for pattern in (_SHORT_INSIDE, _FIRST_INSIDE):
             short = pattern.match(text, part.start(), closes + 1)
             if short and (part.start() == opens or sum(map(str.isupper, short[1])) > 1):
-                found = _before_bracket(text, opens - 1, short.span(1), spells)
-                if found:
-                    return found
-    return None
+                yield short.span(1), (max(0, opens - 1 - _REACH), opens - 1), False
 
 
-def _long_inside(text: str, opens: int, closes: int, spells: FormLookup) -> Definition | None:
+def _long_inside(text: str, inside: _Span) -> Iterator[_Place]:
     """Read "AF (atrial fibrillation)", "(AF, atrial fibrillation)" and "(atrial fibrillation, AF)"."""
+    opens, closes = inside
     begin = max(0, opens - _LONGEST - 3)
-    before = _SHORT_BEFORE.search(text[begin : opens - 1])
-    found = None
-    if before:
-        span = begin + before.start(1), begin + before.end(1)
-        found = _inside_bracket(text, span, (opens, closes), spells)
-    if found is None and (first := _SHORT_THEN_LONG.match(text, opens, closes)):
-        found = _inside_bracket(text, first.span(1), (first.end(), closes), spells)
-    if found is None and (last := _LONG_THEN_SHORT.search(text, opens, closes)):
-        found = _whole(text, last.span(1), (opens, last.start()), spells, by_letters=True)
-    return found
-
-
-def _before_bracket(text: str, bracket: int, span: _Span, spells: FormLookup) -> Definition | None:
-    """Find a long form that ends where the bracket with the short form opens."""
-    short_form = _short_form(text, span)
-    pieces = _pieces(text, max(0, bracket - _REACH), bracket)[-_MOST_PIECES:] if short_form else []
-    if short_form is None or not pieces:
-        return None
-    end = _end(text, pieces)
-    if text[end:bracket].strip(" \t\r\n\"'”’*)-"):
-        return None
-    for piece in [piece for piece in pieces if piece.opens][-_MOST_WORDS_BEFORE:]:
-        if spells(short_form, text[piece.start : end]):
-            return _definition(text, span, short_form, (piece.start, end))
-    aligned = _align(short_form, pieces)
-    if aligned is None:
-        return None
-    first, _ = aligned
-    if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
-        again = _align(short_form, pieces[first + 1 :])
-        first = first + 1 + again[0] if again else first
-    return _definition(text, span, short_form, (_word_start(pieces, first), end))
-
-
-def _inside_bracket(text: str, span: _Span, inside: _Span, spells: FormLookup) -> Definition | None:
-    """Find a long form that opens the bracket after the short form: all of it, up to a comma, or its first words."""
-    short_form = _short_form(text, span)
-    if short_form is None:
-        return None
-    aside = _ASIDE.match(text, *inside)
-    start = aside.end() if aside else inside[0]
-    stop = _BREAK.search(_masked(text[start : inside[1]]))
-    pieces = _pieces(text, start, start + stop.start() if stop else inside[1])[:_MOST_PIECES]
-    if not pieces:
-        return None
-    start = pieces[0].start
-    commas = [at for at, piece in enumerate(pieces) if at and ", " in piece.glue]
-    for to in (len(pieces), *commas[:1]):
-        end = _end(text, pieces[:to])
-        if spells(short_form, text[start:end]) or _align(short_form, pieces[:to], from_start=True):
-            return _definition(text, span, short_form, (start, end))
-    aligned = _align(short_form, pieces, from_start=True, to_end=False)
-    if aligned is None:
-        return None
-    return _definition(text, span, short_form, (start, _end(text, pieces[: aligned[1] + 1])))
+    if closes - opens <= 3:
+        return
+    if before := _SHORT_BEFORE.search(text[begin : opens - 1]):
+        yield (begin + before.start(1), begin + before.end(1)), inside, True
+    if first := _SHORT_THEN_LONG.match(text, opens, closes):
+        yield first.span(1), (first.end(), closes), True
+    if last := _LONG_THEN_SHORT.search(text, opens, closes):
+        yield last.span(1), (opens, last.start()), False
 
 
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
@@ -222,30 +178,40 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
         opens = _SHORT_OPENS.search(text[begin : sign.start()])
         if opens is None or (opens.start() == 0 < begin and opens[0][0] not in _OPENINGS):
             continue
-        long = _LISTED_LONG.match(text, sign.end())
-        if long:
+        if long := _LISTED_LONG.match(text, sign.end()):
             span = begin + opens.start(1), begin + opens.end(1)
-            found = _whole(text, span, long.span(), spells, by_letters=is_listed or "=" in sign[0])
+            by_letters = is_listed or "=" in sign[0]
+            found = _define(text, span, long.span(), True, spells, by_letters=by_letters)
             if found is not None:
                 yield found
 
 
-def _whole(
-    text: str, span: _Span, within: _Span, spells: FormLookup, *, by_letters: bool
+def _define(
+    text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
-    """Return the definition if a piece of text is a long form from its first word to its last."""
+    """Find the long form that opens a piece of text, up to its end, a comma or any word, or that closes it."""
     short_form = _short_form(text, span)
-    if short_form is None:
+    pieces = _pieces(text, *within, from_start=from_start) if short_form else []
+    if short_form is None or not pieces:
         return None
-    is_known = spells(short_form, text[slice(*within)])
-    if not (is_known or by_letters):
+    ends = [len(pieces) - 1]
+    if from_start:
+        starts = [0]
+        ends += [at - 1 for at, piece in enumerate(pieces) if at and ", " in piece.glue][:1]
+        ends += [at - 1 for at, piece in enumerate(pieces) if at and piece.opens and piece.text.isdigit()][:1]
+    else:
+        starts = [at for at, piece in enumerate(pieces) if piece.opens][-_MOST_WORDS_BEFORE:]
+        if text[_end(text, pieces[-1]) : within[1]].strip(" \t\r\n\"'”’*)-"):
+            return None
+    for first, last in product(starts, ends):
+        long_span = pieces[first].start, _end(text, pieces[last])
+        if spells(short_form, text[slice(*long_span)]):
+            return _definition(text, span, short_form, long_span)
+    aligned = _align(short_form, pieces, ends, from_start=from_start) if by_letters else None
+    if aligned is None:
         return None
-    pieces = _pieces(text, *within)
-    if not pieces:
-        return None
-    if not is_known and (len(pieces) > _MOST_PIECES or not _align(short_form, pieces, from_start=True)):
-        return None
-    return _definition(text, span, short_form, (pieces[0].start, _end(text, pieces)))
+    first, last = aligned
+    return _definition(text, span, short_form, (_word_start(pieces, first), _end(text, pieces[last])))
 
 
 def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> Definition | None:
@@ -294,11 +260,16 @@ def _masked(text: str) -> str:
     return _ATTACHED_GROUP.sub(lambda match: _ATTACHED_MARK + match[0][1:-1] + _ATTACHED_MARK, text)
 
 
-def _pieces(text: str, start: int, end: int) -> list[_Piece]:
-    """Return the pieces of the words of `text[start:end]` after its last sentence break, whole words only."""
+def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece]:
+    """Return the pieces of the whole words of `text[start:end]` up to its first break, or after its last."""
+    if from_start and (aside := _ASIDE.match(text, start, end)):
+        start = aside.end()
     within = _masked(text[start:end])
-    begin = max((match.end() for match in _BREAK.finditer(within)), default=0)
-    is_cut = begin == 0 < start and text[start - 1].isalnum()
+    breaks = list(_BREAK.finditer(within))
+    if from_start and breaks:
+        within = within[: breaks[0].start()]
+    begin = breaks[-1].end() if breaks and not from_start else 0
+    is_cut = not from_start and begin == 0 < start and text[start - 1].isalnum()
     pieces: list[_Piece] = []
     previous = begin
     for match in _PIECE.finditer(within, begin):
@@ -312,14 +283,14 @@ def _pieces(text: str, start: int, end: int) -> list[_Piece]:
         previous = match.end()
     if is_cut:
         second = next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces))
-        return pieces[second:]
-    return pieces
+        pieces = pieces[second:]
+    return pieces[:_MOST_PIECES] if from_start else pieces[-_MOST_PIECES:]
 
 
-def _end(text: str, pieces: list[_Piece]) -> int:
+def _end(text: str, piece: _Piece) -> int:
     """Return where a long form ends, with the charge of an ion."""
-    charge = _ION.match(text, pieces[-1].end)
-    return charge.end() if charge else pieces[-1].end
+    charge = _ION.match(text, piece.end)
+    return charge.end() if charge else piece.end
 
 
 def _word_start(pieces: list[_Piece], first: int) -> int:
@@ -333,82 +304,100 @@ def _word_start(pieces: list[_Piece], first: int) -> int:
     return pieces[at].start
 
 
-def _align(
-    short_form: str, pieces: list[_Piece], *, from_start: bool = False, to_end: bool = True
-) -> _Span | None:
+def _align(short_form: str, pieces: list[_Piece], ends: list[int], *, from_start: bool) -> _Span | None:
     """Return the first and the last of the pieces that a short form stands for, or None."""
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
-    letters = [unit for unit in units if len(unit) == 1 and unit.isalpha()]
     if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
-        letters.pop()  # "Rap1p" is the protein of a gene
-    for dealt, least in ((units, 0.0), (letters, _LEAST_UNNUMBERED)):
-        if dealt is letters and not 2 < len(letters) < len(units):
-            return None
-        best = _deal(dealt, pieces, from_start=from_start, to_end=to_end)
-        if best is None:
-            continue
-        score, first, last = best
-        needed = _needed(short_form, len(dealt), pieces[first : last + 1], is_whole=from_start and to_end)
-        least_open = 0.0 if to_end else _LEAST_OPEN
-        if needed is not None and score + 1e-6 >= max(needed, least, least_open) * len(dealt):
-            return first, last
+        units.pop()  # "Rap1p" is the protein of a gene
+    dealt = _deal(units, pieces, from_start=from_start)
+    open_ends = [at for at in range(len(pieces)) if _may_end(pieces, at)] if from_start else []
+    for lasts, least in ((ends, _LEAST), (open_ends, _LEAST_OPEN)):
+        found = [
+            (best[0] + _WHOLE * (best[1] == 0), -last, best[1]) for last in lasts if (best := dealt[last])
+        ]
+        if found:
+            score, last, first = max(found)
+            if score + 1e-6 >= least * len(units) and _is_plausible(
+                short_form, units, pieces[first : 1 - last]
+            ):
+                return first, -last
     return None
 
 
-def _needed(short_form: str, n: int, pieces: list[_Piece], *, is_whole: bool) -> float | None:
-    """Return the share of the best score that makes an alignment reliable, or None if nothing does."""
-    if len(pieces) == 1:  # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old"
-        word = pieces[0].text
-        n_capitals = sum(map(str.isupper, short_form))
-        is_beginning = n == 3 and len(word) >= 6 and word.startswith(short_form.lower())
-        is_skeleton = n > 2 and _SKELETON.fullmatch(short_form)
-        is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals) or is_skeleton
-        return 0.0 if is_beginning or (is_abbreviated and len(word) >= 2 * n) else None
-    if n <= 2:
-        return _LEAST_OF_TWO
-    if short_form.islower():  # "leg (lot ENG5466)" is none
+def _may_end(pieces: list[_Piece], last: int) -> bool:
+    return pieces[last].text not in STOP_WORDS and (last + 1 == len(pieces) or pieces[last + 1].opens)
+
+
+def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece]) -> bool:
+    if len(pieces) > 1:
         has_number = any(piece.text.isdigit() for piece in pieces)
-        return None if has_number and short_form.isalpha() else _LEAST_LOWER
-    if " " in short_form:
-        return _LEAST_WORDS
-    return _LEAST_WHOLE if is_whole and n > 3 else _LEAST
+        return not (short_form.isalpha() and short_form.islower() and has_number)  # "leg (lot ENG5466)"
+    # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old".
+    word, n = pieces[0].text, len(units)
+    n_capitals = sum(map(str.isupper, short_form))
+    is_beginning = n > 2 and word.startswith(short_form.lower())
+    is_skeleton = n > 2 and _SKELETON.fullmatch(short_form) is not None
+    is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals == 1) or is_skeleton
+    return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(map(str.isalpha, units))
 
 
-def _deal(
-    units: list[str], pieces: list[_Piece], *, from_start: bool, to_end: bool
-) -> tuple[float, int, int] | None:
-    """Return the best score of dealing the units to the pieces, with the first and the last piece.
+def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_Dealt | None]:
+    """Return, by last piece, the best way of dealing the units of a short form to the pieces.
 
     Schwartz and Hearst let each character match anywhere, from the right, and stop at the first letter that happens
     to fit. Here all ways are compared: a piece takes its first letter and perhaps some inside it, or is skipped.
+    Numbers and Greek letters may stand anywhere: "type 1 protein phosphatase (PP1)".
     """
-    lowered = [unit.lower() for unit in units]
-    n = len(units)
-    best: tuple[float, int, int] | None = None
-    dealt: list[tuple[float, int] | None] = [None] * (n + 1)  # by number of units: score, first piece
+    letters = [unit for unit in units if len(unit) == 1 and unit.isalpha()]
+    numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
+    lowered = [letter.lower() for letter in letters]
+    has_species = len(letters) > 2 and letters[0].islower() and letters[1].isupper()
+    ended: list[_Dealt | None] = []
+    dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
-        crossing = _crossing_cost(piece)
-        is_last = at == len(pieces) - 1
-        skipping = crossing + _skip_cost(piece, ends=is_last)
-        new = [each and (each[0] - skipping, each[1]) for each in dealt]
         cost = _start_cost(pieces, at) if at == 0 or not from_start else None
-        dealt[0] = None if cost is None else (-cost, at)
-        for n_dealt, so_far in enumerate(dealt[:n]):
-            if so_far is None:
-                continue
-            for taken, value in _matches(units, lowered, n_dealt, piece.text):
-                score = so_far[0] + value
-                if n_dealt:
-                    score -= min(crossing, _COMMA_IN_LIST) if value >= 1 else crossing
-                old = new[n_dealt + taken]
-                if old is None or score > old[0]:
-                    new[n_dealt + taken] = score, so_far[1]
+        if cost is not None:
+            _keep(dealt, (0, numbers), -cost, at)
+            if has_species:
+                _keep(dealt, (1, numbers), -cost - _NO_SPECIES, at)
+        crossing = _crossing_cost(piece)
+        skip, skip_last = _skip_cost(piece, ends=False), _skip_cost(piece, ends=True)
+        number = _NUMBERS.get(piece.text, piece.text)
+        new: dict[_State, _Dealt] = {}
+        end: dict[_State, _Dealt] = {}
+        for (n_dealt, left), (score, first) in dealt.items():
+            across = crossing if first != at else 0.0
+            if number in left:
+                rest = tuple(each for each in left if each != number)
+                hit = score - across + len(left) - len(rest)
+                _keep(new, (n_dealt, rest), hit, first)
+                _keep(end, (n_dealt, rest), hit, first)
+            if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
+                _keep(new, (n_dealt, left), score - across - skip, first)
+                _keep(end, (n_dealt, left), score - across - skip_last, first)
+            if n_dealt < len(letters):
+                for taken, value in _matches(letters, lowered, n_dealt, piece.text):
+                    over = min(across, _COMMA_IN_LIST) if value >= 1 else across
+                    _keep(new, (n_dealt + taken, left), score + value - over, first)
+                    _keep(end, (n_dealt + taken, left), score + value - over, first)
         dealt = new
-        done = dealt[n]
-        may_end = is_last or not (to_end or piece.text in STOP_WORDS or not pieces[at + 1].opens)
-        if done is not None and may_end and (best is None or done[0] > best[0]):
-            best = *done, at
-    return best
+        ended.append(
+            max(
+                (
+                    (score - _NO_NUMBER * len(left), first)
+                    for (n_dealt, left), (score, first) in end.items()
+                    if n_dealt == len(letters)
+                ),
+                default=None,
+            )
+        )
+    return ended
+
+
+def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
+    """Keep the best score of a state, and the first piece of that way."""
+    if state not in best or score > best[state][0]:
+        best[state] = score, first
 
 
 def _start_cost(pieces: list[_Piece], at: int) -> float | None:
@@ -418,6 +407,8 @@ def _start_cost(pieces: list[_Piece], at: int) -> float | None:
         return _PART_START if piece.glue or pieces[at - 1].text.isdigit() else None
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return 0.0  # "T cell", "all-trans"
+    if at > 0 and pieces[at - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
+        return _AFTER_TO
     if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
         return None
     return _WEAK_START if piece.text in STOP_WORDS or len(piece.text) == 1 else 0.0
@@ -439,14 +430,9 @@ def _skip_cost(piece: _Piece, *, ends: bool) -> float:
     return _SKIPPED if piece.opens else _SKIPPED_PART
 
 
-def _matches(units: list[str], lowered: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
-    """Yield how many units from the first on a piece can stand for, with their score."""
-    unit = lowered[first]
-    if len(unit) > 1 or unit.isdigit():
-        if word == unit or _NUMBERS.get(word) == unit:
-            yield 1, 1.0
-        return
-    at = 0 if word[0] == unit else word.find(unit) if first else -1
+def _matches(letters: list[str], lowered: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
+    """Yield how many letters from the first on a piece can stand for, with their score."""
+    at = 0 if word[0] == lowered[first] else word.find(lowered[first]) if first else -1
     if at < 0:
         return
     value = 1.0 if at == 0 else _NOT_FIRST
@@ -454,13 +440,12 @@ def _matches(units: list[str], lowered: list[str], first: int, word: str) -> Ite
     if word in STOP_WORDS:
         return
     for taken in range(2, len(lowered) - first + 1):
-        unit = lowered[first + taken - 1]
-        where = word.find(unit, at + 1) if len(unit) == 1 else -1
+        where = word.find(lowered[first + taken - 1], at + 1)
         if where < 0:
             return
         if where > at + 1:
             value += _INSIDE
         else:
-            value += _FOLLOWS_LOWER if units[first + taken - 1].islower() else _FOLLOWS
+            value += _FOLLOWS_LOWER if letters[first + taken - 1].islower() else _FOLLOWS
         at = where
         yield taken, float(taken) if taken == len(word) else value
