@@ -58,9 +58,9 @@ _DOTTED = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
 _STAGE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")  # consonants of a word, as in "Cpt"
-_NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the".split())
+_NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the ii iii".split())
 _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_WRITTEN = re.compile(r"[\s,;()]+")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
@@ -95,10 +95,14 @@ _NO_NUMBER, _NO_SPECIES = 0.4, 0.8  # "BARD1" where the long form has no number,
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = 0.8, 0.4, 0.5, 0.2, 0.02
 _COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part begins with a unit
 _OVER_ASIDE, _OVER_ASIDE_AND = 0.2, 1.5  # "protein A (PA) and B (PB)" is two long forms
-_WEAK_START, _PART_START, _AFTER_TO = 0.95, 0.3, 0.65
+_STOP_START, _LETTER_START, _PART_START = 0.95, 0.5, 0.3
 # The share of the best score that is needed; of the first words of a bracket more.
-_LEAST, _LEAST_OPEN = 0.55, 0.8
+_LEAST, _LEAST_OF_TWO, _LEAST_STRICT, _LEAST_OPEN = 0.55, 0.75, 0.75, 0.8
 _WHOLE = 0.1
+_WEAK_END = 0.5
+_LESS_IF_USED = 0.15
+_MOST_LOOKED_AT = 20
+_NEAR = 10_000
 
 
 class Definition(NamedTuple):
@@ -197,8 +201,7 @@ def _define(
     ends = [len(pieces) - 1]
     if from_start:
         starts = [0]
-        ends += [at - 1 for at, piece in enumerate(pieces) if at and ", " in piece.glue][:1]
-        ends += [at - 1 for at, piece in enumerate(pieces) if at and piece.opens and piece.text.isdigit()][:1]
+        ends += [at - 1 for at, piece in enumerate(pieces) if at and _ends_before(piece)][:2]
     else:
         starts = [at for at, piece in enumerate(pieces) if piece.opens][-_MOST_WORDS_BEFORE:]
         if text[_end(text, pieces[-1]) : within[1]].strip(" \t\r\n\"'”’*)-"):
@@ -207,10 +210,17 @@ def _define(
         long_span = pieces[first].start, _end(text, pieces[last])
         if spells(short_form, text[slice(*long_span)]):
             return _definition(text, span, short_form, long_span)
-    aligned = _align(short_form, pieces, ends, from_start=from_start) if by_letters else None
+    if not by_letters:
+        return None
+    is_used = _is_used_again(text, span)
+    aligned = _align(short_form, pieces, ends, from_start=from_start, is_used=is_used)
     if aligned is None:
         return None
     first, last = aligned
+    if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
+        rest = pieces[first + 1 :]
+        again = _align(short_form, rest, [len(rest) - 1], from_start=False, is_used=is_used) if rest else None
+        first += 1 + again[0] if again else 0
     return _definition(text, span, short_form, (_word_start(pieces, first), _end(text, pieces[last])))
 
 
@@ -219,10 +229,13 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     if text[end : end + 1] == ")" and text.count("(", start, end) > text.count(")", start, end):
         end += 1
     long_form = " ".join(text[start:end].split())
-    following = long_form[len(short_form) : len(short_form) + 1]
+    stem = short_form.rstrip("-0123456789")
+    stem = stem.lower() if len(stem) > 3 else short_form.lower()
+    following = long_form[len(stem) : len(stem) + 1]
     repeats = long_form.startswith(short_form) and short_form.isupper()  # "TAF (TAFdep)"
-    repeats |= long_form.lower().startswith(short_form.lower()) and not following.islower()
-    if repeats or len(long_form) <= len(short_form) or short_form in _WORD.findall(long_form):
+    repeats |= long_form.lower().startswith(stem) and not following.islower()
+    repeats |= short_form.lower() in _WRITTEN.split(long_form.lower())
+    if repeats or len(long_form) <= len(short_form):
         return None
     if _CODE.fullmatch(long_form):
         return None
@@ -304,39 +317,69 @@ def _word_start(pieces: list[_Piece], first: int) -> int:
     return pieces[at].start
 
 
-def _align(short_form: str, pieces: list[_Piece], ends: list[int], *, from_start: bool) -> _Span | None:
+def _ends_before(piece: _Piece) -> bool:
+    """Return whether a long form at the start of a bracket may end before a piece."""
+    return ", " in piece.glue or piece.text == "or" or (piece.opens and piece.text.isdigit())
+
+
+def _is_used_again(text: str, span: _Span) -> bool:
+    """Return whether a short form also stands near by outside brackets, so that it needs no other proof."""
+    written = text[slice(*span)]
+    at = max(0, span[0] - _NEAR) - 1
+    for _ in range(_MOST_LOOKED_AT):
+        at = text.find(written, at + 1, span[1] + _NEAR)
+        if at < 0:
+            return False
+        before, after = text[at - 1 : at], text[at + len(written) : at + len(written) + 1]
+        if at != span[0] and not (before.isalnum() or before in "([" or after.isalnum()):
+            return True
+    return False
+
+
+def _align(
+    short_form: str, pieces: list[_Piece], ends: list[int], *, from_start: bool, is_used: bool
+) -> _Span | None:
     """Return the first and the last of the pieces that a short form stands for, or None."""
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
     if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
         units.pop()  # "Rap1p" is the protein of a gene
     dealt = _deal(units, pieces, from_start=from_start)
     open_ends = [at for at in range(len(pieces)) if _may_end(pieces, at)] if from_start else []
-    for lasts, least in ((ends, _LEAST), (open_ends, _LEAST_OPEN)):
+    least = _least(short_form, units, is_used=is_used)
+    for lasts, share in ((ends, least), (open_ends, _LEAST_OPEN)):
         found = [
             (best[0] + _WHOLE * (best[1] == 0), -last, best[1]) for last in lasts if (best := dealt[last])
         ]
         if found:
             score, last, first = max(found)
-            if score + 1e-6 >= least * len(units) and _is_plausible(
-                short_form, units, pieces[first : 1 - last]
-            ):
+            is_enough = score + 1e-6 >= share * len(units) or (first == -last and lasts is ends)
+            if is_enough and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
                 return first, -last
     return None
+
+
+def _least(short_form: str, units: list[str], *, is_used: bool) -> float:
+    """Return the share of the best score that is needed."""
+    is_word = short_form.isalpha() and short_form.islower()
+    if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
+        return _LEAST_STRICT
+    is_code = sum(map(str.isupper, short_form)) > 1 or any(map(str.isdigit, short_form))
+    return (_LEAST if len(units) > 2 else _LEAST_OF_TWO) - _LESS_IF_USED * (is_used and is_code)
 
 
 def _may_end(pieces: list[_Piece], last: int) -> bool:
     return pieces[last].text not in STOP_WORDS and (last + 1 == len(pieces) or pieces[last + 1].opens)
 
 
-def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece]) -> bool:
+def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_used: bool) -> bool:
     if len(pieces) > 1:
         has_number = any(piece.text.isdigit() for piece in pieces)
         return not (short_form.isalpha() and short_form.islower() and has_number)  # "leg (lot ENG5466)"
     # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old".
     word, n = pieces[0].text, len(units)
     n_capitals = sum(map(str.isupper, short_form))
-    is_beginning = n > 2 and word.startswith(short_form.lower())
-    is_skeleton = n > 2 and _SKELETON.fullmatch(short_form) is not None
+    is_beginning = n > 2 and len(word) > 2 * n and word.startswith(short_form.lower())
+    is_skeleton = (n > 2 or is_used) and _SKELETON.fullmatch(short_form) is not None
     is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals == 1) or is_skeleton
     return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(map(str.isalpha, units))
 
@@ -363,13 +406,14 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
         crossing = _crossing_cost(piece)
         skip, skip_last = _skip_cost(piece, ends=False), _skip_cost(piece, ends=True)
         number = _NUMBERS.get(piece.text, piece.text)
+        ends_weakly = _WEAK_END if piece.text in STOP_WORDS and len(piece.text) > 1 else 0.0
         new: dict[_State, _Dealt] = {}
         end: dict[_State, _Dealt] = {}
         for (n_dealt, left), (score, first) in dealt.items():
             across = crossing if first != at else 0.0
             if number in left:
                 rest = tuple(each for each in left if each != number)
-                hit = score - across + len(left) - len(rest)
+                hit = score - min(across, _COMMA_IN_LIST) + len(left) - len(rest)
                 _keep(new, (n_dealt, rest), hit, first)
                 _keep(end, (n_dealt, rest), hit, first)
             if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
@@ -379,7 +423,7 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
                 for taken, value in _matches(letters, lowered, n_dealt, piece.text):
                     over = min(across, _COMMA_IN_LIST) if value >= 1 else across
                     _keep(new, (n_dealt + taken, left), score + value - over, first)
-                    _keep(end, (n_dealt + taken, left), score + value - over, first)
+                    _keep(end, (n_dealt + taken, left), score + value - over - ends_weakly, first)
         dealt = new
         ended.append(
             max(
@@ -407,11 +451,11 @@ def _start_cost(pieces: list[_Piece], at: int) -> float | None:
         return _PART_START if piece.glue or pieces[at - 1].text.isdigit() else None
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return 0.0  # "T cell", "all-trans"
-    if at > 0 and pieces[at - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
-        return _AFTER_TO
     if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
         return None
-    return _WEAK_START if piece.text in STOP_WORDS or len(piece.text) == 1 else 0.0
+    if len(piece.text) == 1:
+        return _LETTER_START
+    return _STOP_START if piece.text in STOP_WORDS else 0.0
 
 
 def _crossing_cost(piece: _Piece) -> float:
