@@ -63,7 +63,7 @@ _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TA
 _WRITTEN = re.compile(r"[\s,;()]+")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
-_PIECE = re.compile(r"\d+|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
+_PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
 _ASIDE_MARK, _ATTACHED_MARK = "\x01", "\x02"
 _SHORT_ASIDE = re.compile(r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])")
 _ATTACHED_GROUP = re.compile(_ATTACHED)
@@ -87,22 +87,18 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 )
 _LIGHT = frozenset("type class group isoform number kda kd".split())
 
-# Scores of a unit; one that begins a piece, or is all of it, scores 1.
-_FOLLOWS_LOWER, _FOLLOWS, _INSIDE = 0.8, 0.5, 0.4  # after the letter before it ("Ang"), or further inside
-_NOT_FIRST = -0.4  # inside a word whose first letter is not used
-_NO_NUMBER, _NO_SPECIES = 0.4, 0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
-# Costs.
-_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = 0.8, 0.4, 0.5, 0.2, 0.02
-_COMMA, _COMMA_IN_LIST = 0.7, 0.3  # "pupils equal, round, reactive": every part begins with a unit
-_OVER_ASIDE, _OVER_ASIDE_AND = 0.2, 1.5  # "protein A (PA) and B (PB)" is two long forms
-_STOP_START, _LETTER_START, _PART_START = 0.95, 0.5, 0.3
-# The share of the best score that is needed; of the first words of a bracket more.
-_LEAST, _LEAST_OF_TWO, _LEAST_STRICT, _LEAST_OPEN = 0.55, 0.75, 0.75, 0.8
-_WHOLE = 0.1
-_WEAK_END = 0.5
-_LESS_IF_USED = 0.15
-_MOST_LOOKED_AT = 20
-_NEAR = 10_000
+# Log odds of each step in a definition against chance. They were learnt without labels: brackets of training text
+# were paired with the words before them, and with the words before other brackets.
+_FIRST, _NUMBER = 1.4, 2.5  # a letter that begins a word or is all of it, a number
+_FOLLOWS, _INSIDE, _NOT_FIRST = 0.7, 0.05, -2.0  # further letters of a word; inside a word that begins otherwise
+_NO_NUMBER, _NO_SPECIES = -0.8, -0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
+_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.3, -0.85, -0.25, -0.55
+_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -2.0  # "protein A (PA) and B (PB)" is two long forms
+_STOP_START, _PART_START, _OPENS = -2.0, -0.6, 0.7  # at a stop word, inside a word, at a sentence or bracket
+_STOP_END = -0.5
+# The log odds that are needed: less if the short form is used again near by, more if it could be words.
+_NEEDED, _IF_USED, _IF_WORDS, _IF_OPEN, _ONE = 2.0, -2.0, 0.5, 0.5, 0.5
+_NEAR, _MOST_LOOKED_AT = 10_000, 20
 
 
 class Definition(NamedTuple):
@@ -309,7 +305,11 @@ def _end(text: str, piece: _Piece) -> int:
 def _word_start(pieces: list[_Piece], first: int) -> int:
     """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
     at = first
+    if at > 0 and pieces[at].text.isdigit() and pieces[at - 1].text in _LIGHT:
+        return pieces[at - 1].start  # "type 1 diabetes"
     while at > 0 and not pieces[at].opens:
+        if "'" in pieces[at].glue:
+            return pieces[first].start
         at -= 1
         is_joined = not (pieces[at].glue or pieces[at].opens or pieces[at - 1].text.isdigit())
         if pieces[at].text in _CUT or is_joined:
@@ -345,26 +345,24 @@ def _align(
         units.pop()  # "Rap1p" is the protein of a gene
     dealt = _deal(units, pieces, from_start=from_start)
     open_ends = [at for at in range(len(pieces)) if _may_end(pieces, at)] if from_start else []
-    least = _least(short_form, units, is_used=is_used)
-    for lasts, share in ((ends, least), (open_ends, _LEAST_OPEN)):
-        found = [
-            (best[0] + _WHOLE * (best[1] == 0), -last, best[1]) for last in lasts if (best := dealt[last])
-        ]
+    needed = _needed(short_form, is_used=is_used)
+    for lasts, more in ((ends, 0.0), (open_ends, _IF_OPEN)):
+        found = [(best[0], -last, best[1]) for last in lasts if (best := dealt[last])]
         if found:
             score, last, first = max(found)
-            is_enough = score + 1e-6 >= share * len(units) or (first == -last and lasts is ends)
-            if is_enough and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
+            least = _ONE if first == -last else needed
+            if score >= least + more and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
                 return first, -last
     return None
 
 
-def _least(short_form: str, units: list[str], *, is_used: bool) -> float:
-    """Return the share of the best score that is needed."""
+def _needed(short_form: str, *, is_used: bool) -> float:
+    """Return the log odds that a short form needs."""
     is_word = short_form.isalpha() and short_form.islower()
     if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
-        return _LEAST_STRICT
+        return _NEEDED + _IF_WORDS
     is_code = sum(map(str.isupper, short_form)) > 1 or any(map(str.isdigit, short_form))
-    return (_LEAST if len(units) > 2 else _LEAST_OF_TWO) - _LESS_IF_USED * (is_used and is_code)
+    return _NEEDED + _IF_USED * (is_used and is_code)
 
 
 def _may_end(pieces: list[_Piece], last: int) -> bool:
@@ -381,7 +379,7 @@ def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_us
     is_beginning = n > 2 and len(word) > 2 * n and word.startswith(short_form.lower())
     is_skeleton = (n > 2 or is_used) and _SKELETON.fullmatch(short_form) is not None
     is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals == 1) or is_skeleton
-    return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(map(str.isalpha, units))
+    return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(len(unit) == 1 and unit.isalpha() for unit in units)
 
 
 def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_Dealt | None]:
@@ -398,37 +396,37 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
     ended: list[_Dealt | None] = []
     dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
-        cost = _start_cost(pieces, at) if at == 0 or not from_start else None
-        if cost is not None:
-            _keep(dealt, (0, numbers), -cost, at)
+        start = _start(pieces, at) if at == 0 or not from_start else None
+        if start is not None:
+            _keep(dealt, (0, numbers), start, at)
             if has_species:
-                _keep(dealt, (1, numbers), -cost - _NO_SPECIES, at)
-        crossing = _crossing_cost(piece)
-        skip, skip_last = _skip_cost(piece, ends=False), _skip_cost(piece, ends=True)
+                _keep(dealt, (1, numbers), start + _NO_SPECIES, at)
+        crossing = _crossing(piece)
+        skip, skip_last = _skip(piece, ends=False), _skip(piece, ends=True)
         number = _NUMBERS.get(piece.text, piece.text)
-        ends_weakly = _WEAK_END if piece.text in STOP_WORDS and len(piece.text) > 1 else 0.0
+        stop_end = _STOP_END if piece.text in STOP_WORDS and len(piece.text) > 1 else 0.0
         new: dict[_State, _Dealt] = {}
         end: dict[_State, _Dealt] = {}
         for (n_dealt, left), (score, first) in dealt.items():
-            across = crossing if first != at else 0.0
+            if first != at:
+                score += crossing
             if number in left:
                 rest = tuple(each for each in left if each != number)
-                hit = score - min(across, _COMMA_IN_LIST) + len(left) - len(rest)
+                hit = score + _NUMBER * (len(left) - len(rest))
                 _keep(new, (n_dealt, rest), hit, first)
                 _keep(end, (n_dealt, rest), hit, first)
             if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
-                _keep(new, (n_dealt, left), score - across - skip, first)
-                _keep(end, (n_dealt, left), score - across - skip_last, first)
+                _keep(new, (n_dealt, left), score + skip, first)
+                _keep(end, (n_dealt, left), score + skip_last, first)
             if n_dealt < len(letters):
                 for taken, value in _matches(letters, lowered, n_dealt, piece.text):
-                    over = min(across, _COMMA_IN_LIST) if value >= 1 else across
-                    _keep(new, (n_dealt + taken, left), score + value - over, first)
-                    _keep(end, (n_dealt + taken, left), score + value - over - ends_weakly, first)
+                    _keep(new, (n_dealt + taken, left), score + value, first)
+                    _keep(end, (n_dealt + taken, left), score + value + stop_end, first)
         dealt = new
         ended.append(
             max(
                 (
-                    (score - _NO_NUMBER * len(left), first)
+                    (score + _NO_NUMBER * len(left), first)
                     for (n_dealt, left), (score, first) in end.items()
                     if n_dealt == len(letters)
                 ),
@@ -444,33 +442,32 @@ def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -
         best[state] = score, first
 
 
-def _start_cost(pieces: list[_Piece], at: int) -> float | None:
-    """Return what it costs to begin a long form with a piece; None if it may not."""
+def _start(pieces: list[_Piece], at: int) -> float | None:
+    """Return the log odds of a long form that begins with a piece; None if it may not."""
     piece = pieces[at]
     if not piece.opens:
         return _PART_START if piece.glue or pieces[at - 1].text.isdigit() else None
+    opens = _OPENS if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
-        return 0.0  # "T cell", "all-trans"
+        return opens  # "T cell", "all-trans"
     if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
         return None
-    if len(piece.text) == 1:
-        return _LETTER_START
-    return _STOP_START if piece.text in STOP_WORDS else 0.0
+    return opens + _STOP_START if piece.text in STOP_WORDS and len(piece.text) > 1 else opens
 
 
-def _crossing_cost(piece: _Piece) -> float:
+def _crossing(piece: _Piece) -> float:
     if _ASIDE_MARK in piece.glue:
         return _OVER_ASIDE_AND if piece.text in STOP_WORDS else _OVER_ASIDE
     return _COMMA if ", " in piece.glue else 0.0
 
 
-def _skip_cost(piece: _Piece, *, ends: bool) -> float:
+def _skip(piece: _Piece, *, ends: bool) -> float:
     if piece.text in STOP_WORDS and not (ends and len(piece.text) == 1):
-        return math.inf if ends else _SKIPPED_STOP
+        return -math.inf if ends else _SKIPPED_STOP
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return _SKIPPED_LIGHT
     if piece.text in _HEADS:
-        return _SKIPPED_LIGHT if ends else _SKIPPED_HEAD
+        return _SKIPPED_HEAD
     return _SKIPPED if piece.opens else _SKIPPED_PART
 
 
@@ -479,7 +476,7 @@ def _matches(letters: list[str], lowered: list[str], first: int, word: str) -> I
     at = 0 if word[0] == lowered[first] else word.find(lowered[first]) if first else -1
     if at < 0:
         return
-    value = 1.0 if at == 0 else _NOT_FIRST
+    value = _FIRST if at == 0 else _NOT_FIRST
     yield 1, value
     if word in STOP_WORDS:
         return
@@ -487,9 +484,6 @@ def _matches(letters: list[str], lowered: list[str], first: int, word: str) -> I
         where = word.find(lowered[first + taken - 1], at + 1)
         if where < 0:
             return
-        if where > at + 1:
-            value += _INSIDE
-        else:
-            value += _FOLLOWS_LOWER if letters[first + taken - 1].islower() else _FOLLOWS
+        value += _INSIDE if where > at + 1 else _FOLLOWS
         at = where
-        yield taken, float(taken) if taken == len(word) else value
+        yield taken, _FIRST * taken if taken == len(word) else value
