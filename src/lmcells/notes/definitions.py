@@ -26,10 +26,12 @@ _MOST_WORDS_BEFORE = 8  # of a long form that only the inventory knows, before a
 _REACH = 200  # characters that may hold a long form
 
 # Where short and long forms stand.
-_SHORT_FORM = r"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{0,10}[A-Za-z0-9+α-ω])?(?:\((?:[A-Za-z]{1,3}|[0-9]{1,2})\))?"
+_SHORT_FORM = r"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{0,10}[A-Za-z0-9+α-ω])?(?:\((?:[A-Za-z]{1,3}|[0-9]{0,2}[+-]?)\))?"
 _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(s)
-_BRACKET = re.compile(rf"[(\[]((?:[^()\[\]]|{_ATTACHED}){{2,160}})(?=[)\]])")
+_ASIDE_INSIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"
+_BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE_INSIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
+_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )(?:\1|\d)")  # "(UBA1, UBA2)" defines neither
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -39,7 +41,7 @@ _FIRST_INSIDE = re.compile(
 )
 _SHORT_BEFORE = re.compile(rf"(?<![A-Za-z0-9/&.+-])({_SHORT_FORM})[\"'”’]?\s?\Z")
 _SHORT_THEN_LONG = re.compile(rf"\s*({_SHORT_FORM}), (?=[A-Za-z])")
-_LONG_THEN_SHORT = re.compile(rf"(?<=[^\W_])[,;] (?:or )?({_SHORT_FORM})\s*\Z")
+_LONG_THEN_SHORT = re.compile(rf"(?<=[^\W_])[,;] (?:or )?({_SHORT_FORM}(?: \d+)?)\s*\Z")
 _SIGN = re.compile(r"[=:][ ]?(?=[A-Za-z])")
 _SIGN_IN_LIST = re.compile(r"[=:,][ ]?(?=[A-Za-z])")
 _OPENINGS = "\n;,.(|:"
@@ -55,7 +57,7 @@ _ASIDE = re.compile(
 
 # What looks like a short form, or like a long one.
 _DOTTED = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
-_STAGE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?")
+_STAGE = re.compile(r"\d*[A-Z][a-z]{2}\d{4}|[acpry]{0,2}[TNM]\d[a-d]?")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")  # consonants of a word, as in "Cpt"
 _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the ii iii".split())
@@ -65,7 +67,7 @@ _WRITTEN = re.compile(r"[\s,;()]+")
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
 _ASIDE_MARK, _ATTACHED_MARK = "\x01", "\x02"
-_SHORT_ASIDE = re.compile(r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])")
+_SHORT_ASIDE = re.compile(_ASIDE_INSIDE)
 _ATTACHED_GROUP = re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
@@ -89,15 +91,17 @@ _LIGHT = frozenset("type class group isoform number kda kd".split())
 
 # Log odds of each step in a definition against chance. They were learnt without labels: brackets of training text
 # were paired with the words before them, and with the words before other brackets.
-_FIRST, _NUMBER = 1.4, 2.5  # a letter that begins a word or is all of it, a number
-_FOLLOWS, _INSIDE, _NOT_FIRST = 0.7, 0.05, -2.0  # further letters of a word; inside a word that begins otherwise
-_NO_NUMBER, _NO_SPECIES = -0.8, -0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
-_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.3, -0.85, -0.25, -0.55
-_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -2.0  # "protein A (PA) and B (PB)" is two long forms
+_FIRST, _NUMBER = 1.4, 1.5  # a letter that begins a word or is all of it, a number
+_FOLLOWS, _INSIDE, _NOT_FIRST = 0.7, 0.2, -2.0  # further letters of a word; inside a word that begins otherwise
+_NO_NUMBER, _NO_SPECIES = -1.5, -0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
+_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.5, -0.85, -0.25, -0.55
+_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -3.0  # "protein A (PA) and B (PB)" is two long forms
 _STOP_START, _PART_START, _OPENS = -2.0, -0.6, 0.7  # at a stop word, inside a word, at a sentence or bracket
-_STOP_END = -0.5
+_STOP_END = -0.7
+_SKIPPED_LAST = -0.6
 # The log odds that are needed: less if the short form is used again near by, more if it could be words.
-_NEEDED, _IF_USED, _IF_WORDS, _IF_OPEN, _ONE = 2.0, -2.0, 0.5, 0.5, 0.5
+_NEEDED, _IF_USED, _IF_WORDS, _IF_OPEN, _ONE = 2.0, -1.5, 0.5, 0.5, 0.5
+_IF_USED_WEAK = -0.5
 _NEAR, _MOST_LOOKED_AT = 10_000, 20
 
 
@@ -147,6 +151,8 @@ def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
 def _short_inside(text: str, inside: _Span) -> Iterator[_Place]:
     """Read "atrial fibrillation (AF)", also with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
     opens, closes = inside
+    if _MEMBERS.match(text, opens, closes):
+        return
     for part in _PART.finditer(text, opens, closes):
         for pattern in (_SHORT_INSIDE, _FIRST_INSIDE):
             short = pattern.match(text, part.start(), closes + 1)
@@ -230,7 +236,8 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     following = long_form[len(stem) : len(stem) + 1]
     repeats = long_form.startswith(short_form) and short_form.isupper()  # "TAF (TAFdep)"
     repeats |= long_form.lower().startswith(stem) and not following.islower()
-    repeats |= short_form.lower() in _WRITTEN.split(long_form.lower())
+    repeats |= set(short_form.lower().split()) <= set(_WRITTEN.split(long_form.lower()))
+    repeats |= " " not in long_form and short_form in long_form[1:]
     if repeats or len(long_form) <= len(short_form):
         return None
     if _CODE.fullmatch(long_form):
@@ -345,24 +352,26 @@ def _align(
         units.pop()  # "Rap1p" is the protein of a gene
     dealt = _deal(units, pieces, from_start=from_start)
     open_ends = [at for at in range(len(pieces)) if _may_end(pieces, at)] if from_start else []
-    needed = _needed(short_form, is_used=is_used)
-    for lasts, more in ((ends, 0.0), (open_ends, _IF_OPEN)):
+    needed = _needed(short_form, len(units), is_used=is_used, from_start=from_start)
+    for lasts, needed in ((ends, needed), (open_ends, max(_NEEDED, needed) + _IF_OPEN)):
         found = [(best[0], -last, best[1]) for last in lasts if (best := dealt[last])]
         if found:
             score, last, first = max(found)
             least = _ONE if first == -last else needed
-            if score >= least + more and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
+            if score >= least and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
                 return first, -last
     return None
 
 
-def _needed(short_form: str, *, is_used: bool) -> float:
+def _needed(short_form: str, n: int, *, is_used: bool, from_start: bool) -> float:
     """Return the log odds that a short form needs."""
     is_word = short_form.isalpha() and short_form.islower()
     if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
         return _NEEDED + _IF_WORDS
     is_code = sum(map(str.isupper, short_form)) > 1 or any(map(str.isdigit, short_form))
-    return _NEEDED + _IF_USED * (is_used and is_code)
+    if not (is_used and is_code):
+        return _NEEDED
+    return _NEEDED + (_IF_USED_WEAK if from_start or n == 2 else _IF_USED)
 
 
 def _may_end(pieces: list[_Piece], last: int) -> bool:
@@ -376,9 +385,9 @@ def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_us
     # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old".
     word, n = pieces[0].text, len(units)
     n_capitals = sum(map(str.isupper, short_form))
-    is_beginning = n > 2 and len(word) > 2 * n and word.startswith(short_form.lower())
+    is_beginning = (n == 3 or len(word) > 2 * n > 6) and word.startswith(short_form.lower())
     is_skeleton = (n > 2 or is_used) and _SKELETON.fullmatch(short_form) is not None
-    is_abbreviated = n_capitals > 1 or (n == 2 and n_capitals == 1) or is_skeleton
+    is_abbreviated = n_capitals > 1 or (n_capitals == 1 and (n == 2 or is_used)) or is_skeleton
     return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(len(unit) == 1 and unit.isalpha() for unit in units)
 
 
@@ -446,13 +455,17 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     """Return the log odds of a long form that begins with a piece; None if it may not."""
     piece = pieces[at]
     if not piece.opens:
-        return _PART_START if piece.glue or pieces[at - 1].text.isdigit() else None
+        if pieces[at - 1].text.isdigit():
+            return 0.0
+        return _PART_START if piece.glue else None
     opens = _OPENS if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
     if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
         return None
-    return opens + _STOP_START if piece.text in STOP_WORDS and len(piece.text) > 1 else opens
+    if len(piece.text) == 1:
+        return opens + _PART_START
+    return opens + _STOP_START if piece.text in STOP_WORDS else opens
 
 
 def _crossing(piece: _Piece) -> float:
@@ -468,7 +481,7 @@ def _skip(piece: _Piece, *, ends: bool) -> float:
         return _SKIPPED_LIGHT
     if piece.text in _HEADS:
         return _SKIPPED_HEAD
-    return _SKIPPED if piece.opens else _SKIPPED_PART
+    return (_SKIPPED if piece.opens else _SKIPPED_PART) + _SKIPPED_LAST * ends
 
 
 def _matches(letters: list[str], lowered: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
