@@ -177,7 +177,7 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Place]:
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
     """Yield "AF = atrial fibrillation", a list's "AF, atrial fibrillation;", and "AF: ..." if the inventory agrees."""
     for sign in (_SIGN_IN_LIST if lists else _SIGN).finditer(text):
-        is_listed = any(0 <= sign.start() - at < _LIST_LENGTH for at in lists)
+        is_listed = bool(lists) and any(0 <= sign.start() - at < _LIST_LENGTH for at in lists)
         if sign[0][0] == "," and not is_listed:
             continue
         begin = max(0, sign.start() - _LONGEST)
@@ -197,8 +197,10 @@ def _define(
 ) -> Definition | None:
     """Find the long form that opens a piece of text, up to its end, a comma or any word, or that closes it."""
     short_form = _short_form(text, span)
-    pieces = _pieces(text, *within, from_start=from_start) if short_form else []
-    if short_form is None or not pieces:
+    if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
+        return None
+    pieces = _pieces(text, *within, from_start=from_start)
+    if not pieces:
         return None
     ends = [len(pieces) - 1]
     if from_start:
@@ -402,6 +404,8 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
     numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
     lowered = [letter.lower() for letter in letters]
     has_species = len(letters) > 2 and letters[0].islower() and letters[1].isupper()
+    if not _is_spelled(lowered[has_species:], "".join(piece.text for piece in pieces)):
+        return [None] * len(pieces)
     ended: list[_Dealt | None] = []
     dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
@@ -443,6 +447,16 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
             )
         )
     return ended
+
+
+def _is_spelled(letters: list[str], text: str) -> bool:
+    """Return whether letters stand in a text in their order."""
+    at = 0
+    for letter in letters:
+        at = text.find(letter, at) + 1
+        if at == 0:
+            return False
+    return True
 
 
 def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
