@@ -1,9 +1,9 @@
 """Abbreviation definitions in a text: "atrial fibrillation (AF)", "AF (atrial fibrillation)", "AF = atrial ...".
 
-Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The characters of the short form are then
-dealt out to the words of the long form (`_deal`). Every way has a score, and the score that is asked for depends on
-the kind of short form (`_needed`), as Sohn et al. (2008) trust some kinds of match more than others. What the
-inventory lists as a long form is one, even where the letters do not show it ("twice daily (BID)").
+Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form are
+then dealt out to the words of the long form (`_deal`). Each way is scored by log odds against chance, and `_needed` says
+how much is enough. What the inventory lists as a long form is one, even where the letters do not show it
+("twice daily (BID)").
 """
 
 import math
@@ -24,14 +24,16 @@ _LONGEST = 20  # characters of a short form
 _MOST_PIECES = 24  # of what is looked at for a long form
 _MOST_WORDS_BEFORE = 8  # of a long form that only the inventory knows, before a bracket
 _REACH = 200  # characters that may hold a long form
+_NEAR = 10_000  # characters where a short form may be used again
 
 # Where short and long forms stand.
-_SHORT_FORM = r"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{0,10}[A-Za-z0-9+α-ω])?(?:\((?:[A-Za-z]{1,3}|[0-9]{0,2}[+-]?)\))?"
+_TAIL = r"\((?:[A-Za-z]{1,3}|[0-9]{0,2}[+-]?)\)"
+_SHORT_FORM = rf"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{{0,10}}[A-Za-z0-9+α-ω])?(?:{_TAIL})?"
 _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(s)
-_ASIDE_INSIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"
-_BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE_INSIDE}){{2,160}})[)\]])")
+_ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
+_BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )(?:\1|\d)")  # "(UBA1, UBA2)" defines neither
+_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )(?:\1|\d)")  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -50,59 +52,50 @@ _LISTED_LONG = re.compile(r"[^=:;,.()\n|]{4,100}")
 _LIST = re.compile(r"\b(?:[Aa]bbreviations?|ABBREVIATIONS?)\b")
 _LIST_LENGTH = 3000
 _BREAK = re.compile(r"(?<!\b[A-Z])[.]\s|[;:!?]\s|[()\[\]]|\n\s*\n|\t|\|")  # but not in "S. aureus"
-_ASIDE = re.compile(
-    r"(?:i\.?e\.?|e\.?g\.?|or|also|called|known as|abbreviated|a\.?k\.?a\.?|the|a|an|for|meaning|=)[,:]?\s+",
+_BEFORE_LONG = re.compile(
+    r"(?:i\.?e\.?|e\.?g\.?|or|also|called|known as|abbreviated|a\.?k\.?a\.?|the|an?|for|meaning|=)[,:]?\s+",
     re.I,
 )
 
 # What looks like a short form, or like a long one.
 _DOTTED = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
-_STAGE = re.compile(r"\d*[A-Z][a-z]{2}\d{4}|[acpry]{0,2}[TNM]\d[a-d]?")
+_PLURAL = re.compile(r"(.+[A-Z0-9])s")
+_STAGE_OR_DATE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?|\d*[A-Z][a-z]{2}\d{4}")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
 _SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")  # consonants of a word, as in "Cpt"
 _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the ii iii".split())
 _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
-_WRITTEN = re.compile(r"[\s,;()]+")
+_GAP = re.compile(r"[\s,;()]+")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
 _ASIDE_MARK, _ATTACHED_MARK = "\x01", "\x02"
-_SHORT_ASIDE = re.compile(_ASIDE_INSIDE)
-_ATTACHED_GROUP = re.compile(_ATTACHED)
+_ASIDE_GROUP, _ATTACHED_GROUP = re.compile(_ASIDE), re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
 _CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hyphen, cut from the long form
 
 # A unit of a short form is a letter, a number or the name of a Greek letter.
-_GREEK = {
-    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
-    "κ": "kappa", "λ": "lambda", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma", "τ": "tau", "ω": "omega",
-}  # fmt: skip
+_GREEK_NAMES = "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu pi rho sigma tau omega".split()
+_GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True))
 _UNIT = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
-_NUMBERS = {
-    word: str(number) for number, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()
-}
-_HEADS = frozenset(  # nouns that a short form may leave out
-    "allele cell cells channel channels complex disease domain domains enzyme enzymes factor family gene genes line "
-    "locus molecule protein proteins receptor receptors site subunit syndrome system test virus".split()
-)
+_NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LIGHT = frozenset("type class group isoform number kda kd".split())
+_HEADS = frozenset(  # nouns that a short form may leave out
+    "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
+)
 
-# Log odds of each step in a definition against chance. They were learnt without labels: brackets of training text
-# were paired with the words before them, and with the words before other brackets.
-_FIRST, _NUMBER = 1.4, 1.5  # a letter that begins a word or is all of it, a number
-_FOLLOWS, _INSIDE, _NOT_FIRST = 0.7, 0.2, -2.0  # further letters of a word; inside a word that begins otherwise
-_NO_NUMBER, _NO_SPECIES = -1.5, -0.8  # "BARD1" where the long form has no number, "hREV3" for "REV3"
+# Log odds of what an alignment does, in a definition against chance. They were learnt without labels, from brackets of
+# training text with the words before them against the same brackets with words before other brackets.
+_FIRST, _FOLLOWS, _INSIDE, _NOT_FIRST = 1.4, 0.7, 0.2, -2.0  # letters of a word, or inside one not begun
+_NUMBER, _NO_NUMBER, _NO_SPECIES = 1.5, -1.5, -2.0  # "BARD1" of a name without number, "hREV3" of "REV3"
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.5, -0.85, -0.25, -0.55
-_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -3.0  # "protein A (PA) and B (PB)" is two long forms
-_STOP_START, _PART_START, _OPENS = -2.0, -0.6, 0.7  # at a stop word, inside a word, at a sentence or bracket
-_STOP_END = -0.7
-_SKIPPED_LAST = -0.6
-# The log odds that are needed: less if the short form is used again near by, more if it could be words.
-_NEEDED, _IF_USED, _IF_WORDS, _IF_OPEN, _ONE = 2.0, -1.5, 0.5, 0.5, 0.5
-_IF_USED_WEAK = -0.5
-_NEAR, _MOST_LOOKED_AT = 10_000, 20
+_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -5.0  # "protein A (PA) and B (PB)" is two long forms
+_OPENS, _STOP_START, _PART_START = 0.7, -2.0, -0.6  # at a sentence or bracket, at a stop word, inside a word
+# What is needed: of one word, of more, and changes to it.
+_NEEDED_OF_ONE, _NEEDED = 0.5, 2.0
+_IF_USED, _IF_USED_WEAKLY, _IF_WORDS, _IF_OPEN = -1.5, -0.5, 0.5, 0.5
 
 
 class Definition(NamedTuple):
@@ -116,10 +109,6 @@ class Definition(NamedTuple):
     long_end: int
 
 
-_Dealt = tuple[float, int]  # score, first piece
-_State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
-
-
 class _Piece(NamedTuple):
     start: int
     end: int
@@ -127,6 +116,10 @@ class _Piece(NamedTuple):
     glue: str  # what stands between the piece before and this one
     opens: bool  # begins a word
     is_capital: bool
+
+
+_State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
+_Dealt = tuple[float, int]  # log odds, first piece
 
 
 def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[Definition]:
@@ -196,67 +189,60 @@ def _define(
     text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
     """Find the long form that opens a piece of text, up to its end, a comma or any word, or that closes it."""
-    short_form = _short_form(text, span)
+    short_form = _short_form(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
     pieces = _pieces(text, *within, from_start=from_start)
-    if not pieces:
+    if not pieces or (not from_start and text[pieces[-1].end : within[1]].strip(" \t\r\n\"'”’*)+-")):
         return None
-    ends = [len(pieces) - 1]
+    starts, ends = [0], [len(pieces) - 1]
     if from_start:
-        starts = [0]
         ends += [at - 1 for at, piece in enumerate(pieces) if at and _ends_before(piece)][:2]
     else:
         starts = [at for at, piece in enumerate(pieces) if piece.opens][-_MOST_WORDS_BEFORE:]
-        if text[_end(text, pieces[-1]) : within[1]].strip(" \t\r\n\"'”’*)-"):
-            return None
     for first, last in product(starts, ends):
-        long_span = pieces[first].start, _end(text, pieces[last])
+        long_span = pieces[first].start, pieces[last].end
         if spells(short_form, text[slice(*long_span)]):
             return _definition(text, span, short_form, long_span)
-    if not by_letters:
-        return None
-    is_used = _is_used_again(text, span)
-    aligned = _align(short_form, pieces, ends, from_start=from_start, is_used=is_used)
+    near = max(0, span[0] - _NEAR), span[1] + _NEAR
+    is_used = text.count(f" {text[slice(*span)]}", *near) > from_start  # that is, also outside the bracket
+    aligned = _align(short_form, pieces, ends, from_start=from_start, is_used=is_used) if by_letters else None
     if aligned is None:
         return None
     first, last = aligned
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]
-        again = _align(short_form, rest, [len(rest) - 1], from_start=False, is_used=is_used) if rest else None
+        again = rest and _align(short_form, rest, [len(rest) - 1], from_start=False, is_used=is_used)
         first += 1 + again[0] if again else 0
-    return _definition(text, span, short_form, (_word_start(pieces, first), _end(text, pieces[last])))
+    return _definition(text, span, short_form, (_word_start(pieces, first), pieces[last].end))
+
+
+def _ends_before(piece: _Piece) -> bool:
+    """Return whether a long form at the start of a bracket may end before a piece."""
+    return ", " in piece.glue or piece.text == "or" or (piece.opens and piece.text.isdigit())
 
 
 def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> Definition | None:
     start, end = long_span
+    end = charge.end() if (charge := _ION.match(text, end)) else end
     if text[end : end + 1] == ")" and text.count("(", start, end) > text.count(")", start, end):
         end += 1
     long_form = " ".join(text[start:end].split())
-    stem = short_form.rstrip("-0123456789")
-    stem = stem.lower() if len(stem) > 3 else short_form.lower()
-    following = long_form[len(stem) : len(stem) + 1]
-    repeats = long_form.startswith(short_form) and short_form.isupper()  # "TAF (TAFdep)"
-    repeats |= long_form.lower().startswith(stem) and not following.islower()
-    repeats |= set(short_form.lower().split()) <= set(_WRITTEN.split(long_form.lower()))
-    repeats |= " " not in long_form and short_form in long_form[1:]
-    if repeats or len(long_form) <= len(short_form):
-        return None
-    if _CODE.fullmatch(long_form):
+    lowered = short_form.lower()
+    stem = lowered.rstrip("-0123456789") if lowered[3:4].isalpha() else lowered
+    repeats = long_form.lower().startswith(stem) and not long_form[len(stem) : len(stem) + 1].islower()
+    repeats |= long_form.startswith(short_form.upper())  # "TAF (TAFdep)"
+    repeats |= set(lowered.split()) <= set(_GAP.split(long_form.lower()))
+    if repeats or len(long_form) <= len(short_form) or _CODE.fullmatch(long_form):
         return None
     return Definition(*span, short_form, long_form, start, end)
 
 
-def _short_form(text: str, span: _Span) -> str | None:
-    """Return the short form without the s of "CVAs" and without dots; None if it does not look like one."""
-    written = text[slice(*span)]
+def _short_form(written: str) -> str | None:
+    """Return a short form without the s of "CVAs" and without dots; None if it does not look like one."""
     short_form = written.replace(".", "") if _DOTTED.fullmatch(written) else written
-    if (
-        len(short_form) > 2
-        and short_form[-1] == "s"
-        and (short_form[-2].isupper() or short_form[-2].isdigit())
-    ):
-        short_form = short_form[:-1]
+    if plural := _PLURAL.fullmatch(short_form):
+        short_form = plural[1]
     n_letters = sum(map(str.isalpha, short_form))
     looks_short = (
         2 <= len(short_form) <= _LONGEST
@@ -264,30 +250,28 @@ def _short_form(text: str, span: _Span) -> str | None:
         and not (n_letters > 5 and short_form[1:].islower() and short_form.isalpha())
         and short_form not in STOP_WORDS
         and short_form.lower() not in _NOT_SHORT
-        and not _STAGE.fullmatch(short_form)
+        and not _STAGE_OR_DATE.fullmatch(short_form)
         and (" " not in short_form or (n_letters > 2 and _INITIALS.search(short_form) is not None))
     )
     return short_form if looks_short else None
 
 
-def _masked(text: str) -> str:
-    """Hide brackets that do not end a long form: "(IL-1)" is filled up, and "poly(A)" keeps its letters."""
-    if "(" not in text and "[" not in text:
-        return text
-    text = _SHORT_ASIDE.sub(lambda match: _ASIDE_MARK * len(match[0]), text)
-    return _ATTACHED_GROUP.sub(lambda match: _ATTACHED_MARK + match[0][1:-1] + _ATTACHED_MARK, text)
-
-
 def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece]:
     """Return the pieces of the whole words of `text[start:end]` up to its first break, or after its last."""
-    if from_start and (aside := _ASIDE.match(text, start, end)):
-        start = aside.end()
-    within = _masked(text[start:end])
+    if from_start and (before := _BEFORE_LONG.match(text, start, end)):
+        start = before.end()
+    within = text[start:end]
+    if (
+        "(" in within or "[" in within
+    ):  # hide those that do not end a long form: "(IL-1)" whole, of "poly(A)" the brackets
+        within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
+        within = _ATTACHED_GROUP.sub(
+            lambda match: f"{_ATTACHED_MARK}{match[0][1:-1]}{_ATTACHED_MARK}", within
+        )
     breaks = list(_BREAK.finditer(within))
     if from_start and breaks:
         within = within[: breaks[0].start()]
     begin = breaks[-1].end() if breaks and not from_start else 0
-    is_cut = not from_start and begin == 0 < start and text[start - 1].isalnum()
     pieces: list[_Piece] = []
     previous = begin
     for match in _PIECE.finditer(within, begin):
@@ -299,50 +283,23 @@ def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece
         span = start + match.start(), start + match.end()
         pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
         previous = match.end()
-    if is_cut:
-        second = next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces))
-        pieces = pieces[second:]
+    if not from_start and begin == 0 < start and text[start - 1].isalnum():  # the first word is cut
+        pieces = pieces[next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces)) :]
     return pieces[:_MOST_PIECES] if from_start else pieces[-_MOST_PIECES:]
 
 
-def _end(text: str, piece: _Piece) -> int:
-    """Return where a long form ends, with the charge of an ion."""
-    charge = _ION.match(text, piece.end)
-    return charge.end() if charge else piece.end
-
-
 def _word_start(pieces: list[_Piece], first: int) -> int:
-    """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
+    """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "5'-region"."""
     at = first
     if at > 0 and pieces[at].text.isdigit() and pieces[at - 1].text in _LIGHT:
         return pieces[at - 1].start  # "type 1 diabetes"
     while at > 0 and not pieces[at].opens:
-        if "'" in pieces[at].glue:
+        if "'" in pieces[at].glue or pieces[at - 1].text in _CUT:
             return pieces[first].start
         at -= 1
-        is_joined = not (pieces[at].glue or pieces[at].opens or pieces[at - 1].text.isdigit())
-        if pieces[at].text in _CUT or is_joined:
+        if not (pieces[at].glue or pieces[at].opens or pieces[at - 1].text.isdigit()):
             return pieces[first].start
     return pieces[at].start
-
-
-def _ends_before(piece: _Piece) -> bool:
-    """Return whether a long form at the start of a bracket may end before a piece."""
-    return ", " in piece.glue or piece.text == "or" or (piece.opens and piece.text.isdigit())
-
-
-def _is_used_again(text: str, span: _Span) -> bool:
-    """Return whether a short form also stands near by outside brackets, so that it needs no other proof."""
-    written = text[slice(*span)]
-    at = max(0, span[0] - _NEAR) - 1
-    for _ in range(_MOST_LOOKED_AT):
-        at = text.find(written, at + 1, span[1] + _NEAR)
-        if at < 0:
-            return False
-        before, after = text[at - 1 : at], text[at + len(written) : at + len(written) + 1]
-        if at != span[0] and not (before.isalnum() or before in "([" or after.isalnum()):
-            return True
-    return False
 
 
 def _align(
@@ -353,31 +310,29 @@ def _align(
     if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
         units.pop()  # "Rap1p" is the protein of a gene
     dealt = _deal(units, pieces, from_start=from_start)
-    open_ends = [at for at in range(len(pieces)) if _may_end(pieces, at)] if from_start else []
-    needed = _needed(short_form, len(units), is_used=is_used, from_start=from_start)
-    for lasts, needed in ((ends, needed), (open_ends, max(_NEEDED, needed) + _IF_OPEN)):
+    needed = _needed(short_form, len(units), is_used and not from_start, is_used)
+    open_ends = [at - 1 for at, piece in enumerate(pieces) if at and piece.opens] if from_start else []
+    for lasts, least in ((ends, needed), (open_ends, max(_NEEDED, needed) + _IF_OPEN)):
         found = [(best[0], -last, best[1]) for last in lasts if (best := dealt[last])]
         if found:
             score, last, first = max(found)
-            least = _ONE if first == -last else needed
-            if score >= least and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
+            is_enough = score >= (_NEEDED_OF_ONE if first == -last else least)
+            if is_enough and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
                 return first, -last
     return None
 
 
-def _needed(short_form: str, n: int, *, is_used: bool, from_start: bool) -> float:
-    """Return the log odds that a short form needs."""
-    is_word = short_form.isalpha() and short_form.islower()
-    if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
+def _needed(short_form: str, n: int, is_used_freely: bool, is_used: bool) -> float:
+    """Return the log odds that a short form needs: less if it is used elsewhere, more if it could be words."""
+    if (
+        (short_form.isalpha() and short_form.islower())
+        or " " in short_form
+        or sum(map(str.isalpha, short_form)) == 1
+    ):
         return _NEEDED + _IF_WORDS
-    is_code = sum(map(str.isupper, short_form)) > 1 or any(map(str.isdigit, short_form))
-    if not (is_used and is_code):
+    if not is_used or (short_form.isalpha() and sum(map(str.isupper, short_form)) < 2):
         return _NEEDED
-    return _NEEDED + (_IF_USED_WEAK if from_start or n == 2 else _IF_USED)
-
-
-def _may_end(pieces: list[_Piece], last: int) -> bool:
-    return pieces[last].text not in STOP_WORDS and (last + 1 == len(pieces) or pieces[last + 1].opens)
+    return _NEEDED + (_IF_USED if is_used_freely and n > 2 else _IF_USED_WEAKLY)
 
 
 def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_used: bool) -> bool:
@@ -385,12 +340,18 @@ def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_us
         has_number = any(piece.text.isdigit() for piece in pieces)
         return not (short_form.isalpha() and short_form.islower() and has_number)  # "leg (lot ENG5466)"
     # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old".
-    word, n = pieces[0].text, len(units)
-    n_capitals = sum(map(str.isupper, short_form))
-    is_beginning = (n == 3 or len(word) > 2 * n > 6) and word.startswith(short_form.lower())
-    is_skeleton = (n > 2 or is_used) and _SKELETON.fullmatch(short_form) is not None
-    is_abbreviated = n_capitals > 1 or (n_capitals == 1 and (n == 2 or is_used)) or is_skeleton
-    return (is_beginning or is_abbreviated) and len(word) >= 2 * n and all(len(unit) == 1 and unit.isalpha() for unit in units)
+    word, n, n_capitals = pieces[0].text, len(units), sum(map(str.isupper, short_form))
+    is_abbreviated = (
+        n_capitals > 1
+        or (n_capitals == 1 and (n == 2 or is_used))
+        or (_SKELETON.fullmatch(short_form) and (n > 2 or is_used))
+        or (word.startswith(short_form.lower()) and (n == 3 or len(word) > 2 * n > 6))
+    )
+    return (
+        bool(is_abbreviated)
+        and len(word) >= 2 * n
+        and all(unit.isalpha() and len(unit) == 1 for unit in units)
+    )
 
 
 def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_Dealt | None]:
@@ -400,11 +361,11 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
     to fit. Here all ways are compared: a piece takes its first letter and perhaps some inside it, or is skipped.
     Numbers and Greek letters may stand anywhere: "type 1 protein phosphatase (PP1)".
     """
-    letters = [unit for unit in units if len(unit) == 1 and unit.isalpha()]
+    letters = [unit.lower() for unit in units if len(unit) == 1 and unit.isalpha()]
     numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
-    lowered = [letter.lower() for letter in letters]
-    has_species = len(letters) > 2 and letters[0].islower() and letters[1].isupper()
-    if not _is_spelled(lowered[has_species:], "".join(piece.text for piece in pieces)):
+    has_species = len(units) > 2 and units[0].islower() and units[1].isupper()
+    spelled = iter("".join(piece.text for piece in pieces))
+    if not all(letter in spelled for letter in letters[has_species:]):
         return [None] * len(pieces)
     ended: list[_Dealt | None] = []
     dealt: dict[_State, _Dealt] = {}
@@ -414,53 +375,31 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
             _keep(dealt, (0, numbers), start, at)
             if has_species:
                 _keep(dealt, (1, numbers), start + _NO_SPECIES, at)
-        crossing = _crossing(piece)
-        skip, skip_last = _skip(piece, ends=False), _skip(piece, ends=True)
+        crossing, skip = _crossing(piece), _skip(piece)
         number = _NUMBERS.get(piece.text, piece.text)
-        stop_end = _STOP_END if piece.text in STOP_WORDS and len(piece.text) > 1 else 0.0
         new: dict[_State, _Dealt] = {}
-        end: dict[_State, _Dealt] = {}
         for (n_dealt, left), (score, first) in dealt.items():
             if first != at:
                 score += crossing
             if number in left:
                 rest = tuple(each for each in left if each != number)
-                hit = score + _NUMBER * (len(left) - len(rest))
-                _keep(new, (n_dealt, rest), hit, first)
-                _keep(end, (n_dealt, rest), hit, first)
+                _keep(new, (n_dealt, rest), score + _NUMBER * (len(left) - len(rest)), first)
             if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
                 _keep(new, (n_dealt, left), score + skip, first)
-                _keep(end, (n_dealt, left), score + skip_last, first)
-            if n_dealt < len(letters):
-                for taken, value in _matches(letters, lowered, n_dealt, piece.text):
-                    _keep(new, (n_dealt + taken, left), score + value, first)
-                    _keep(end, (n_dealt + taken, left), score + value + stop_end, first)
+            for taken, value in _matches(letters, n_dealt, piece.text):
+                _keep(new, (n_dealt + taken, left), score + value, first)
         dealt = new
-        ended.append(
-            max(
-                (
-                    (score + _NO_NUMBER * len(left), first)
-                    for (n_dealt, left), (score, first) in end.items()
-                    if n_dealt == len(letters)
-                ),
-                default=None,
-            )
-        )
+        done = [
+            (score + _NO_NUMBER * len(left), first)
+            for (n_dealt, left), (score, first) in dealt.items()
+            if n_dealt == len(letters)
+        ]
+        is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
+        ended.append(None if is_weak else max(done, default=None))
     return ended
 
 
-def _is_spelled(letters: list[str], text: str) -> bool:
-    """Return whether letters stand in a text in their order."""
-    at = 0
-    for letter in letters:
-        at = text.find(letter, at) + 1
-        if at == 0:
-            return False
-    return True
-
-
 def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
-    """Keep the best score of a state, and the first piece of that way."""
     if state not in best or score > best[state][0]:
         best[state] = score, first
 
@@ -469,17 +408,13 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     """Return the log odds of a long form that begins with a piece; None if it may not."""
     piece = pieces[at]
     if not piece.opens:
-        if pieces[at - 1].text.isdigit():
-            return 0.0
-        return _PART_START if piece.glue else None
+        return 0.0 if pieces[at - 1].text.isdigit() else _PART_START if piece.glue else None
     opens = _OPENS if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
     if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
         return None
-    if len(piece.text) == 1:
-        return opens + _PART_START
-    return opens + _STOP_START if piece.text in STOP_WORDS else opens
+    return opens + (_PART_START if len(piece.text) == 1 else _STOP_START if piece.text in STOP_WORDS else 0.0)
 
 
 def _crossing(piece: _Piece) -> float:
@@ -488,29 +423,24 @@ def _crossing(piece: _Piece) -> float:
     return _COMMA if ", " in piece.glue else 0.0
 
 
-def _skip(piece: _Piece, *, ends: bool) -> float:
-    if piece.text in STOP_WORDS and not (ends and len(piece.text) == 1):
-        return -math.inf if ends else _SKIPPED_STOP
+def _skip(piece: _Piece) -> float:
+    if piece.text in STOP_WORDS:
+        return _SKIPPED_STOP
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return _SKIPPED_LIGHT
-    if piece.text in _HEADS:
-        return _SKIPPED_HEAD
-    return (_SKIPPED if piece.opens else _SKIPPED_PART) + _SKIPPED_LAST * ends
+    return _SKIPPED_HEAD if piece.text.rstrip("s") in _HEADS else _SKIPPED if piece.opens else _SKIPPED_PART
 
 
-def _matches(letters: list[str], lowered: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
-    """Yield how many letters from the first on a piece can stand for, with their score."""
-    at = 0 if word[0] == lowered[first] else word.find(lowered[first]) if first else -1
-    if at < 0:
-        return
-    value = _FIRST if at == 0 else _NOT_FIRST
-    yield 1, value
-    if word in STOP_WORDS:
-        return
-    for taken in range(2, len(lowered) - first + 1):
-        where = word.find(lowered[first + taken - 1], at + 1)
-        if where < 0:
+def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
+    """Yield how many letters from the first on a piece can stand for, with their log odds."""
+    at, value = -1, 0.0
+    for taken, letter in enumerate(letters[first:], 1):
+        where = word.find(letter, at + 1)
+        if where < 0 or (where > 0 and first == 0 == at + 1) or (taken > 1 and word in STOP_WORDS):
             return
-        value += _INSIDE if where > at + 1 else _FOLLOWS
+        if taken == 1:
+            value = _FIRST if where == 0 else _NOT_FIRST
+        else:
+            value += _INSIDE if where > at + 1 else _FOLLOWS
         at = where
         yield taken, _FIRST * taken if taken == len(word) else value
