@@ -69,7 +69,7 @@ _GAP = re.compile(r"[\s,;()]+")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
-_ASIDE_MARK, _ATTACHED_MARK = "\x01", "\x02"
+_ASIDE_MARK = "\x01"
 _ASIDE_GROUP, _ATTACHED_GROUP = re.compile(_ASIDE), re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
@@ -95,7 +95,7 @@ _COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -5.0  # "protein A (PA) and B
 _OPENS, _STOP_START, _PART_START = 0.7, -2.0, -0.6  # at a sentence or bracket, at a stop word, inside a word
 # What is needed: of one word, of more, and changes to it.
 _NEEDED_OF_ONE, _NEEDED = 0.5, 2.0
-_IF_USED, _IF_USED_WEAKLY, _IF_WORDS, _IF_OPEN = -1.5, -0.5, 0.5, 0.5
+_IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.5, -0.5, 0.5
 
 
 class Definition(NamedTuple):
@@ -115,7 +115,6 @@ class _Piece(NamedTuple):
     text: str  # in lower case, Greek letters by name
     glue: str  # what stands between the piece before and this one
     opens: bool  # begins a word
-    is_capital: bool
 
 
 _State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
@@ -232,7 +231,7 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     stem = lowered.rstrip("-0123456789") if lowered[3:4].isalpha() else lowered
     repeats = long_form.lower().startswith(stem) and not long_form[len(stem) : len(stem) + 1].islower()
     repeats |= long_form.startswith(short_form.upper())  # "TAF (TAFdep)"
-    repeats |= set(lowered.split()) <= set(_GAP.split(long_form.lower()))
+    repeats |= lowered.split()[0] in _GAP.split(long_form.lower())  # "low grade (grade II)"
     if repeats or len(long_form) <= len(short_form) or _CODE.fullmatch(long_form):
         return None
     return Definition(*span, short_form, long_form, start, end)
@@ -263,11 +262,9 @@ def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece
     within = text[start:end]
     if (
         "(" in within or "[" in within
-    ):  # hide those that do not end a long form: "(IL-1)" whole, of "poly(A)" the brackets
+    ):  # hide what does not end a long form: all of "(IL-1)", two signs of "poly(A)"
         within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
-        within = _ATTACHED_GROUP.sub(
-            lambda match: f"{_ATTACHED_MARK}{match[0][1:-1]}{_ATTACHED_MARK}", within
-        )
+        within = _ATTACHED_GROUP.sub(lambda match: f"\x02{match[0][1:-1]}\x02", within)
     breaks = list(_BREAK.finditer(within))
     if from_start and breaks:
         within = within[: breaks[0].start()]
@@ -281,7 +278,7 @@ def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece
             glue, opens = ",", False  # "1, 3-propanediol"
         lowered = match[0].lower()
         span = start + match.start(), start + match.end()
-        pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
+        pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens))
         previous = match.end()
     if not from_start and begin == 0 < start and text[start - 1].isalnum():  # the first word is cut
         pieces = pieces[next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces)) :]
@@ -309,53 +306,36 @@ def _align(
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
     if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
         units.pop()  # "Rap1p" is the protein of a gene
-    dealt = _deal(units, pieces, from_start=from_start)
-    needed = _needed(short_form, len(units), is_used and not from_start, is_used)
-    open_ends = [at - 1 for at, piece in enumerate(pieces) if at and piece.opens] if from_start else []
-    for lasts, least in ((ends, needed), (open_ends, max(_NEEDED, needed) + _IF_OPEN)):
-        found = [(best[0], -last, best[1]) for last in lasts if (best := dealt[last])]
-        if found:
-            score, last, first = max(found)
-            is_enough = score >= (_NEEDED_OF_ONE if first == -last else least)
-            if is_enough and _is_plausible(short_form, units, pieces[first : 1 - last], is_used):
-                return first, -last
-    return None
+    score, first, last = _deal(units, pieces, ends, from_start=from_start)
+    words = [piece.text for piece in pieces[first : last + 1]]
+    needed = _needed(short_form, len(units), words, is_used=is_used, in_bracket=from_start)
+    return (first, last) if score >= needed else None
 
 
-def _needed(short_form: str, n: int, is_used_freely: bool, is_used: bool) -> float:
-    """Return the log odds that a short form needs: less if it is used elsewhere, more if it could be words."""
-    if (
-        (short_form.isalpha() and short_form.islower())
-        or " " in short_form
-        or sum(map(str.isalpha, short_form)) == 1
-    ):
-        return _NEEDED + _IF_WORDS
-    if not is_used or (short_form.isalpha() and sum(map(str.isupper, short_form)) < 2):
+def _needed(short_form: str, n: int, words: list[str], *, is_used: bool, in_bracket: bool) -> float:
+    """Return the log odds that are needed: less if the short form is used elsewhere, more if it could be words."""
+    n_capitals = sum(map(str.isupper, short_form))
+    is_word = short_form.isalpha() and short_form.islower()
+    if len(words) == 1:  # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old"
+        is_abbreviated = (
+            n_capitals > 1
+            or (n_capitals == 1 and (n == 2 or is_used))
+            or (_SKELETON.fullmatch(short_form) and (n > 2 or is_used))
+            or (words[0].startswith(short_form.lower()) and (n == 3 or len(words[0]) > 2 * n > 6))
+        )
+        return _NEEDED_OF_ONE if is_abbreviated and len(words[0]) >= 2 * n else math.inf
+    if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
+        is_numbered = is_word and any(map(str.isdigit, words))  # "leg (lot ENG5466)"
+        return math.inf if is_numbered else _NEEDED + _IF_WORDS
+    if not is_used or (short_form.isalpha() and n_capitals < 2):
         return _NEEDED
-    return _NEEDED + (_IF_USED if is_used_freely and n > 2 else _IF_USED_WEAKLY)
+    return _NEEDED + (_IF_USED_WEAKLY if in_bracket or n == 2 else _IF_USED)
 
 
-def _is_plausible(short_form: str, units: list[str], pieces: list[_Piece], is_used: bool) -> bool:
-    if len(pieces) > 1:
-        has_number = any(piece.text.isdigit() for piece in pieces)
-        return not (short_form.isalpha() and short_form.islower() and has_number)  # "leg (lot ENG5466)"
-    # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old".
-    word, n, n_capitals = pieces[0].text, len(units), sum(map(str.isupper, short_form))
-    is_abbreviated = (
-        n_capitals > 1
-        or (n_capitals == 1 and (n == 2 or is_used))
-        or (_SKELETON.fullmatch(short_form) and (n > 2 or is_used))
-        or (word.startswith(short_form.lower()) and (n == 3 or len(word) > 2 * n > 6))
-    )
-    return (
-        bool(is_abbreviated)
-        and len(word) >= 2 * n
-        and all(unit.isalpha() and len(unit) == 1 for unit in units)
-    )
-
-
-def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_Dealt | None]:
-    """Return, by last piece, the best way of dealing the units of a short form to the pieces.
+def _deal(
+    units: list[str], pieces: list[_Piece], ends: list[int], *, from_start: bool
+) -> tuple[float, int, int]:
+    """Return the log odds of the best way of dealing the units to the pieces, with its first and last piece.
 
     Schwartz and Hearst let each character match anywhere, from the right, and stop at the first letter that happens
     to fit. Here all ways are compared: a piece takes its first letter and perhaps some inside it, or is skipped.
@@ -364,10 +344,10 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
     letters = [unit.lower() for unit in units if len(unit) == 1 and unit.isalpha()]
     numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
     has_species = len(units) > 2 and units[0].islower() and units[1].isupper()
+    best = -math.inf, 0, 0
     spelled = iter("".join(piece.text for piece in pieces))
     if not all(letter in spelled for letter in letters[has_species:]):
-        return [None] * len(pieces)
-    ended: list[_Dealt | None] = []
+        return best
     dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
         start = _start(pieces, at) if at == 0 or not from_start else None
@@ -389,14 +369,13 @@ def _deal(units: list[str], pieces: list[_Piece], *, from_start: bool) -> list[_
             for taken, value in _matches(letters, n_dealt, piece.text):
                 _keep(new, (n_dealt + taken, left), score + value, first)
         dealt = new
-        done = [
-            (score + _NO_NUMBER * len(left), first)
-            for (n_dealt, left), (score, first) in dealt.items()
-            if n_dealt == len(letters)
-        ]
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
-        ended.append(None if is_weak else max(done, default=None))
-    return ended
+        if at in ends and not is_weak:
+            for (n_dealt, left), (score, first) in dealt.items():
+                score += _NO_NUMBER * len(left)
+                if n_dealt == len(letters) and score > best[0]:
+                    best = score, first, at
+    return best
 
 
 def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
@@ -410,9 +389,9 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     if not piece.opens:
         return 0.0 if pieces[at - 1].text.isdigit() else _PART_START if piece.glue else None
     opens = _OPENS if at == 0 else 0.0
-    if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
-        return opens  # "T cell", "all-trans"
-    if piece.text in ("a", "an", "the") and at > 0 and not piece.is_capital:
+    if at + 1 < len(pieces) and not pieces[at + 1].opens:
+        return opens  # "all-trans"
+    if piece.text in ("a", "an", "the") and at > 0:
         return None
     return opens + (_PART_START if len(piece.text) == 1 else _STOP_START if piece.text in STOP_WORDS else 0.0)
 
