@@ -70,10 +70,28 @@ def defined(text: str) -> list[tuple[str, str]]:
         ("methicillin-resistant S. aureus (MRSA)", "MRSA", "methicillin-resistant S. aureus"),
         ("dexamethasone (Dex)", "Dex", "dexamethasone"),
         ("PCR (, polymerase chain reaction)", "PCR", "polymerase chain reaction"),
+        ("the type 1 protein phosphatase (PP1)", "PP1", "type 1 protein phosphatase"),
+        ("the 70-kDa heat shock protein (Hsp70)", "Hsp70", "70-kDa heat shock protein"),
+        ("levels of beta-amyloid (Abeta)", "Abeta", "beta-amyloid"),
+        ("DNA topoisomerase I (Top1p)", "Top1p", "topoisomerase I"),
+        ("HIV type 1 (HIV-1)", "HIV-1", "HIV type 1"),
+        ("temperature-sensitive (Ts(-)) mutants", "Ts(-)", "temperature-sensitive"),
+        ("BNP (brain natriuretic peptide or B-type peptide)", "BNP", "brain natriuretic peptide"),
+        ("cytochrome c oxidase (COX) deficiency", "COX", "cytochrome c oxidase"),
+        ("exposed to methotrexate (MTX)", "MTX", "methotrexate"),
+        ("the 5'-untranslated region (UTR)", "UTR", "untranslated region"),
     ],
 )
 def test_a_definition_is_found(text: str, short_form: str, long_form: str) -> None:
     assert defined(text) == [(short_form, long_form)]
+
+
+def test_a_definition_inside_another_is_found_too() -> None:
+    text = "FIF [fibroblast growth factor (FGF)-interacting-factor]"
+    assert dict(defined(text)) == {
+        "FIF": "fibroblast growth factor (FGF)-interacting-factor",
+        "FGF": "fibroblast growth factor",
+    }
 
 
 def test_a_list_of_abbreviations_is_read() -> None:
@@ -104,6 +122,10 @@ NO_DEFINITIONS = [
         "TAF17 (TAF60)",
         "leg (lot ENG5466A4)",
         "Mental Health Acts of (MHA)",
+        "enzymes of the family (EF1, EF2 and EF3)",
+        "low-grade glioma (grade II)",
+        "outcome recovered (Oct2021)",
+        "aldosterone 91 ng/dl (normal 4 to 16 ng/dl)",
     ],
     "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",
 ]
@@ -112,6 +134,13 @@ NO_DEFINITIONS = [
 @pytest.mark.parametrize("text", NO_DEFINITIONS)
 def test_what_is_no_definition(text: str) -> None:
     assert defined(text) == []
+
+
+def test_a_short_form_that_is_used_again_needs_less_proof() -> None:
+    definition = "mutants of the thyroid hormone receptor (TR)"
+    assert defined(definition) == []
+    assert defined(f"{definition} binds DNA, and TR mutants do not") == [("TR", "thyroid hormone receptor")]
+    assert defined(f"{definition}; an old hormone receptor (TR)") == []  # used in brackets only
 
 
 def test_the_inventory_knows_what_letters_do_not_tell() -> None:

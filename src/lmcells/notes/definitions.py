@@ -1,9 +1,9 @@
 """Abbreviation definitions in a text: "atrial fibrillation (AF)", "AF (atrial fibrillation)", "AF = atrial ...".
 
-Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form are
-then dealt out to the words of the long form (`_deal`). Each way is scored by log odds against chance, and `_needed` says
-how much is enough. What the inventory lists as a long form is one, even where the letters do not show it
-("twice daily (BID)").
+Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form
+are then dealt out to the words of the long form (`_deal`). Each way is scored by log odds against chance, and `_needed`
+says how much is enough. What the inventory lists as a long form is one, even where the letters do not show it ("twice
+daily (BID)").
 """
 
 import math
@@ -86,14 +86,15 @@ _HEADS = frozenset(  # nouns that a short form may leave out
     "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
 )
 
-# Log odds of what an alignment does, in a definition against chance. They were learnt without labels, from brackets of
-# training text with the words before them against the same brackets with words before other brackets.
+# Log odds of what an alignment does, in a definition against chance. They were learnt without labels, from brackets
+# of papers and case reports with the words before them, against the same brackets with the words before others. Chance
+# does not tell where a long form begins: what numbers, species and asides cost was raised by hand.
 _FIRST, _FOLLOWS, _INSIDE, _NOT_FIRST = 1.4, 0.7, 0.2, -2.0  # letters of a word, or inside one not begun
 _NUMBER, _NO_NUMBER, _NO_SPECIES = 1.5, -1.5, -2.0  # "BARD1" of a name without number, "hREV3" of "REV3"
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.5, -0.85, -0.25, -0.55
 _COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -5.0  # "protein A (PA) and B (PB)" is two long forms
 _OPENS, _STOP_START, _PART_START = 0.7, -2.0, -0.6  # at a sentence or bracket, at a stop word, inside a word
-# What is needed: of one word, of more, and changes to it.
+# What is needed of one word and of several, and how that changes.
 _NEEDED_OF_ONE, _NEEDED = 0.5, 2.0
 _IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.5, -0.5, 0.5
 
@@ -358,9 +359,8 @@ def _deal(
         crossing, skip = _crossing(piece), _skip(piece)
         number = _NUMBERS.get(piece.text, piece.text)
         new: dict[_State, _Dealt] = {}
-        for (n_dealt, left), (score, first) in dealt.items():
-            if first != at:
-                score += crossing
+        for (n_dealt, left), (so_far, first) in dealt.items():
+            score = so_far + (crossing if first != at else 0.0)
             if number in left:
                 rest = tuple(each for each in left if each != number)
                 _keep(new, (n_dealt, rest), score + _NUMBER * (len(left) - len(rest)), first)
@@ -371,8 +371,8 @@ def _deal(
         dealt = new
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
         if at in ends and not is_weak:
-            for (n_dealt, left), (score, first) in dealt.items():
-                score += _NO_NUMBER * len(left)
+            for (n_dealt, left), (so_far, first) in dealt.items():
+                score = so_far + _NO_NUMBER * len(left)
                 if n_dealt == len(letters) and score > best[0]:
                     best = score, first, at
     return best
