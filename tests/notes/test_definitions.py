@@ -79,7 +79,10 @@ def defined(text: str) -> list[tuple[str, str]]:
         ("BNP (brain natriuretic peptide or B-type peptide)", "BNP", "brain natriuretic peptide"),
         ("cytochrome c oxidase (COX) deficiency", "COX", "cytochrome c oxidase"),
         ("exposed to methotrexate (MTX)", "MTX", "methotrexate"),
-        ("the 5'-untranslated region (UTR)", "UTR", "untranslated region"),
+        ("dolutegravir (DTG, 2.5 mg/kg)", "DTG", "dolutegravir"),
+        ("data of The Cancer Genome Atlas (TCGA)", "TCGA", "The Cancer Genome Atlas"),
+        ("with 3,3'-diaminobenzidine (DAB)", "DAB", "3,3'-diaminobenzidine"),
+        ("treatment of Type 2 diabetes mellitus (Type 2 DM)", "Type 2 DM", "Type 2 diabetes mellitus"),
     ],
 )
 def test_a_definition_is_found(text: str, short_form: str, long_form: str) -> None:
@@ -125,6 +128,7 @@ NO_DEFINITIONS = [
         "enzymes of the family (EF1, EF2 and EF3)",
         "low-grade glioma (grade II)",
         "outcome recovered (Oct2021)",
+        "made in USA, measured using a reader (Bio-Rad, Hercules, CA, USA)",
         "aldosterone 91 ng/dl (normal 4 to 16 ng/dl)",
     ],
     "as shown (Fig) and (see above) and (n = 20) (95% CI, 2-3)",

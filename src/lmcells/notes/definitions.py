@@ -9,6 +9,7 @@ daily (BID)").
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -33,7 +34,7 @@ _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
 _BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )(?:\1|\d)")  # "family (UBA1, UBA2)"
+_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1")  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -81,6 +82,7 @@ _GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True)
 _UNIT = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
+_LINKS = frozenset("a an and as at by for from in of on or the to with".split())
 _LIGHT = frozenset("type class group isoform number kda kd".split())
 _HEADS = frozenset(  # nouns that a short form may leave out
     "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
@@ -91,12 +93,12 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 # does not tell where a long form begins: what numbers, species and asides cost was raised by hand.
 _FIRST, _FOLLOWS, _INSIDE, _NOT_FIRST = 1.4, 0.7, 0.2, -2.0  # letters of a word, or inside one not begun
 _NUMBER, _NO_NUMBER, _NO_SPECIES = 1.5, -1.5, -2.0  # "BARD1" of a name without number, "hREV3" of "REV3"
-_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_STOP = -1.2, -0.5, -0.85, -0.25, -0.55
+_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_LINK = -1.2, -0.5, -0.85, -0.25, -0.55
 _COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -5.0  # "protein A (PA) and B (PB)" is two long forms
-_OPENS, _STOP_START, _PART_START = 0.7, -2.0, -0.6  # at a sentence or bracket, at a stop word, inside a word
+_OPENS, _STOP_START, _PART_START = 0.7, -1.4, -0.6  # at a sentence or bracket, at a stop word, inside a word
 # What is needed of one word and of several, and how that changes.
-_NEEDED_OF_ONE, _NEEDED = 0.5, 2.0
-_IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.5, -0.5, 0.5
+_NEEDED_OF_ONE, _NEEDED = 0.5, 1.9
+_IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.4, -0.4, 0.3
 
 
 class Definition(NamedTuple):
@@ -116,6 +118,7 @@ class _Piece(NamedTuple):
     text: str  # in lower case, Greek letters by name
     glue: str  # what stands between the piece before and this one
     opens: bool  # begins a word
+    is_capital: bool
 
 
 _State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
@@ -164,7 +167,7 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Place]:
     if first := _SHORT_THEN_LONG.match(text, opens, closes):
         yield first.span(1), (first.end(), closes), True
     if last := _LONG_THEN_SHORT.search(text, opens, closes):
-        yield last.span(1), (opens, last.start()), False
+        yield last.span(1), (opens, last.start()), True
 
 
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
@@ -204,15 +207,16 @@ def _define(
         long_span = pieces[first].start, pieces[last].end
         if spells(short_form, text[slice(*long_span)]):
             return _definition(text, span, short_form, long_span)
-    near = max(0, span[0] - _NEAR), span[1] + _NEAR
-    is_used = text.count(f" {text[slice(*span)]}", *near) > from_start  # that is, also outside the bracket
-    aligned = _align(short_form, pieces, ends, from_start=from_start, is_used=is_used) if by_letters else None
+    near, is_apart = (max(0, span[0] - _NEAR), span[1] + _NEAR), text[span[0] - 1 : span[0]] not in ("(", "[")
+    is_used = text.count(f" {text[slice(*span)]}", *near) > is_apart
+    needed = partial(_needed, short_form, is_used=is_used, is_apart=is_apart)
+    aligned = _align(short_form, pieces, ends, needed, from_start=from_start) if by_letters else None
     if aligned is None:
         return None
     first, last = aligned
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]
-        again = rest and _align(short_form, rest, [len(rest) - 1], from_start=False, is_used=is_used)
+        again = rest and _align(short_form, rest, [len(rest) - 1], needed, from_start=False)
         first += 1 + again[0] if again else 0
     return _definition(text, span, short_form, (_word_start(pieces, first), pieces[last].end))
 
@@ -232,7 +236,8 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     stem = lowered.rstrip("-0123456789") if lowered[3:4].isalpha() else lowered
     repeats = long_form.lower().startswith(stem) and not long_form[len(stem) : len(stem) + 1].islower()
     repeats |= long_form.startswith(short_form.upper())  # "TAF (TAFdep)"
-    repeats |= lowered.split()[0] in _GAP.split(long_form.lower())  # "low grade (grade II)"
+    words, (word, *others) = _GAP.split(long_form.lower()), lowered.split()
+    repeats |= word in words and all(len(each) == 1 or each in words or each in _NUMBERS for each in others)
     if repeats or len(long_form) <= len(short_form) or _CODE.fullmatch(long_form):
         return None
     return Definition(*span, short_form, long_form, start, end)
@@ -279,7 +284,7 @@ def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece
             glue, opens = ",", False  # "1, 3-propanediol"
         lowered = match[0].lower()
         span = start + match.start(), start + match.end()
-        pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens))
+        pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
         previous = match.end()
     if not from_start and begin == 0 < start and text[start - 1].isalnum():  # the first word is cut
         pieces = pieces[next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces)) :]
@@ -287,12 +292,12 @@ def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece
 
 
 def _word_start(pieces: list[_Piece], first: int) -> int:
-    """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "5'-region"."""
+    """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
     at = first
     if at > 0 and pieces[at].text.isdigit() and pieces[at - 1].text in _LIGHT:
         return pieces[at - 1].start  # "type 1 diabetes"
     while at > 0 and not pieces[at].opens:
-        if "'" in pieces[at].glue or pieces[at - 1].text in _CUT:
+        if pieces[at - 1].text in _CUT:
             return pieces[first].start
         at -= 1
         if not (pieces[at].glue or pieces[at].opens or pieces[at - 1].text.isdigit()):
@@ -301,7 +306,12 @@ def _word_start(pieces: list[_Piece], first: int) -> int:
 
 
 def _align(
-    short_form: str, pieces: list[_Piece], ends: list[int], *, from_start: bool, is_used: bool
+    short_form: str,
+    pieces: list[_Piece],
+    ends: list[int],
+    needed: Callable[[int, list[str]], float],
+    *,
+    from_start: bool,
 ) -> _Span | None:
     """Return the first and the last of the pieces that a short form stands for, or None."""
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
@@ -309,11 +319,10 @@ def _align(
         units.pop()  # "Rap1p" is the protein of a gene
     score, first, last = _deal(units, pieces, ends, from_start=from_start)
     words = [piece.text for piece in pieces[first : last + 1]]
-    needed = _needed(short_form, len(units), words, is_used=is_used, in_bracket=from_start)
-    return (first, last) if score >= needed else None
+    return (first, last) if score >= needed(len(units), words) else None
 
 
-def _needed(short_form: str, n: int, words: list[str], *, is_used: bool, in_bracket: bool) -> float:
+def _needed(short_form: str, n: int, words: list[str], *, is_used: bool, is_apart: bool) -> float:
     """Return the log odds that are needed: less if the short form is used elsewhere, more if it could be words."""
     n_capitals = sum(map(str.isupper, short_form))
     is_word = short_form.isalpha() and short_form.islower()
@@ -330,7 +339,7 @@ def _needed(short_form: str, n: int, words: list[str], *, is_used: bool, in_brac
         return math.inf if is_numbered else _NEEDED + _IF_WORDS
     if not is_used or (short_form.isalpha() and n_capitals < 2):
         return _NEEDED
-    return _NEEDED + (_IF_USED_WEAKLY if in_bracket or n == 2 else _IF_USED)
+    return _NEEDED + (_IF_USED_WEAKLY if is_apart or n == 2 else _IF_USED)
 
 
 def _deal(
@@ -351,7 +360,8 @@ def _deal(
         return best
     dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
-        start = _start(pieces, at) if at == 0 or not from_start else None
+        is_article = at > 0 and piece.opens and piece.text in ("a", "an", "the") and not piece.is_capital
+        start = _start(pieces, at) if at == 0 or not (from_start or is_article) else None
         if start is not None:
             _keep(dealt, (0, numbers), start, at)
             if has_species:
@@ -366,7 +376,7 @@ def _deal(
                 _keep(new, (n_dealt, rest), score + _NUMBER * (len(left) - len(rest)), first)
             if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
                 _keep(new, (n_dealt, left), score + skip, first)
-            for taken, value in _matches(letters, n_dealt, piece.text):
+            for taken, value in () if is_article else _matches(letters, n_dealt, piece.text):
                 _keep(new, (n_dealt + taken, left), score + value, first)
         dealt = new
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
@@ -389,10 +399,8 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     if not piece.opens:
         return 0.0 if pieces[at - 1].text.isdigit() else _PART_START if piece.glue else None
     opens = _OPENS if at == 0 else 0.0
-    if at + 1 < len(pieces) and not pieces[at + 1].opens:
-        return opens  # "all-trans"
-    if piece.text in ("a", "an", "the") and at > 0:
-        return None
+    if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
+        return opens  # "T cell", "all-trans"
     return opens + (_PART_START if len(piece.text) == 1 else _STOP_START if piece.text in STOP_WORDS else 0.0)
 
 
@@ -403,8 +411,8 @@ def _crossing(piece: _Piece) -> float:
 
 
 def _skip(piece: _Piece) -> float:
-    if piece.text in STOP_WORDS:
-        return _SKIPPED_STOP
+    if piece.text in _LINKS:
+        return _SKIPPED_LINK
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return _SKIPPED_LIGHT
     return _SKIPPED_HEAD if piece.text.rstrip("s") in _HEADS else _SKIPPED if piece.opens else _SKIPPED_PART
