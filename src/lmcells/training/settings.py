@@ -53,6 +53,7 @@ class TrainingSettings(LoopSettings):
     contrastive_exponent: float = 0.5  # spans are drawn from count^this
     contrastive_min_count: Annotated[int, Limits(at_least=2)] = 4  # of a span that can be drawn
     contrastive_mask_rate: Rate = 0.0  # how often a word around a masked span is masked too
+    contrastive_cut_rate: Rate = 0.0  # how often a window around a masked span is cut short
     contrastive_null_rate: Rate = 0.0  # how often the section of a masked span is withheld
     contrastive_reads_all: bool = False  # no subsampling around a masked span, as when notes are expanded
 
