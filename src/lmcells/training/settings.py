@@ -41,6 +41,7 @@ class TrainingSettings(LoopSettings):
     final_learning_rate: Annotated[float, Limits(at_most=1)] = 1.0
     gradient_clip: float = 0.0
     metadata: str = "section"  # the kind of metadata that the model conditions on
+    uncounted: str = ""  # a note type whose text tells what phrases mean, not how often they are used
 
     subsampling: float = 1e-3  # threshold for frequent words; 0 keeps all
     smoothing: float = 1.0  # k of add-k in beta(m | w)
