@@ -90,7 +90,7 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 
 # Log odds of what an alignment does, in a definition against chance. They were learnt without labels, from brackets
 # of papers and case reports with the words before them, against the same brackets with the words before others. Chance
-# does not tell where a long form begins: what numbers, species and asides cost was raised by hand.
+# does not tell where a long form begins: what numbers, species and asides count was set by hand.
 _FIRST, _FOLLOWS, _INSIDE, _NOT_FIRST = 1.4, 0.7, 0.2, -2.0  # letters of a word, or inside one not begun
 _NUMBER, _NO_NUMBER, _NO_SPECIES = 1.5, -1.5, -2.0  # "BARD1" of a name without number, "hREV3" of "REV3"
 _SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_LINK = -1.2, -0.5, -0.85, -0.25, -0.55
@@ -191,7 +191,7 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
 def _define(
     text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
-    """Find the long form that opens a piece of text, up to its end, a comma or any word, or that closes it."""
+    """Find the long form that opens a piece of text, up to its end or as `_ends_before` says, or that closes it."""
     short_form = _short_form(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
@@ -207,8 +207,11 @@ def _define(
         long_span = pieces[first].start, pieces[last].end
         if spells(short_form, text[slice(*long_span)]):
             return _definition(text, span, short_form, long_span)
-    near, is_apart = (max(0, span[0] - _NEAR), span[1] + _NEAR), text[span[0] - 1 : span[0]] not in ("(", "[")
-    is_used = text.count(f" {text[slice(*span)]}", *near) > is_apart
+    is_apart = text[span[0] - 1 : span[0]] not in (
+        "(",
+        "[",
+    )  # does not open a bracket, so that it counts itself
+    is_used = text.count(f" {text[slice(*span)]}", max(0, span[0] - _NEAR), span[1] + _NEAR) > is_apart
     needed = partial(_needed, short_form, is_used=is_used, is_apart=is_apart)
     aligned = _align(short_form, pieces, ends, needed, from_start=from_start) if by_letters else None
     if aligned is None:
