@@ -4,7 +4,8 @@ python benchmarks/definitions.py definitions.jsonl
 
 The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
 Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets; case, hyphens, commas
-and a final s are ignored. Half of the passages, by the parity of the SHA-1 of their id, were never looked at ("odd").
+and a final s are ignored. The scores of
+an alignment were set on the even half of the passages, by the parity of the SHA-1 of their id.
 """
 
 import argparse
