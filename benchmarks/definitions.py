@@ -3,9 +3,9 @@
 python benchmarks/definitions.py definitions.jsonl
 
 The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
-Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets; case, hyphens, commas
-and a final s are ignored. The scores of
-an alignment were set on the even half of the passages, by the parity of the SHA-1 of their id.
+Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets, short forms as the text
+has them ("NLSs", where a definition says NLS); case, hyphens, commas and a final s are ignored. What is needed of an
+alignment was chosen on the even half of the passages, by the parity of the SHA-1 of their id.
 """
 
 import argparse
@@ -24,6 +24,11 @@ def normalised(short_form: str, long_form: str) -> tuple[str, ...]:
     return tuple(" ".join(text.split()).removesuffix("s") for text in texts)
 
 
+def found_in(text: str) -> set[tuple[str, ...]]:
+    """Return the definitions that are found in a text."""
+    return {normalised(text[each.start : each.end], each.long_form) for each in find_definitions(text)}
+
+
 def gold_of(row: dict[str, Any]) -> set[tuple[str, ...]]:
     """Return the definitions that a passage has."""
     return {normalised(each["short_form"], each["long_form"]) for each in row["definitions"]}
@@ -38,7 +43,7 @@ def main() -> None:
     counts = {"even": Counter[str](), "odd": Counter[str]()}
     for line in options.passages.read_text("utf-8").splitlines():
         row = json.loads(line)
-        found = {normalised(each.short_form, each.long_form) for each in find_definitions(row["text"])}
+        found = found_in(row["text"])
         gold = gold_of(row)
         half = "odd" if hashlib.sha1(row["id"].encode()).digest()[-1] % 2 else "even"
         counts[half].update(passages=1, found=len(found), gold=len(gold), right=len(found & gold))

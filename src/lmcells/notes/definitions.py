@@ -88,14 +88,30 @@ _HEADS = frozenset(  # nouns that a short form may leave out
     "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
 )
 
-# Log odds of what an alignment does, in a definition against chance. They were learnt without labels, from brackets
-# of papers and case reports with the words before them, against the same brackets with the words before others. Chance
-# does not tell where a long form begins: what numbers, species and asides count was set by hand.
-_FIRST, _FOLLOWS, _INSIDE, _NOT_FIRST = 1.4, 0.7, 0.2, -2.0  # letters of a word, or inside one not begun
-_NUMBER, _NO_NUMBER, _NO_SPECIES = 1.5, -1.5, -2.0  # "BARD1" of a name without number, "hREV3" of "REV3"
-_SKIPPED, _SKIPPED_PART, _SKIPPED_HEAD, _SKIPPED_LIGHT, _SKIPPED_LINK = -1.2, -0.5, -0.85, -0.25, -0.55
-_COMMA, _OVER_ASIDE, _OVER_ASIDE_AND = -0.5, -0.3, -5.0  # "protein A (PA) and B (PB)" is two long forms
-_OPENS, _STOP_START, _PART_START = 0.7, -1.4, -0.6  # at a sentence or bracket, at a stop word, inside a word
+class Steps(NamedTuple):
+    """Log odds of what an alignment does, in a definition against chance."""
+
+    first: float = 1.4
+    follows: float = 0.7
+    inside: float = 0.2
+    not_first: float = -2.0
+    number: float = 1.5
+    no_number: float = -1.5
+    no_species: float = -2.0
+    skipped: float = -1.2
+    skipped_part: float = -0.5
+    skipped_head: float = -0.85
+    skipped_light: float = -0.25
+    skipped_link: float = -0.55
+    comma: float = -0.5
+    over_aside: float = -0.3
+    over_aside_and: float = -5.0
+    opens: float = 0.7
+    stop_start: float = -1.4
+    part_start: float = -0.6
+
+
+LOG_ODDS = Steps()
 # What is needed of one word and of several, and how that changes.
 _NEEDED_OF_ONE, _NEEDED = 0.5, 1.9
 _IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.4, -0.4, 0.3
@@ -368,7 +384,7 @@ def _deal(
         if start is not None:
             _keep(dealt, (0, numbers), start, at)
             if has_species:
-                _keep(dealt, (1, numbers), start + _NO_SPECIES, at)
+                _keep(dealt, (1, numbers), start + LOG_ODDS.no_species, at)
         crossing, skip = _crossing(piece), _skip(piece)
         number = _NUMBERS.get(piece.text, piece.text)
         new: dict[_State, _Dealt] = {}
@@ -376,7 +392,7 @@ def _deal(
             score = so_far + (crossing if first != at else 0.0)
             if number in left:
                 rest = tuple(each for each in left if each != number)
-                _keep(new, (n_dealt, rest), score + _NUMBER * (len(left) - len(rest)), first)
+                _keep(new, (n_dealt, rest), score + LOG_ODDS.number * (len(left) - len(rest)), first)
             if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
                 _keep(new, (n_dealt, left), score + skip, first)
             for taken, value in () if is_article else _matches(letters, n_dealt, piece.text):
@@ -385,7 +401,7 @@ def _deal(
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
         if at in ends and not is_weak:
             for (n_dealt, left), (so_far, first) in dealt.items():
-                score = so_far + _NO_NUMBER * len(left)
+                score = so_far + LOG_ODDS.no_number * len(left)
                 if n_dealt == len(letters) and score > best[0]:
                     best = score, first, at
     return best
@@ -400,25 +416,25 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     """Return the log odds of a long form that begins with a piece; None if it may not."""
     piece = pieces[at]
     if not piece.opens:
-        return 0.0 if pieces[at - 1].text.isdigit() else _PART_START if piece.glue else None
-    opens = _OPENS if at == 0 else 0.0
+        return 0.0 if pieces[at - 1].text.isdigit() else LOG_ODDS.part_start if piece.glue else None
+    opens = LOG_ODDS.opens if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
-    return opens + (_PART_START if len(piece.text) == 1 else _STOP_START if piece.text in STOP_WORDS else 0.0)
+    return opens + (LOG_ODDS.part_start if len(piece.text) == 1 else LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
 
 
 def _crossing(piece: _Piece) -> float:
     if _ASIDE_MARK in piece.glue:
-        return _OVER_ASIDE_AND if piece.text in STOP_WORDS else _OVER_ASIDE
-    return _COMMA if ", " in piece.glue else 0.0
+        return LOG_ODDS.over_aside_and if piece.text in STOP_WORDS else LOG_ODDS.over_aside
+    return LOG_ODDS.comma if ", " in piece.glue else 0.0
 
 
 def _skip(piece: _Piece) -> float:
     if piece.text in _LINKS:
-        return _SKIPPED_LINK
+        return LOG_ODDS.skipped_link
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
-        return _SKIPPED_LIGHT
-    return _SKIPPED_HEAD if piece.text.rstrip("s") in _HEADS else _SKIPPED if piece.opens else _SKIPPED_PART
+        return LOG_ODDS.skipped_light
+    return LOG_ODDS.skipped_head if piece.text.rstrip("s") in _HEADS else LOG_ODDS.skipped if piece.opens else LOG_ODDS.skipped_part
 
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
@@ -429,8 +445,8 @@ def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, f
         if where < 0 or (where > 0 and first == 0 == at + 1) or (taken > 1 and word in STOP_WORDS):
             return
         if taken == 1:
-            value = _FIRST if where == 0 else _NOT_FIRST
+            value = LOG_ODDS.first if where == 0 else LOG_ODDS.not_first
         else:
-            value += _INSIDE if where > at + 1 else _FOLLOWS
+            value += LOG_ODDS.inside if where > at + 1 else LOG_ODDS.follows
         at = where
-        yield taken, _FIRST * taken if taken == len(word) else value
+        yield taken, LOG_ODDS.first * taken if taken == len(word) else value
