@@ -1,7 +1,7 @@
 """Abbreviation definitions in a text: "atrial fibrillation (AF)", "AF (atrial fibrillation)", "AF = atrial ...".
 
 Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form
-are then dealt out to the words of the long form (`_deal`). Each way is scored by log odds against chance, and `_needed`
+are then dealt out to the words of the long form (`deal`). Each way is scored by log odds against chance, and `_NEEDED`
 says how much is enough. What the inventory lists as a long form is one, even where the letters do not show it ("twice
 daily (BID)").
 """
@@ -9,7 +9,6 @@ daily (BID)").
 import math
 import re
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ _TAIL = r"\((?:[A-Za-z]{1,3}|[0-9]{0,2}[+-]?)\)"
 _SHORT_FORM = rf"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{{0,10}}[A-Za-z0-9+α-ω])?(?:{_TAIL})?"
 _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(s)
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
-_BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
+BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
 _MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1")  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
@@ -52,7 +51,10 @@ _SHORT_OPENS = re.compile(rf"(?:^|[{_OPENINGS}])[ \t\"]*({_SHORT_FORM})[ ]?\Z")
 _LISTED_LONG = re.compile(r"[^=:;,.()\n|]{4,100}")
 _LIST = re.compile(r"\b(?:[Aa]bbreviations?|ABBREVIATIONS?)\b")
 _LIST_LENGTH = 3000
-_BREAK = re.compile(r"(?<!\b[A-Z])[.]\s|[;:!?]\s|[()\[\]]|\n\s*\n|\t|\|")  # but not in "S. aureus"
+_ASIDE_MARK = "\x01"
+_BREAK = re.compile(  # but not in "S. aureus"; "human A (HA) and B (HB)" is two
+    rf"(?<!\b[A-Z])[.]\s|[;:!?]\s|[()\[\]]|\n\s*\n|\t|\||{_ASIDE_MARK} (?=(?:{'|'.join(sorted(STOP_WORDS))})\b)"
+)
 _BEFORE_LONG = re.compile(
     r"(?:i\.?e\.?|e\.?g\.?|or|also|called|known as|abbreviated|a\.?k\.?a\.?|the|an?|for|meaning|=)[,:]?\s+",
     re.I,
@@ -70,7 +72,6 @@ _GAP = re.compile(r"[\s,;()]+")
 
 # A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
-_ASIDE_MARK = "\x01"
 _ASIDE_GROUP, _ATTACHED_GROUP = re.compile(_ASIDE), re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
@@ -88,33 +89,35 @@ _HEADS = frozenset(  # nouns that a short form may leave out
     "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
 )
 
-class Steps(NamedTuple):
-    """Log odds of what an alignment does, in a definition against chance."""
+class LogOdds(NamedTuple):
+    """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 1.4
-    follows: float = 0.7
-    inside: float = 0.2
-    not_first: float = -2.0
-    number: float = 1.5
-    no_number: float = -1.5
-    no_species: float = -2.0
-    skipped: float = -1.2
-    skipped_part: float = -0.5
-    skipped_head: float = -0.85
-    skipped_light: float = -0.25
-    skipped_link: float = -0.55
-    comma: float = -0.5
-    over_aside: float = -0.3
-    over_aside_and: float = -5.0
-    opens: float = 0.7
-    stop_start: float = -1.4
-    part_start: float = -0.6
+    first: float = 2.23  # first letter of a piece
+    follows: float = 1.12  # the next letter of a piece begun
+    inside: float = 0.24  # a later one
+    not_first: float = -3.07  # a letter inside a piece not begun
+    number: float = 2.41
+    no_number: float = -0.78  # "BARD1" of a name without number
+    no_species: float = -3.74  # "hREV3" of "REV3"
+    skipped: float = -1.76  # a word that no letter stands for
+    skipped_part: float = -1.02
+    skipped_head: float = -0.96
+    skipped_light: float = -0.77
+    skipped_link: float = -0.84
+    opens: float = 0.72  # the long form begins a sentence or bracket
+    stop_start: float = -2.64  # it begins with a stop word
+    part_start: float = -1.53  # it begins inside a word
+    one_word: float = 0.68
+    # of the bracket, whatever stands before it
+    bracket: float = -0.5
+    used: float = 1.18  # the short form is used again
+    later: float = -3.54  # it does not open the bracket
+    words: float = -3.02  # it could be words
+    few_capitals: float = -1.49
 
 
-LOG_ODDS = Steps()
-# What is needed of one word and of several, and how that changes.
-_NEEDED_OF_ONE, _NEEDED = 0.5, 1.9
-_IF_USED, _IF_USED_WEAKLY, _IF_WORDS = -1.4, -0.4, 0.3
+LOG_ODDS = LogOdds()
+_NEEDED = 1.5
 
 
 class Definition(NamedTuple):
@@ -152,15 +155,15 @@ def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[De
 
 
 def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
-    for bracket in _BRACKET.finditer(text):
+    for bracket in BRACKET.finditer(text):
         inside = bracket.span(1)
-        places = chain(_short_inside(text, inside), _long_inside(text, inside))
+        places = chain(short_inside(text, inside), _long_inside(text, inside))
         found = next(filter(None, (_define(text, *place, spells) for place in places)), None)
         if found:
             yield found
 
 
-def _short_inside(text: str, inside: _Span) -> Iterator[_Place]:
+def short_inside(text: str, inside: _Span) -> Iterator[_Place]:
     """Read "atrial fibrillation (AF)", also with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
     opens, closes = inside
     if _MEMBERS.match(text, opens, closes):
@@ -208,10 +211,10 @@ def _define(
     text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
     """Find the long form that opens a piece of text, up to its end or as `_ends_before` says, or that closes it."""
-    short_form = _short_form(text[slice(*span)])
+    short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
-    pieces = _pieces(text, *within, from_start=from_start)
+    pieces = pieces_of(text, *within, from_start=from_start)
     if not pieces or (not from_start and text[pieces[-1].end : within[1]].strip(" \t\r\n\"'”’*)+-")):
         return None
     starts, ends = [0], [len(pieces) - 1]
@@ -223,20 +226,19 @@ def _define(
         long_span = pieces[first].start, pieces[last].end
         if spells(short_form, text[slice(*long_span)]):
             return _definition(text, span, short_form, long_span)
-    is_apart = text[span[0] - 1 : span[0]] not in (
-        "(",
-        "[",
-    )  # does not open a bracket, so that it counts itself
-    is_used = text.count(f" {text[slice(*span)]}", max(0, span[0] - _NEAR), span[1] + _NEAR) > is_apart
-    needed = partial(_needed, short_form, is_used=is_used, is_apart=is_apart)
-    aligned = _align(short_form, pieces, ends, needed, from_start=from_start) if by_letters else None
-    if aligned is None:
+    if not by_letters:
         return None
-    first, last = aligned
+    is_later = text[span[0] - 1 : span[0]] not in ("(", "[")
+    is_used = text.count(f" {text[slice(*span)]}", max(0, span[0] - _NEAR), span[1] + _NEAR) > is_later
+    needed = _NEEDED - prior(short_form, is_used=is_used, is_later=is_later and not from_start)
+    units = units_of(short_form)
+    score, first, last = deal(units, pieces, ends, from_start=from_start)
+    if score < needed or not _may_be(short_form, units, pieces[first : last + 1], is_used=is_used):
+        return None
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]
-        again = rest and _align(short_form, rest, [len(rest) - 1], needed, from_start=False)
-        first += 1 + again[0] if again else 0
+        again, skipped, _ = deal(units, rest, [len(rest) - 1], from_start=False)
+        first += 1 + skipped if again >= needed else 0
     return _definition(text, span, short_form, (_word_start(pieces, first), pieces[last].end))
 
 
@@ -262,7 +264,7 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
     return Definition(*span, short_form, long_form, start, end)
 
 
-def _short_form(written: str) -> str | None:
+def short_form_of(written: str) -> str | None:
     """Return a short form without the s of "CVAs" and without dots; None if it does not look like one."""
     short_form = written.replace(".", "") if _DOTTED.fullmatch(written) else written
     if plural := _PLURAL.fullmatch(short_form):
@@ -280,7 +282,7 @@ def _short_form(written: str) -> str | None:
     return short_form if looks_short else None
 
 
-def _pieces(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece]:
+def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece]:
     """Return the pieces of the whole words of `text[start:end]` up to its first break, or after its last."""
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
@@ -324,44 +326,45 @@ def _word_start(pieces: list[_Piece], first: int) -> int:
     return pieces[at].start
 
 
-def _align(
-    short_form: str,
-    pieces: list[_Piece],
-    ends: list[int],
-    needed: Callable[[int, list[str]], float],
-    *,
-    from_start: bool,
-) -> _Span | None:
-    """Return the first and the last of the pieces that a short form stands for, or None."""
+def units_of(short_form: str) -> list[str]:
+    """Return the letters and numbers of a short form, and the names of its Greek letters."""
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
     if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
         units.pop()  # "Rap1p" is the protein of a gene
-    score, first, last = _deal(units, pieces, ends, from_start=from_start)
-    words = [piece.text for piece in pieces[first : last + 1]]
-    return (first, last) if score >= needed(len(units), words) else None
+    return units
 
 
-def _needed(short_form: str, n: int, words: list[str], *, is_used: bool, is_apart: bool) -> float:
-    """Return the log odds that are needed: less if the short form is used elsewhere, more if it could be words."""
+def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
+    """Return the log odds that a short form is defined in its bracket, before its letters are compared."""
+    n_letters = sum(map(str.isalpha, short_form))
+    may_be_words = short_form.islower() and n_letters == len(short_form)
+    may_be_words |= " " in short_form or n_letters == 1
+    has_few_capitals = n_letters == len(short_form) and sum(map(str.isupper, short_form)) < 2
+    return (
+        LOG_ODDS.bracket
+        + LOG_ODDS.used * is_used
+        + LOG_ODDS.later * is_later
+        + LOG_ODDS.words * may_be_words
+        + LOG_ODDS.few_capitals * has_few_capitals
+    )
+
+
+def _may_be(short_form: str, units: list[str], pieces: list[_Piece], *, is_used: bool) -> bool:
+    """Return whether a writer would shorten so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
+    n, word = len(units), pieces[0].text
+    if len(pieces) > 1:  # "leg (lot ENG5466)"
+        return not (short_form.isalpha() and short_form.islower() and any(p.text.isdigit() for p in pieces))
     n_capitals = sum(map(str.isupper, short_form))
-    is_word = short_form.isalpha() and short_form.islower()
-    if len(words) == 1:  # "Hb" is hemoglobin, but "Pes" is not pressure and "OD" is not "old"
-        is_abbreviated = (
-            n_capitals > 1
-            or (n_capitals == 1 and (n == 2 or is_used))
-            or (_SKELETON.fullmatch(short_form) and (n > 2 or is_used))
-            or (words[0].startswith(short_form.lower()) and (n == 3 or len(words[0]) > 2 * n > 6))
-        )
-        return _NEEDED_OF_ONE if is_abbreviated and len(words[0]) >= 2 * n else math.inf
-    if is_word or " " in short_form or sum(map(str.isalpha, short_form)) == 1:
-        is_numbered = is_word and any(map(str.isdigit, words))  # "leg (lot ENG5466)"
-        return math.inf if is_numbered else _NEEDED + _IF_WORDS
-    if not is_used or (short_form.isalpha() and n_capitals < 2):
-        return _NEEDED
-    return _NEEDED + (_IF_USED_WEAKLY if is_apart or n == 2 else _IF_USED)
+    is_abbreviated = (
+        n_capitals > 1
+        or (n_capitals == 1 and (n == 2 or is_used))
+        or (_SKELETON.fullmatch(short_form) is not None and (n > 2 or is_used))
+        or (word.startswith(short_form.lower()) and (n == 3 or len(word) > 2 * n > 6))
+    )
+    return is_abbreviated and len(word) >= 2 * n
 
 
-def _deal(
+def deal(
     units: list[str], pieces: list[_Piece], ends: list[int], *, from_start: bool
 ) -> tuple[float, int, int]:
     """Return the log odds of the best way of dealing the units to the pieces, with its first and last piece.
@@ -385,11 +388,10 @@ def _deal(
             _keep(dealt, (0, numbers), start, at)
             if has_species:
                 _keep(dealt, (1, numbers), start + LOG_ODDS.no_species, at)
-        crossing, skip = _crossing(piece), _skip(piece)
+        skip = _skip(piece)
         number = _NUMBERS.get(piece.text, piece.text)
         new: dict[_State, _Dealt] = {}
-        for (n_dealt, left), (so_far, first) in dealt.items():
-            score = so_far + (crossing if first != at else 0.0)
+        for (n_dealt, left), (score, first) in dealt.items():
             if number in left:
                 rest = tuple(each for each in left if each != number)
                 _keep(new, (n_dealt, rest), score + LOG_ODDS.number * (len(left) - len(rest)), first)
@@ -401,8 +403,10 @@ def _deal(
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
         if at in ends and not is_weak:
             for (n_dealt, left), (so_far, first) in dealt.items():
-                score = so_far + LOG_ODDS.no_number * len(left)
-                if n_dealt == len(letters) and score > best[0]:
+                if n_dealt < len(letters) or (left and (n_dealt < 3 or first == at)):
+                    continue
+                score = so_far + LOG_ODDS.no_number * len(left) + LOG_ODDS.one_word * (first == at)
+                if score > best[0]:
                     best = score, first, at
     return best
 
@@ -421,12 +425,6 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
     return opens + (LOG_ODDS.part_start if len(piece.text) == 1 else LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
-
-
-def _crossing(piece: _Piece) -> float:
-    if _ASIDE_MARK in piece.glue:
-        return LOG_ODDS.over_aside_and if piece.text in STOP_WORDS else LOG_ODDS.over_aside
-    return LOG_ODDS.comma if ", " in piece.glue else 0.0
 
 
 def _skip(piece: _Piece) -> float:
