@@ -92,32 +92,32 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 2.23  # first letter of a piece
-    follows: float = 1.12  # the next letter of a piece begun
-    inside: float = 0.24  # a later one
-    not_first: float = -3.07  # a letter inside a piece not begun
-    number: float = 2.41
-    no_number: float = -0.78  # "BARD1" of a name without number
-    no_species: float = -3.74  # "hREV3" of "REV3"
-    skipped: float = -1.76  # a word that no letter stands for
-    skipped_part: float = -1.02
-    skipped_head: float = -0.96
-    skipped_light: float = -0.77
-    skipped_link: float = -0.84
-    opens: float = 0.72  # the long form begins a sentence or bracket
-    stop_start: float = -2.64  # it begins with a stop word
-    part_start: float = -1.53  # it begins inside a word
-    one_word: float = 0.68
+    first: float = 2.29  # first letter of a piece
+    follows: float = 1.25  # the next letter of a piece begun
+    inside: float = 0.18  # a later one
+    not_first: float = -2.90  # a letter inside a piece not begun
+    number: float = 3.59
+    no_number: float = 0.05  # "BARD1" of a name without number
+    no_species: float = -0.99  # "hREV3" of "REV3"
+    skipped: float = -1.37  # a word that no letter stands for
+    skipped_part: float = -0.86
+    skipped_head: float = -1.20
+    skipped_light: float = -0.46
+    skipped_link: float = -0.76
+    opens: float = 0.53  # the long form begins a sentence or bracket
+    stop_start: float = -3.30  # it begins with a stop word
+    part_start: float = -1.44  # it begins inside a word
+    one_word: float = 0.99
     # of the bracket, whatever stands before it
-    bracket: float = -0.5
-    used: float = 1.18  # the short form is used again
-    later: float = -3.54  # it does not open the bracket
-    words: float = -3.02  # it could be words
-    few_capitals: float = -1.49
+    bracket: float = -0.31
+    used: float = 1.46  # the short form is used again
+    later: float = -3.58  # it does not open the bracket
+    words: float = -3.21  # it could be words
+    few_capitals: float = -1.77
 
 
 LOG_ODDS = LogOdds()
-_NEEDED = 1.5
+_NEEDED = 0.0
 
 
 class Definition(NamedTuple):
@@ -131,7 +131,9 @@ class Definition(NamedTuple):
     long_end: int
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
+    """A run of letters or of digits of what may be a long form."""
+
     start: int
     end: int
     text: str  # in lower case, Greek letters by name
@@ -215,7 +217,7 @@ def _define(
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
     pieces = pieces_of(text, *within, from_start=from_start)
-    if not pieces or (not from_start and text[pieces[-1].end : within[1]].strip(" \t\r\n\"'”’*)+-")):
+    if not pieces:
         return None
     starts, ends = [0], [len(pieces) - 1]
     if from_start:
@@ -228,8 +230,7 @@ def _define(
             return _definition(text, span, short_form, long_span)
     if not by_letters:
         return None
-    is_later = text[span[0] - 1 : span[0]] not in ("(", "[")
-    is_used = text.count(f" {text[slice(*span)]}", max(0, span[0] - _NEAR), span[1] + _NEAR) > is_later
+    is_used, is_later = use_of(text, *span)
     needed = _NEEDED - prior(short_form, is_used=is_used, is_later=is_later and not from_start)
     units = units_of(short_form)
     score, first, last = deal(units, pieces, ends, from_start=from_start)
@@ -242,7 +243,7 @@ def _define(
     return _definition(text, span, short_form, (_word_start(pieces, first), pieces[last].end))
 
 
-def _ends_before(piece: _Piece) -> bool:
+def _ends_before(piece: Piece) -> bool:
     """Return whether a long form at the start of a bracket may end before a piece."""
     return ", " in piece.glue or piece.text == "or" or (piece.opens and piece.text.isdigit())
 
@@ -282,7 +283,7 @@ def short_form_of(written: str) -> str | None:
     return short_form if looks_short else None
 
 
-def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[_Piece]:
+def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piece]:
     """Return the pieces of the whole words of `text[start:end]` up to its first break, or after its last."""
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
@@ -296,7 +297,7 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[_Pie
     if from_start and breaks:
         within = within[: breaks[0].start()]
     begin = breaks[-1].end() if breaks and not from_start else 0
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
     previous = begin
     for match in _PIECE.finditer(within, begin):
         glue = within[previous : match.start()]
@@ -305,14 +306,17 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[_Pie
             glue, opens = ",", False  # "1, 3-propanediol"
         lowered = match[0].lower()
         span = start + match.start(), start + match.end()
-        pieces.append(_Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
+        pieces.append(Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
         previous = match.end()
     if not from_start and begin == 0 < start and text[start - 1].isalnum():  # the first word is cut
         pieces = pieces[next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces)) :]
-    return pieces[:_MOST_PIECES] if from_start else pieces[-_MOST_PIECES:]
+    if from_start:
+        return pieces[:_MOST_PIECES]
+    is_near = pieces and not text[pieces[-1].end : end].strip(" \t\r\n\"'”’*)+-")
+    return pieces[-_MOST_PIECES:] if is_near else []
 
 
-def _word_start(pieces: list[_Piece], first: int) -> int:
+def _word_start(pieces: list[Piece], first: int) -> int:
     """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
     at = first
     if at > 0 and pieces[at].text.isdigit() and pieces[at - 1].text in _LIGHT:
@@ -326,6 +330,12 @@ def _word_start(pieces: list[_Piece], first: int) -> int:
     return pieces[at].start
 
 
+def use_of(text: str, start: int, end: int) -> tuple[bool, bool]:
+    """Return whether a short form is used again nearby, and whether something else opens its bracket."""
+    is_later = text[start - 1 : start] not in ("(", "[")
+    return text.count(f" {text[start:end]}", max(0, start - _NEAR), end + _NEAR) > is_later, is_later
+
+
 def units_of(short_form: str) -> list[str]:
     """Return the letters and numbers of a short form, and the names of its Greek letters."""
     units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
@@ -337,8 +347,7 @@ def units_of(short_form: str) -> list[str]:
 def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     """Return the log odds that a short form is defined in its bracket, before its letters are compared."""
     n_letters = sum(map(str.isalpha, short_form))
-    may_be_words = short_form.islower() and n_letters == len(short_form)
-    may_be_words |= " " in short_form or n_letters == 1
+    may_be_words = " " in short_form or n_letters == 1 or (short_form.isalpha() and short_form.islower())
     has_few_capitals = n_letters == len(short_form) and sum(map(str.isupper, short_form)) < 2
     return (
         LOG_ODDS.bracket
@@ -349,7 +358,7 @@ def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     )
 
 
-def _may_be(short_form: str, units: list[str], pieces: list[_Piece], *, is_used: bool) -> bool:
+def _may_be(short_form: str, units: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
     """Return whether a writer would shorten so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
     n, word = len(units), pieces[0].text
     if len(pieces) > 1:  # "leg (lot ENG5466)"
@@ -365,7 +374,7 @@ def _may_be(short_form: str, units: list[str], pieces: list[_Piece], *, is_used:
 
 
 def deal(
-    units: list[str], pieces: list[_Piece], ends: list[int], *, from_start: bool
+    units: list[str], pieces: list[Piece], ends: list[int], *, from_start: bool
 ) -> tuple[float, int, int]:
     """Return the log odds of the best way of dealing the units to the pieces, with its first and last piece.
 
@@ -403,12 +412,10 @@ def deal(
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
         if at in ends and not is_weak:
             for (n_dealt, left), (so_far, first) in dealt.items():
-                if n_dealt < len(letters) or (left and (n_dealt < 3 or first == at)):
-                    continue
-                score = so_far + LOG_ODDS.no_number * len(left) + LOG_ODDS.one_word * (first == at)
-                if score > best[0]:
+                score = so_far + LOG_ODDS.no_number * len(left)
+                if n_dealt == len(letters) and score > best[0]:
                     best = score, first, at
-    return best
+    return best[0] + LOG_ODDS.one_word * (best[1] == best[2]), best[1], best[2]
 
 
 def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
@@ -416,7 +423,7 @@ def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -
         best[state] = score, first
 
 
-def _start(pieces: list[_Piece], at: int) -> float | None:
+def _start(pieces: list[Piece], at: int) -> float | None:
     """Return the log odds of a long form that begins with a piece; None if it may not."""
     piece = pieces[at]
     if not piece.opens:
@@ -427,7 +434,7 @@ def _start(pieces: list[_Piece], at: int) -> float | None:
     return opens + (LOG_ODDS.part_start if len(piece.text) == 1 else LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
 
 
-def _skip(piece: _Piece) -> float:
+def _skip(piece: Piece) -> float:
     if piece.text in _LINKS:
         return LOG_ODDS.skipped_link
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
