@@ -6,7 +6,7 @@ Each bracket that may hold a short form is aligned with the words before it, and
 another text, where letters fit by chance. Brackets are a mixture: a share of definitions, which depends on the short
 form and its use, and a rest that fits as chance does. With x the steps of the best alignment,
 p(x | definition) / p(x | chance) = exp(w x). Weights and shares maximise the likelihood of which words are a bracket's
-own. Better weights find better alignments: three rounds are enough.
+own. Better weights find better alignments: two rounds are enough.
 """
 
 import argparse
@@ -27,9 +27,8 @@ from lmcells.notes.definitions import LogOdds
 Floats = npt.NDArray[np.float64]
 PAPERS = "train/evidence_inference_pmc train/elife_medicine train2/elife_human train2/elife_biomed train2/plos_craft"
 CASE_REPORTS = "train/e3c_english"
-_ONE_IN = 8  # papers read
-_FURTHER = 1000  # brackets, to those of another text
-_ROUNDS, _SHRINK = 3, 1.0
+_ONE_IN = 4  # papers read
+_ROUNDS, _SHRINK = 2, 1.0
 N_STEPS = LogOdds._fields.index("bracket")  # what follows is of the bracket
 
 
@@ -86,11 +85,11 @@ def rows(brackets: list[Bracket], values: Floats) -> tuple[Floats, Floats, Float
     own, other = np.zeros((2, len(brackets), N_STEPS + 2))  # and: no alignment, constant
     own[:, -1] = other[:, -1] = 1
     traits = np.zeros((len(brackets), n - N_STEPS))
-    others = [*brackets[_FURTHER:], *brackets[:_FURTHER]]
-    for at, (bracket, elsewhere) in enumerate(zip(brackets, others, strict=True)):
+    others = np.random.default_rng(0).permutation(len(brackets))
+    for at, bracket in enumerate(brackets):
         prior = definitions.prior(bracket.short_form, is_used=bracket.is_used, is_later=bracket.is_later).counts
         units = definitions.units_of(bracket.short_form)
-        for table, pieces in ((own, bracket.pieces), (other, elsewhere.pieces)):
+        for table, pieces in ((own, bracket.pieces), (other, brackets[others[at]].pieces)):
             score, *_ = definitions.deal(units, pieces, [len(pieces) - 1], from_start=False)
             if score > -np.inf:
                 table[at, :N_STEPS] = score.counts[:N_STEPS]
