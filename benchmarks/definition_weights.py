@@ -2,11 +2,12 @@
 
 python benchmarks/definition_weights.py      # needs LMCELLS_DATA; prints the log odds, takes two minutes
 
-Each bracket that may hold a short form is aligned with the words before it, and with the words before a bracket of
-another text, where letters fit by chance. Brackets are a mixture: a share of definitions, which depends on the short
-form and its use, and a rest that fits as chance does. With x the steps of the best alignment,
+Each bracket that may hold a short form is aligned with the words before it, and with the words before an earlier
+bracket of the same text, where letters fit by chance (later words may use the short form itself). Brackets are a mixture: a share of definitions, which depends on
+the short form and its use, and a rest that fits as chance does. With x the steps of the best alignment,
 p(x | definition) / p(x | chance) = exp(w x). Weights and shares maximise the likelihood of which words are a bracket's
-own. Better weights find better alignments: two rounds are enough.
+own (a small share of the earlier words has the definition too). Better weights find better alignments: two rounds are
+enough.
 """
 
 import argparse
@@ -27,7 +28,8 @@ from lmcells.notes.definitions import LogOdds
 Floats = npt.NDArray[np.float64]
 PAPERS = "train/evidence_inference_pmc train/elife_medicine train2/elife_human train2/elife_biomed train2/plos_craft"
 CASE_REPORTS = "train/e3c_english"
-_ONE_IN = 4  # papers read
+_ONE_IN = 8  # papers read
+_EARLIER = 2  # brackets
 _ROUNDS, _SHRINK = 2, 1.0
 N_STEPS = LogOdds._fields.index("bracket")  # what follows is of the bracket
 
@@ -79,17 +81,16 @@ def read_brackets(folder: Path) -> Iterator[Bracket]:
 
 
 def rows(brackets: list[Bracket], values: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the steps of each bracket with its own words and with another's, and what is said of the bracket."""
+    """Return the steps of each bracket with its own words and with an earlier one's, and what is said of the bracket."""
     n = len(values)
     definitions.LOG_ODDS = LogOdds(*(Traced.of(*pair) for pair in zip(values, np.eye(n), strict=True)))
     own, other = np.zeros((2, len(brackets), N_STEPS + 2))  # and: no alignment, constant
     own[:, -1] = other[:, -1] = 1
     traits = np.zeros((len(brackets), n - N_STEPS))
-    others = np.random.default_rng(0).permutation(len(brackets))
     for at, bracket in enumerate(brackets):
         prior = definitions.prior(bracket.short_form, is_used=bracket.is_used, is_later=bracket.is_later).counts
         units = definitions.units_of(bracket.short_form)
-        for table, pieces in ((own, bracket.pieces), (other, brackets[others[at]].pieces)):
+        for table, pieces in ((own, bracket.pieces), (other, brackets[at - _EARLIER].pieces)):
             score, *_ = definitions.deal(units, pieces, [len(pieces) - 1], from_start=False)
             if score > -np.inf:
                 table[at, :N_STEPS] = score.counts[:N_STEPS]
@@ -99,26 +100,30 @@ def rows(brackets: list[Bracket], values: Floats) -> tuple[Floats, Floats, Float
     return own, other, traits
 
 
-def fit(own: Floats, other: Floats, traits: Floats) -> tuple[Floats, Floats]:
-    """Return the log odds of the steps, and those of the share of definitions."""
+def fit(own: Floats, other: Floats, traits: Floats) -> tuple[Floats, Floats, float]:
+    """Return the log odds of the steps, those of the share of definitions, and the share among earlier words."""
     n, m = own.shape[1], traits.shape[1]
 
     def loss(values: Floats) -> tuple[float, Floats]:
-        weights, share = values[:n], 1 / (1 + np.exp(-traits @ values[n:]))
-        gradient = np.zeros(n + m)
+        weights = values[:n]
+        share, by_chance = 1 / (1 + np.exp(-traits @ values[n:-1])), 1 / (1 + np.exp(-values[-1]))
+        gradient = np.zeros(len(values))
         gradient[: n - 1] = _SHRINK * weights[:-1]
         total = _SHRINK * float(weights[:-1] @ weights[:-1]) / 2
         for table, is_own in ((own, True), (other, False)):
             odds = np.exp(np.clip(table @ weights, -30, 30))
-            ratio = share * odds + 1 - share  # p(x | own) / p(x | other)
-            total -= float((is_own * np.log(ratio) - np.log1p(ratio)).sum())
-            by_ratio = is_own / ratio - 1 / (1 + ratio)
-            gradient[:n] -= table.T @ (by_ratio * share * odds)
-            gradient[n:] -= traits.T @ (by_ratio * (odds - 1) * share * (1 - share))
+            p_own, p_other = share * odds + 1 - share, by_chance * odds + 1 - by_chance  # over p(x | chance)
+            total -= float(np.log((p_own if is_own else p_other) / (p_own + p_other)).sum())
+            of_own = is_own / p_own - 1 / (p_own + p_other)
+            of_other = (not is_own) / p_other - 1 / (p_own + p_other)
+            gradient[:n] -= table.T @ (odds * (of_own * share + of_other * by_chance))
+            gradient[n:-1] -= traits.T @ (of_own * (odds - 1) * share * (1 - share))
+            gradient[-1] -= (of_other * (odds - 1)).sum() * by_chance * (1 - by_chance)
         return total, gradient
 
-    values = minimize(loss, np.zeros(n + m), jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
-    return values[:n], values[n:]
+    start = np.append(np.zeros(n + m), -4.0)
+    values = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000}).x
+    return values[:n], values[n:-1], float(1 / (1 + np.exp(-values[-1])))
 
 
 def main() -> None:
@@ -129,10 +134,10 @@ def main() -> None:
     values = np.array(LogOdds())
     for _ in range(_ROUNDS):
         own, other, traits = rows(brackets, values)
-        steps, shares = fit(own, other, traits)
+        steps, shares, by_chance = fit(own, other, traits)
         values = np.concatenate([steps[:N_STEPS], shares])
         values[N_STEPS] += steps[-1]
-    print(f"{len(brackets):,} brackets")
+    print(f"{len(brackets):,} brackets; {by_chance:.1%} of earlier words have the definition too")
     n_own, n_other = (np.concatenate([table.sum(0)[:N_STEPS], traits.sum(0)]) for table in (own, other))
     for name, value, n, n_by_chance in zip(LogOdds._fields, values, n_own, n_other, strict=True):
         print(f"{name:>16} {value:6.2f}   ({n:,.0f} times, {n_by_chance:,.0f} by chance)")

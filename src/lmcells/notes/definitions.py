@@ -92,27 +92,27 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 2.41  # first letter of a piece
-    follows: float = 1.12  # the next letter of a piece begun
-    inside: float = 0.01  # a later one
-    not_first: float = -2.83  # a letter inside a piece not begun
-    number: float = 4.54
-    no_species: float = -1.62  # "hREV3" of "REV3"
-    skipped: float = -1.61  # a word that no letter stands for
-    skipped_part: float = -1.23
-    skipped_head: float = -1.36
-    skipped_light: float = -0.52
-    skipped_link: float = -0.73
-    opens: float = 1.35  # the long form begins a sentence or bracket
-    stop_start: float = -3.31  # it begins with a stop word
-    part_start: float = -1.20  # it begins inside a word
-    one_word: float = 1.02
+    first: float = 2.03  # first letter of a piece
+    follows: float = 0.89  # the next letter of a piece begun
+    inside: float = 0.06  # a later one
+    not_first: float = -3.13  # a letter inside a piece not begun
+    number: float = 2.37
+    no_species: float = -3.93  # "hREV3" of "REV3"
+    skipped: float = -1.74  # a word that no letter stands for
+    skipped_part: float = -1.00
+    skipped_head: float = -1.04
+    skipped_light: float = -0.80
+    skipped_link: float = -0.83
+    opens: float = 0.75  # the long form begins a sentence or bracket
+    stop_start: float = -2.44  # it begins with a stop word
+    part_start: float = -1.56  # it begins inside a word
+    one_word: float = 0.62
     # of the bracket, whatever stands before it
-    bracket: float = -0.24
-    used: float = 1.45  # the short form is used again
-    later: float = -4.01  # it does not open the bracket
-    words: float = -3.13  # it could be words
-    few_capitals: float = -1.71
+    bracket: float = 0.26
+    used: float = 1.32  # the short form is used again
+    later: float = -3.46  # it does not open the bracket
+    words: float = -3.10  # it could be words
+    few_capitals: float = -1.65
 
 
 LOG_ODDS = LogOdds()
