@@ -92,34 +92,34 @@ _HEADS = frozenset(  # nouns that a short form may leave out
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 2.03  # first letter of a piece
-    follows: float = 0.89  # the next letter of a piece begun
+    first: float = 1.95  # first letter of a piece
+    follows: float = 0.84  # the next letter of a piece begun
     inside: float = 0.06  # a later one
-    not_first: float = -3.13  # a letter inside a piece not begun
-    number: float = 2.37
-    no_species: float = -3.93  # "hREV3" of "REV3"
-    skipped: float = -1.74  # a word that no letter stands for
-    skipped_part: float = -1.00
-    skipped_head: float = -1.04
-    skipped_light: float = -0.80
-    skipped_link: float = -0.83
-    opens: float = 0.75  # the long form begins a sentence or bracket
-    stop_start: float = -2.44  # it begins with a stop word
-    part_start: float = -1.56  # it begins inside a word
-    one_word: float = 0.62
+    not_first: float = -3.14  # a letter inside a piece not begun
+    number: float = 2.55
+    no_species: float = -3.88  # "hREV3" of "REV3"
+    skipped: float = -1.70  # a word that no letter stands for
+    skipped_part: float = -0.95
+    skipped_head: float = -1.10
+    skipped_light: float = -0.77
+    skipped_link: float = -0.82
+    opens: float = 0.78  # the long form begins a sentence or bracket
+    stop_start: float = -2.36  # it begins with a stop word
+    part_start: float = -1.65  # it begins inside a word
+    one_word: float = 0.64
     # of the bracket, whatever stands before it
-    bracket: float = 0.26
-    used: float = 1.32  # the short form is used again
-    later: float = -3.46  # it does not open the bracket
-    words: float = -3.10  # it could be words
-    few_capitals: float = -1.65
+    bracket: float = 0.42
+    used: float = 1.31  # the short form is used again
+    later: float = -3.69  # it is a later part of the bracket
+    words: float = -3.57  # it could be words
+    few_capitals: float = -2.48
 
 
 LOG_ODDS = LogOdds()
 # Chosen on the even half of `benchmarks/definitions.py`, since chance does not tell that "HIV-1" is more than "human
 # immunodeficiency virus", nor how sure to be.
-_NO_NUMBER = -3.0
-_NEEDED = 3.0
+_NO_NUMBER = -4.0
+_NEEDED = 2.0
 
 
 class Definition(NamedTuple):
@@ -333,9 +333,9 @@ def _word_start(pieces: list[Piece], first: int) -> int:
 
 
 def use_of(text: str, start: int, end: int) -> tuple[bool, bool]:
-    """Return whether a short form is used again nearby, and whether something else opens its bracket."""
-    is_later = text[start - 1 : start] not in ("(", "[")
-    return text.count(f" {text[start:end]}", max(0, start - _NEAR), end + _NEAR) > is_later, is_later
+    """Return whether a short form is used again nearby, and whether it is a later part of its bracket."""
+    n_uses = text.count(f" {text[start:end]}", max(0, start - _NEAR), end + _NEAR)
+    return n_uses > (text[start - 1 : start] == " "), text[max(0, start - 2) : start] in (", ", "; ")
 
 
 def units_of(short_form: str) -> list[str]:
@@ -349,13 +349,12 @@ def units_of(short_form: str) -> list[str]:
 def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     """Return the log odds that a short form is defined in its bracket, before its letters are compared."""
     n_letters = sum(map(str.isalpha, short_form))
-    may_be_words = " " in short_form or n_letters == 1 or (short_form.isalpha() and short_form.islower())
     has_few_capitals = n_letters == len(short_form) and sum(map(str.isupper, short_form)) < 2
     return (
         LOG_ODDS.bracket
         + LOG_ODDS.used * is_used
         + LOG_ODDS.later * is_later
-        + LOG_ODDS.words * may_be_words
+        + LOG_ODDS.words * (" " in short_form or n_letters == 1)
         + LOG_ODDS.few_capitals * has_few_capitals
     )
 
