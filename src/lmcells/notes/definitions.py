@@ -65,7 +65,6 @@ _DOTTED = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
 _PLURAL = re.compile(r"(.+[A-Z0-9])s")
 _STAGE_OR_DATE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?|\d*[A-Z][a-z]{2}\d{4}")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
-_SKELETON = re.compile(r"[A-Za-z][bcdfghjklmnpqrstvwxz]{1,3}")  # consonants of a word, as in "Cpt"
 _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the ii iii".split())
 _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
 _GAP = re.compile(r"[\s,;()]+")
@@ -85,34 +84,28 @@ _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;vii
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
 _LIGHT = frozenset("type class group isoform number kda kd".split())
-_HEADS = frozenset(  # nouns that a short form may leave out
-    "cell channel complex disease domain enzyme factor family gene protein receptor syndrome system test virus".split()
-)
 
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 1.95  # first letter of a piece
-    follows: float = 0.84  # the next letter of a piece begun
-    inside: float = 0.06  # a later one
-    not_first: float = -3.14  # a letter inside a piece not begun
-    number: float = 2.55
-    no_species: float = -3.88  # "hREV3" of "REV3"
-    skipped: float = -1.70  # a word that no letter stands for
-    skipped_part: float = -0.95
-    skipped_head: float = -1.10
-    skipped_light: float = -0.77
-    skipped_link: float = -0.82
-    opens: float = 0.78  # the long form begins a sentence or bracket
-    stop_start: float = -2.36  # it begins with a stop word
-    part_start: float = -1.65  # it begins inside a word
-    one_word: float = 0.64
+    first: float = 2.22  # first letter of a piece
+    follows: float = 0.73  # the next letter of a piece begun
+    inside: float = 0.17  # a later one
+    number: float = 2.97
+    skipped: float = -1.80  # a word that no letter stands for
+    skipped_part: float = -1.11
+    skipped_light: float = -0.84
+    skipped_link: float = -0.91
+    opens: float = 0.63  # the long form begins a sentence or bracket
+    stop_start: float = -2.47  # it begins with a stop word
+    part_start: float = -1.77  # it begins inside a word
+    one_word: float = 0.70
     # of the bracket, whatever stands before it
-    bracket: float = 0.42
-    used: float = 1.31  # the short form is used again
-    later: float = -3.69  # it is a later part of the bracket
-    words: float = -3.57  # it could be words
-    few_capitals: float = -2.48
+    bracket: float = -0.09
+    used: float = 1.17  # the short form is used again
+    later: float = -3.57  # it is a later part of the bracket
+    words: float = -3.41  # it could be words
+    few_capitals: float = -2.30
 
 
 LOG_ODDS = LogOdds()
@@ -368,7 +361,6 @@ def _may_be(short_form: str, units: list[str], pieces: list[Piece], *, is_used: 
     is_abbreviated = (
         n_capitals > 1
         or (n_capitals == 1 and (n == 2 or is_used))
-        or (_SKELETON.fullmatch(short_form) is not None and (n > 2 or is_used))
         or (word.startswith(short_form.lower()) and (n == 3 or len(word) > 2 * n > 6))
     )
     return is_abbreviated and len(word) >= 2 * n
@@ -385,10 +377,9 @@ def deal(
     """
     letters = [unit.lower() for unit in units if len(unit) == 1 and unit.isalpha()]
     numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
-    has_species = len(units) > 2 and units[0].islower() and units[1].isupper()
     best = -math.inf, 0, 0
     spelled = iter("".join(piece.text for piece in pieces))
-    if not all(letter in spelled for letter in letters[has_species:]):
+    if not all(letter in spelled for letter in letters):
         return best
     dealt: dict[_State, _Dealt] = {}
     for at, piece in enumerate(pieces):
@@ -396,8 +387,6 @@ def deal(
         start = _start(pieces, at) if at == 0 or not (from_start or is_article) else None
         if start is not None:
             _keep(dealt, (0, numbers), start, at)
-            if has_species:
-                _keep(dealt, (1, numbers), start + LOG_ODDS.no_species, at)
         skip = _skip(piece)
         number = _NUMBERS.get(piece.text, piece.text)
         new: dict[_State, _Dealt] = {}
@@ -432,7 +421,9 @@ def _start(pieces: list[Piece], at: int) -> float | None:
     opens = LOG_ODDS.opens if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
-    return opens + (LOG_ODDS.part_start if len(piece.text) == 1 else LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
+    if len(piece.text) == 1:
+        return opens + LOG_ODDS.part_start
+    return opens + (LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
 
 
 def _skip(piece: Piece) -> float:
@@ -440,19 +431,19 @@ def _skip(piece: Piece) -> float:
         return LOG_ODDS.skipped_link
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
         return LOG_ODDS.skipped_light
-    return LOG_ODDS.skipped_head if piece.text.rstrip("s") in _HEADS else LOG_ODDS.skipped if piece.opens else LOG_ODDS.skipped_part
+    return LOG_ODDS.skipped if piece.opens else LOG_ODDS.skipped_part
 
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
     """Yield how many letters from the first on a piece can stand for, with their log odds."""
-    at, value = -1, 0.0
-    for taken, letter in enumerate(letters[first:], 1):
+    if first == len(letters) or word[0] != letters[first]:
+        return
+    at, value = 0, LOG_ODDS.first
+    yield 1, value
+    for taken, letter in enumerate(letters[first + 1 :] if word not in STOP_WORDS else (), 2):
         where = word.find(letter, at + 1)
-        if where < 0 or (where > 0 and first == 0 == at + 1) or (taken > 1 and word in STOP_WORDS):
+        if where < 0:
             return
-        if taken == 1:
-            value = LOG_ODDS.first if where == 0 else LOG_ODDS.not_first
-        else:
-            value += LOG_ODDS.inside if where > at + 1 else LOG_ODDS.follows
+        value += LOG_ODDS.inside if where > at + 1 else LOG_ODDS.follows
         at = where
         yield taken, LOG_ODDS.first * taken if taken == len(word) else value
