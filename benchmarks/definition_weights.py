@@ -1,13 +1,13 @@
 """Learn what tells a definition from chance, from unlabelled text: `LogOdds` of `lmcells.notes.definitions`.
 
-python benchmarks/definition_weights.py      # needs LMCELLS_DATA; prints the log odds, takes two minutes
+python benchmarks/definition_weights.py      # needs LMCELLS_DATA; prints the log odds, takes a minute
 
 Each bracket that may hold a short form is aligned with the words before it, and with the words before an earlier
-bracket of the same text, where letters fit by chance (later words may use the short form itself). Brackets are a mixture: a share of definitions, which depends on
-the short form and its use, and a rest that fits as chance does. With x the steps of the best alignment,
-p(x | definition) / p(x | chance) = exp(w x). Weights and shares maximise the likelihood of which words are a bracket's
-own (a small share of the earlier words has the definition too). Better weights find better alignments: two rounds are
-enough.
+bracket of the same text, where letters fit by chance (later words may use the short form itself). Brackets are a
+mixture: a share of definitions, which depends on the short form and its use, and a rest that fits as chance does. With
+x the steps of the best alignment, p(x | definition) / p(x | chance) = exp(w x). Weights and shares maximise the
+likelihood of which words are a bracket's own (a small share of the earlier words has the definition too). Better
+weights find better alignments: two rounds are enough.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow.parquet as pq
-from locations import text_folder
 from scipy.optimize import minimize
 
 from lmcells.notes import definitions
 from lmcells.notes.definitions import LogOdds
+from locations import text_folder
 
 Floats = npt.NDArray[np.float64]
 PAPERS = "train/evidence_inference_pmc train/elife_medicine train2/elife_human train2/elife_biomed train2/plos_craft"
@@ -76,19 +76,23 @@ def read_brackets(folder: Path) -> Iterator[Bracket]:
                     short_form = definitions.short_form_of(text[slice(*span)])
                     pieces = definitions.pieces_of(text, *within, from_start=False)
                     if short_form is not None and pieces:
-                        brackets.setdefault(short_form, Bracket(short_form, *definitions.use_of(text, *span), pieces))
+                        brackets.setdefault(
+                            short_form, Bracket(short_form, *definitions.use_of(text, *span), pieces)
+                        )
             yield from brackets.values()
 
 
 def rows(brackets: list[Bracket], values: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the steps of each bracket with its own words and with an earlier one's, and what is said of the bracket."""
+    """Return the steps of each bracket with its own words and with earlier ones, and the bracket's traits."""
     n = len(values)
     definitions.LOG_ODDS = LogOdds(*(Traced.of(*pair) for pair in zip(values, np.eye(n), strict=True)))
     own, other = np.zeros((2, len(brackets), N_STEPS + 2))  # and: no alignment, constant
     own[:, -1] = other[:, -1] = 1
     traits = np.zeros((len(brackets), n - N_STEPS))
     for at, bracket in enumerate(brackets):
-        prior = definitions.prior(bracket.short_form, is_used=bracket.is_used, is_later=bracket.is_later).counts
+        prior = definitions.prior(
+            bracket.short_form, is_used=bracket.is_used, is_later=bracket.is_later
+        ).counts
         units = definitions.units_of(bracket.short_form)
         for table, pieces in ((own, bracket.pieces), (other, brackets[at - _EARLIER].pieces)):
             score, *_ = definitions.deal(units, pieces, [len(pieces) - 1], from_start=False)

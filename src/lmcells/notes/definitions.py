@@ -65,6 +65,7 @@ _DOTTED = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]")
 _PLURAL = re.compile(r"(.+[A-Z0-9])s")
 _STAGE_OR_DATE = re.compile(r"[acpry]{0,2}[TNM]\d[a-d]?|\d*[A-Z][a-z]{2}\d{4}")
 _INITIALS = re.compile(r"(?<![^ -])(?=[^ -]*[A-Z])(?![^ -]*[a-z]{3})")  # a part such as RNA, not Gleason
+_WORD = re.compile(r"(?!\w?(?:alpha|beta|gamma))[A-Za-z][a-z]*[aeiouy][a-z]*")  # "Pes", but not "Hb"
 _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right yes and the ii iii".split())
 _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
 _GAP = re.compile(r"[\s,;()]+")
@@ -85,34 +86,35 @@ _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for 
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
 _LIGHT = frozenset("type class group isoform number kda kd".split())
 
+
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
 
-    first: float = 2.22  # first letter of a piece
-    follows: float = 0.73  # the next letter of a piece begun
-    inside: float = 0.17  # a later one
-    number: float = 2.97
-    skipped: float = -1.80  # a word that no letter stands for
+    first: float = 2.21  # first letter of a piece
+    follows: float = 0.77  # the next letter of a piece begun
+    inside: float = 0.19  # a later one
+    number: float = 2.93
+    skipped: float = -1.79  # a word that no letter stands for
     skipped_part: float = -1.11
     skipped_light: float = -0.84
     skipped_link: float = -0.91
-    opens: float = 0.63  # the long form begins a sentence or bracket
-    stop_start: float = -2.47  # it begins with a stop word
-    part_start: float = -1.77  # it begins inside a word
-    one_word: float = 0.70
+    opens: float = 0.60  # the long form begins a sentence or bracket
+    stop_start: float = -2.68  # it begins with a stop word
+    part_start: float = -1.75  # it begins inside a word
+    one_word: float = 0.60
     # of the bracket, whatever stands before it
-    bracket: float = -0.09
-    used: float = 1.17  # the short form is used again
-    later: float = -3.57  # it is a later part of the bracket
-    words: float = -3.41  # it could be words
-    few_capitals: float = -2.30
+    bracket: float = -0.16
+    used: float = 1.18  # the short form is used again
+    later: float = -3.48  # it is a later part of the bracket
+    words: float = -3.33  # it could be several words
+    word: float = -2.83  # it could be one word
 
 
 LOG_ODDS = LogOdds()
-# Chosen on the even half of `benchmarks/definitions.py`, since chance does not tell that "HIV-1" is more than "human
-# immunodeficiency virus", nor how sure to be.
+# Chosen on the even half of the passages of `benchmarks/definitions.py`: chance does not tell that "HIV-1" is more than
+# "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
-_NEEDED = 2.0
+_NEEDED = 2.5
 
 
 class Definition(NamedTuple):
@@ -229,7 +231,10 @@ def _define(
     needed = _NEEDED - prior(short_form, is_used=is_used, is_later=is_later and not from_start)
     units = units_of(short_form)
     score, first, last = deal(units, pieces, ends, from_start=from_start)
-    if score < needed or not _may_be(short_form, units, pieces[first : last + 1], is_used=is_used):
+    is_beginning = score > 0 and len(units) > 2 and pieces[first].text.startswith(short_form.lower())  # "Dex"
+    if (score < needed and not is_beginning) or not _may_be(
+        short_form, units, pieces[first : last + 1], is_used=is_used
+    ):
         return None
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]
@@ -283,9 +288,7 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
     within = text[start:end]
-    if (
-        "(" in within or "[" in within
-    ):  # hide what does not end a long form: all of "(IL-1)", two signs of "poly(A)"
+    if "(" in within or "[" in within:  # hide what ends no long form: all of "(IL-1)", two signs of "poly(A)"
         within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
         within = _ATTACHED_GROUP.sub(lambda match: f"\x02{match[0][1:-1]}\x02", within)
     breaks = list(_BREAK.finditer(within))
@@ -342,13 +345,12 @@ def units_of(short_form: str) -> list[str]:
 def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     """Return the log odds that a short form is defined in its bracket, before its letters are compared."""
     n_letters = sum(map(str.isalpha, short_form))
-    has_few_capitals = n_letters == len(short_form) and sum(map(str.isupper, short_form)) < 2
     return (
         LOG_ODDS.bracket
         + LOG_ODDS.used * is_used
         + LOG_ODDS.later * is_later
         + LOG_ODDS.words * (" " in short_form or n_letters == 1)
-        + LOG_ODDS.few_capitals * has_few_capitals
+        + LOG_ODDS.word * (_WORD.fullmatch(short_form) is not None)
     )
 
 
@@ -357,12 +359,10 @@ def _may_be(short_form: str, units: list[str], pieces: list[Piece], *, is_used: 
     n, word = len(units), pieces[0].text
     if len(pieces) > 1:  # "leg (lot ENG5466)"
         return not (short_form.isalpha() and short_form.islower() and any(p.text.isdigit() for p in pieces))
-    n_capitals = sum(map(str.isupper, short_form))
-    is_abbreviated = (
-        n_capitals > 1
-        or (n_capitals == 1 and (n == 2 or is_used))
-        or (word.startswith(short_form.lower()) and (n == 3 or len(word) > 2 * n > 6))
-    )
+    if _WORD.fullmatch(short_form):
+        is_abbreviated = word.startswith(short_form.lower()) or (is_used and not short_form.islower())
+    else:
+        is_abbreviated = n > 2 or is_used or not short_form.islower()
     return is_abbreviated and len(word) >= 2 * n
 
 
