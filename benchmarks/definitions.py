@@ -4,8 +4,8 @@ python benchmarks/definitions.py definitions.jsonl
 
 The file has one passage a line: `{"id", "text", "definitions": [{"short_form", "long_form"}]}` (BIOADI, Schwartz and
 Hearst; free for research, so not in this repository). Pairs of a passage are compared as sets, short forms as the text
-has them ("NLSs", where a definition says NLS); case, hyphens, commas and a final s are ignored. What is needed of an
-alignment was chosen on the even half of the passages, by the parity of the SHA-1 of their id.
+has them ("NLSs", where a definition says NLS); case, hyphens, commas and a final s are ignored. Rules and thresholds
+were chosen on the even half of the passages, by the parity of the SHA-1 of their id.
 """
 
 import argparse
