@@ -17,6 +17,9 @@ CALIBRATION = "calibration.json"
 PRIORS = "sense_priors.json"
 """Files in a model folder."""
 
+ORDINARY_WORD = "ordinary_word"
+"""Why there is nothing to expand: the ordinary reading of what is written is more likely than any sense."""
+
 PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
 
 
@@ -55,6 +58,7 @@ class Calibration:
         *,
         prior: Sequence[float] | None = None,
         none_prior: float = 0.0,
+        ordinary: float = -inf,
     ) -> tuple[list[float], str | None]:
         """Return the probabilities of a mention's candidates, and why to abstain, None where the best is the answer.
 
@@ -63,6 +67,7 @@ class Calibration:
             shared: scores that take the rest of the note into account, which tell the candidates apart.
             prior: what to add to the log-odds of each candidate.
             none_prior: what to add to those of "no sense fits".
+            ordinary: log-odds of the ordinary reading of what is written, which competes with the candidates.
         """
         # Plain floats: there are few candidates, and many mentions.
         alone, together = own.tolist(), (own if shared is None else shared).tolist()
@@ -78,7 +83,9 @@ class Calibration:
             fits = [score / self.temperature + add for score, add in zip(alone, added, strict=True)]
             none = self.none_score / self.temperature + none_prior
             top = max(*fits, none)
-            of_none = exp(none - top)
+            if ordinary > top:
+                return [], ORDINARY_WORD
+            of_none = exp(none - top) + exp(ordinary - top)
             of_none /= of_none + sum([exp(fit - top) for fit in fits])
         scale = (1 - of_none) / sum(weights)
         probabilities = [weight * scale for weight in weights]

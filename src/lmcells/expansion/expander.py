@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from math import inf
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -13,13 +14,14 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import Calibration, SensePriors
+from lmcells.expansion.calibration import ORDINARY_WORD, Calibration, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory, as_rules
 from lmcells.expansion.layers import LayerLike, extend
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.look_alikes import OrdinaryReadings
 from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
@@ -65,13 +67,14 @@ def shipped_inventory() -> SenseInventory:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """An inventory, with what reads notes for it and what ranks its senses and those found by letters."""
+    """An inventory, with what reads notes for it and ranks its senses, those found by letters, and ordinary words."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
+    ordinary: OrdinaryReadings | None = None
 
     def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a short form, and of none."""
@@ -246,12 +249,15 @@ class Expander:
         self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read: all, or those that begin at `starts`."""
+        expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
         ranked, evidence = [], []
-        scores = iter(_scores([note], lexicon))
+        scores = iter(self._scores([note], lexicon))
         for each in note:
             if each.source == "letters":
                 continue
-            own, shared = next(scores) if each.mention is not None else (None, None)
+            own, shared = next(scores)[:2] if each.mention is not None else (None, None)
+            if each.start not in expanded:
+                continue
             is_asked = starts is None or each.start in starts
             ranked.append(each if is_asked else replace(each, mention=None))
             if is_asked and own is not None and shared is not None:
@@ -259,12 +265,9 @@ class Expander:
         explained = iter(
             explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
         )
-        by_letters = self._by_letters([note], lexicon)
-        # What letters say is not explained, and where they say nothing there is no expansion.
+        # What letters say is not explained.
         return [
-            None if each.source == "letters" else next(explained)
-            for each in note
-            if each.source != "letters" or next(by_letters)
+            None if each.source == "letters" else next(explained) for each in note if each.start in expanded
         ]
 
     @overload
@@ -363,7 +366,7 @@ class Expander:
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
-        scores = iter(_scores(notes, lexicon))
+        scores = iter(self._scores(notes, lexicon))
         by_letters = self._by_letters(notes, lexicon)
         senses = lexicon.inventory.by_short_form
         expanded: list[list[Expansion]] = []
@@ -373,7 +376,8 @@ class Expander:
                 if each.defined is not None:
                     expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
-                    expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
+                    ranked = self._ranked(each, senses[each.short_form], lexicon, *next(scores))
+                    expanded[-1] += [ranked] if ranked is not None else []
                 elif candidates := next(by_letters):
                     expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
         return expanded
@@ -397,8 +401,12 @@ class Expander:
         lexicon: Lexicon,
         own: Floats,
         shared: Floats,
-    ) -> Expansion:
-        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
+        ordinary: float,
+    ) -> Expansion | None:
+        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note.
+
+        Returns None for what is an ordinary word.
+        """
         mention = occurrence.mention
         assert mention is not None
         # Whether a text is in capitals matters only to few short forms.
@@ -408,13 +416,33 @@ class Expander:
             allowed = list(occurrence.allowed)
             senses = [senses[at] for at in allowed]
             own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
-        probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
+        probabilities, abstained = self.calibration.judge(
+            own, shared, prior=prior, none_prior=none_prior, ordinary=ordinary
+        )
+        if abstained == ORDINARY_WORD:
+            return None
         order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
             Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
             for index in order
         )
         return _expansion(occurrence, candidates, "model", lexicon, abstained)
+
+    def _scores(
+        self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
+    ) -> list[tuple[Floats, Floats, float]]:
+        """Score the mentions of notes, each by its own window, together with the others of its note, and as a word."""
+        mentions = [
+            each.mention
+            for note in notes
+            for each in note
+            if each.mention is not None and each.source != "letters"
+        ]
+        own = lexicon.ranker.scores(mentions) if mentions else []
+        ordinary = [-inf] * len(mentions)
+        if lexicon.ordinary is not None:
+            ordinary = lexicon.ordinary.log_odds(mentions, own, self.calibration)
+        return list(zip(own, share_within_notes(notes, own), ordinary, strict=True))
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
@@ -430,7 +458,10 @@ class Expander:
             header_rules=self._header_rules,
         )
         priors = self._priors if inventory.has_priors else SensePriors({})
-        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
+        ranker = self._make_ranker(self.model, inventory)
+        has_ordinary = isinstance(ranker, MaskedSpanRanker)
+        ordinary = OrdinaryReadings(self.model, MaskedSpanRanker) if has_ordinary else None
+        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -489,18 +520,6 @@ def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object
     except AttributeError:
         kind = type(note).__name__
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
-
-
-def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[tuple[Floats, Floats]]:
-    """Score the mentions of notes, each by its own window and together with the others of its note."""
-    mentions = [
-        each.mention
-        for note in notes
-        for each in note
-        if each.mention is not None and each.source != "letters"
-    ]
-    own = lexicon.ranker.scores(mentions) if mentions else []
-    return list(zip(own, share_within_notes(notes, own), strict=True))
 
 
 class _Lexicons:

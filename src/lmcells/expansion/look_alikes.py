@@ -7,17 +7,28 @@ the whole.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from math import inf, log1p
+from operator import mul
+from typing import Any, NamedTuple
 
+from lmcells.expansion.calibration import Calibration
+from lmcells.expansion.inventory import Sense
+from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
-    ENGLISH,
     MONTHS,
     STATES,
     TITLES,
+    WITH_ORDINARY_READING,
 )
+from lmcells.expansion.windows import Mention
+from lmcells.notes.tokens import STOP_WORDS
+from lmcells.pretrained import PretrainedModel
+
+ORDINARY_WEIGHTS = (0.74, 0.24, 2.65, 3.32, 0.38)
 
 _REACH = 60  # characters on either side that most rules look at
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
@@ -103,21 +114,6 @@ _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
-_OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
-_ALTERNATIVE_FOLLOWS = re.compile(
-    r"\s+(?:-\s*)?(?!(?:and|are|as|at|by|for|from|had|has|in|is|of|on|or|pending|per|to|via|vs|was|were|when|where|will"
-    r"|with)\b)[A-Za-z≤≥]"
-)
-_CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
-_MEASURE_BEFORE = re.compile(r"\d[\w%+/-]*(?:[ ][a-zA-Z]{1,6}(?:/[a-zA-Z]+)?)?\s+$")  # "0-1 OR", "2 mg/dL"
-_DASHED_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
-_NOUN_BEFORE = re.compile(
-    r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
-    r"|[(\[:=])\s*$",
-    re.IGNORECASE,
-)
-_WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
-_SUBJECT_BEFORE = re.compile(r"\b(?:there|it|which|he|she)[ ]$", re.IGNORECASE)
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
@@ -185,33 +181,11 @@ class LookAlikes:
             return True
         if self._is_latin(written) or (stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, end)):
             return True
-        if not stem.isupper():
-            return False
-        if stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
-            return _WORD_FOLLOWS.match(self._text, end) is not None
-        is_verb = stem == "IS" and _SUBJECT_BEFORE.search(self._before(written))  # "There IS also"
-        if is_verb or (stem == "OR" and self._is_choice(written)):
-            return True
+        # Other words in capitals may be short forms all the same: see `OrdinaryReadings`.
         lower = stem.lower()
-        return (
-            lower in ENGLISH
-            and self._is_shouted(written)
-            and not (lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written)))
-        )
-
-    def _is_choice(self, written: Written) -> bool:
-        """ "ULN OR bilirubin < 2", "5 mg OR none", "AND/OR", an item of a list; not "taken to OR", "the ORs < 1"."""
-        start, end, stem = written
-        if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
-            return False
-        if _NOUN_BEFORE.search(self._before(written)):
-            return False
-        before, after = self._around(written, _SENTENCE_END)
-        return bool(
-            _CHOICE.search(f"{before}|{after}")
-            or _MEASURE_BEFORE.search(before)
-            or _DASHED_ITEM_FOLLOWS.match(self._text, end)
-        )
+        is_function_word = stem.isupper() and lower in STOP_WORDS
+        after_article = lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written))
+        return is_function_word and not after_article and self.is_shouted(written)
 
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
@@ -222,7 +196,7 @@ class LookAlikes:
         is_scale = not written.stem.islower() or _SCALE_FOLLOWS.match(self._text, written.end)
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
 
-    def _is_shouted(self, written: Written) -> bool:
+    def is_shouted(self, written: Written) -> bool:
         """Whether it stands among words in capitals, so that capitals carry no information."""
         if self._is_in_capitals:
             return True
@@ -240,14 +214,10 @@ class LookAlikes:
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
         """Count the words in capitals and the others around it, up to a boundary on either side."""
-        around = "|".join(self._around(written, boundary))
-        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
-
-    def _around(self, written: Written, boundary: re.Pattern[str]) -> tuple[str, str]:
-        """Return the text before and after it, up to a boundary on either side."""
         before = boundary.split(self._before(written, _REACH))[-1]
         after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
-        return before, after
+        around = f"{before}|{after}"
+        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
         """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
@@ -336,6 +306,61 @@ class LookAlikes:
     @cached_property
     def _has_marks(self) -> bool:
         return any(mark in self._text for mark in _MARKS)
+
+
+class OrdinaryReadings:
+    """The word itself as one more candidate: what is in capitals and an English word competes with its senses.
+
+    "ON exam", "LOW RISK" and "HIGH GRADE PIN" may be either. With f how well the word fits the masked span, and n how
+    often the training text has it:
+
+        log-odds = w1 f / t + w2 log(1 + n) + w3 [function word] + w4 [in all-caps text] + w5
+
+    which is compared with s / t, the scores of the senses; see `Calibration.judge` for t. The weights are learnt
+    without labels from long forms and words of training notes: benchmarks/ordinary_reading.py.
+    """
+
+    def __init__(self, model: PretrainedModel, make_ranker: Callable[[PretrainedModel, Any], Any]) -> None:
+        self._model = model
+        self._make_ranker = make_ranker
+
+    @cached_property
+    def _ranker(self) -> Any:
+        return self._make_ranker(self._model, self)  # the first note may not need it
+
+    def senses(self, short_form: str) -> tuple[Sense, ...]:
+        """Return the word itself, as the only candidate of a ranker."""
+        return (Sense(short_form, short_form.lower(), (short_form.lower(),)),)
+
+    def log_odds(
+        self, mentions: Sequence[Mention], scores: Sequence[Floats], calibration: Calibration
+    ) -> list[float]:
+        """Return the log-odds of the ordinary reading of each mention, by the scores of its senses.
+
+        -inf where it has none, inf where it is certain: a word of which no sense fits is a word.
+        """
+        found = [inf if self._has_reading(mention) else -inf for mention in mentions]
+        none = -inf if calibration.none_score is None else calibration.none_score
+        rows = [row for row, known in enumerate(found) if known == inf and scores[row].max() > none]
+        fits = self._ranker.scores([mentions[row] for row in rows]) if rows else ()
+        for row, (fit,) in zip(rows, fits, strict=True):
+            features = (fit / calibration.temperature, *self.features(mentions[row]), 1.0)
+            found[row] = sum(map(mul, ORDINARY_WEIGHTS, features))
+        return found
+
+    def _has_reading(self, mention: Mention) -> bool:
+        written = mention.text[mention.start : mention.end]
+        lower = written.lower()
+        return written.isupper() and lower in WITH_ORDINARY_READING and lower in self._model.word_ids
+
+    def features(self, mention: Mention) -> tuple[float, ...]:
+        """Describe a mention that has an ordinary reading, up to how well it fits."""
+        start, end, word = mention.start, mention.end, mention.text[mention.start : mention.end].lower()
+        return (
+            log1p(int(self._model.word_counts[self._model.word_ids[word]])),
+            float(word in STOP_WORDS),
+            float(LookAlikes(mention.text).is_shouted(Written(start, end, word.upper()))),
+        )
 
 
 def _is_numeral(text: str, start: int, end: int) -> bool:

@@ -117,5 +117,7 @@ _SHORTHAND = frozenset("imp lymphs monos temp temps".split())  # in notes nearly
 ENGLISH = (
     _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
 ) - _SHORTHAND
+WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
+"""What may be the word itself where it is in capitals."""
 NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
 """What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""

@@ -209,12 +209,13 @@ class NoteReader:
 
 
 def _is_plain_acronym(written: str, short_form: str) -> bool:
-    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr"."""
-    if written != short_form or written.islower():
+    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr".
+
+    An English word is none: "RICE" may be rice.
+    """
+    if written != short_form or written.islower() or written.lower() in NOT_SHORTHAND:
         return False
-    return (
-        len(written) >= 3 if written.isupper() else len(written) > 1 and written.lower() not in NOT_SHORTHAND
-    )
+    return len(written) >= (3 if written.isupper() else 2)
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
