@@ -43,7 +43,7 @@ NOTES = {  # how many documents of each file are read
 }
 LONGEST = 1200  # characters of a section that are read
 EACH = 2  # words and long forms of a section
-SHRINK = 1e-3
+SHRINK = 1e-6
 
 
 class Passage(NamedTuple):
@@ -77,35 +77,36 @@ def read_passages() -> Iterator[Passage]:
 
 
 class Counts:
-    """How often writers use capitals: of function words that are no short forms, and of short forms that are words."""
+    """How often writers use capitals alone: for emphasis, and for short forms that are words too."""
 
     def __init__(self, short_forms: frozenset[str]) -> None:
         self._short_forms = short_forms
-        self._seen: Counter[str] = Counter()
+        self._n_function_words = self._n_emphasised = 0
+        self._in_capitals: Counter[str] = Counter()
+        self._long_forms: Counter[str] = Counter()
 
     def add(self, text: str, word: str, start: int, end: int) -> None:
-        """Count a token."""
-        written = text[start:end]
-        if len(word) > 1 and word in STOP_WORDS and word not in self._short_forms:
-            self._seen["function word"] += 1
-            is_emphasis = written.isupper() and not LookAlikes(text).is_shouted(Written(start, end, written))
-            self._seen["emphasis"] += is_emphasis
-        elif word in self._short_forms and written.isupper() and word not in STOP_WORDS:
-            self._seen["short form"] += 1
+        """Count a token; function words that no inventory has ("AND") tell what emphasis is."""
+        is_function_word = len(word) > 1 and word in STOP_WORDS and word not in self._short_forms
+        self._n_function_words += is_function_word
+        written = Written(start, end, text[start:end])
+        if not written.stem.isupper() or LookAlikes(text).is_shouted(written):
+            return
+        self._n_emphasised += is_function_word
+        self._in_capitals[word] += word in self._short_forms
 
     def add_long_form(self, short_form: str) -> None:
-        """Count a long form."""
-        self._seen["long form"] += short_form not in STOP_WORDS
+        """Count a long form of a short form."""
+        self._long_forms[short_form] += 1
 
     @property
     def emphasis(self) -> float:
         """How often a word is in capitals alone."""
-        return self._seen["emphasis"] / self._seen["function word"]
+        return self._n_emphasised / self._n_function_words
 
-    @property
-    def shortening(self) -> float:
-        """How many short forms there are for a long form."""
-        return self._seen["short form"] / self._seen["long form"]
+    def shortening(self, short_form: str) -> float:
+        """How many times a short form is written for each of its long forms that is written out."""
+        return (self._in_capitals[short_form] + 0.5) / (self._long_forms[short_form] + 1)
 
 
 def draw_examples(expander: Expander) -> tuple[list[Example], Counts]:
@@ -174,7 +175,8 @@ def main() -> None:
         np.array([getattr(each, name) for each in examples])
         for name in ("is_short_form", "is_alone", "is_held_out")
     )
-    rate = np.where(is_short_form, counts.shortening, np.where(is_alone, counts.emphasis, 1.0))
+    shortening = np.array([counts.shortening(each.short_form.lower()) for each in mentions])
+    rate = np.where(is_short_form, shortening, np.where(is_alone, counts.emphasis, 1.0))
     weight = rate * np.array([each.weight for each in examples])
 
     def loss(weights: Floats) -> float:
@@ -183,8 +185,7 @@ def main() -> None:
         return float(losses[~is_held_out].sum() / weight[~is_held_out].sum() + SHRINK * (weights**2).mean())
 
     weights = minimize(loss, np.zeros(features.shape[1]), method="L-BFGS-B").x.round(2)
-    print(f"{len(examples):,} examples; in capitals alone {counts.emphasis:.5f} of words;", end=" ")
-    print(f"{counts.shortening:.2f} short forms for each long form")
+    print(f"{len(examples):,} examples; {counts.emphasis:.5f} of words are in capitals alone")
     print(f"weights: {tuple(weights.tolist())}")
     ordinary = features @ weights
     for kind, alone in (("in capitals alone", is_alone), ("in all-caps text", ~is_alone)):

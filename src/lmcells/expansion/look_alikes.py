@@ -28,7 +28,8 @@ from lmcells.expansion.windows import Mention
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
 
-ORDINARY_WEIGHTS = (0.74, 0.24, 2.65, 3.32, 0.38)
+_MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
+ORDINARY_WEIGHTS = (0.8, 0.88, 3.09, 4.28, -6.85)
 
 _REACH = 60  # characters on either side that most rules look at
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
@@ -340,8 +341,8 @@ class OrdinaryReadings:
         -inf where it has none, inf where it is certain: a word of which no sense fits is a word.
         """
         found = [inf if self._has_reading(mention) else -inf for mention in mentions]
-        none = -inf if calibration.none_score is None else calibration.none_score
-        rows = [row for row, known in enumerate(found) if known == inf and scores[row].max() > none]
+        least = -inf if calibration.none_score is None else calibration.none_score - _MOST_BY_PRIORS
+        rows = [row for row, known in enumerate(found) if known == inf and scores[row].max() > least]
         fits = self._ranker.scores([mentions[row] for row in rows]) if rows else ()
         for row, (fit,) in zip(rows, fits, strict=True):
             features = (fit / calibration.temperature, *self.features(mentions[row]), 1.0)
