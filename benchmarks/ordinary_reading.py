@@ -195,7 +195,9 @@ def main() -> None:
                 np.average(senses[chosen] > other[chosen], weights=weight[chosen])
                 for other in (none, np.logaddexp(none, ordinary))
             )
-            print(f"  {name} {kind}: {chosen.sum():,} held out, expanded {before:.3f} without, {after:.3f} with")
+            print(
+                f"  {name} {kind}: {chosen.sum():,} held out, expanded {before:.3f} without, {after:.3f} with"
+            )
 
 
 if __name__ == "__main__":

@@ -376,7 +376,7 @@ class Expander:
                 if each.defined is not None:
                     expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
-                    ranked = self._ranked(each, senses[each.short_form], lexicon, *next(scores))
+                    ranked = self._ranked(each, senses[each.short_form], lexicon, next(scores))
                     expanded[-1] += [ranked] if ranked is not None else []
                 elif candidates := next(by_letters):
                     expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
@@ -399,14 +399,13 @@ class Expander:
         occurrence: Occurrence,
         senses: Sequence[Sense],
         lexicon: Lexicon,
-        own: Floats,
-        shared: Floats,
-        ordinary: float,
+        scores: tuple[Floats, Floats, float],
     ) -> Expansion | None:
         """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note.
 
         Returns None for what is an ordinary word.
         """
+        own, shared, ordinary = scores
         mention = occurrence.mention
         assert mention is not None
         # Whether a text is in capitals matters only to few short forms.

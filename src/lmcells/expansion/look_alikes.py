@@ -20,7 +20,6 @@ from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
-    STATES,
     TITLES,
     WITH_ORDINARY_READING,
 )
@@ -116,20 +115,17 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
-_SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
-_DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
-_DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
-_NAME_MASK = re.compile(r"\bXYZ\b")
-_CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
-_COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
+_DAY_OR_OPENING_BEFORE = re.compile(
+    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
+)
+_DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
+_SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
-_YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
-_TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
-_TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
-_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
-_ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
+_OPENING_BEFORE = re.compile(
+    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
+)
 _OF_ELECTROCARDIOGRAM = {
     "PR": re.compile(r"[ -](?:intervals?|segments?|depressions?|prolongation)\b", re.IGNORECASE),
     "RR": re.compile(r"[ -]intervals?\b", re.IGNORECASE),
@@ -137,14 +133,6 @@ _OF_ELECTROCARDIOGRAM = {
         r"[/-]T\b|[ -](?:segments?|depressions?|elevations?|changes?|abnormalit(?:y|ies))\b", re.IGNORECASE
     ),
 }
-_PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
-_REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
-_OPENING_BEFORE = re.compile(
-    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
-)
-_NODE_FOLLOWS = re.compile(r"\s+NODES?\b")
-_DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
-_SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -169,7 +157,6 @@ class LookAlikes:
             or (not may_be_unit and self._is_unit(written))
             or _is_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
-            or self._is_mark(written)
             or self._is_misread(written)
         )
 
@@ -177,14 +164,11 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_word(self, written: Written) -> bool:
-        end, stem = written.end, written.stem
-        if stem in _PREFIXES and _REST_FOLLOWS.match(self._text, end):  # "co-worker"
+        """Latin words, and function words in all-caps text; for other words in capitals see `OrdinaryReadings`."""
+        if self._is_latin(written):
             return True
-        if self._is_latin(written) or (stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, end)):
-            return True
-        # Other words in capitals may be short forms all the same: see `OrdinaryReadings`.
-        lower = stem.lower()
-        is_function_word = stem.isupper() and lower in STOP_WORDS
+        lower = written.stem.lower()
+        is_function_word = written.stem.isupper() and lower in STOP_WORDS
         after_article = lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written))
         return is_function_word and not after_article and self.is_shouted(written)
 
@@ -221,33 +205,11 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
-        start, end, stem = written
-        if self._text[start:end] == "ABC" and self._masks_names:
-            return True
-        is_dotted = "." in stem and stem.isupper() and stem.replace(".", "") not in _DEGREES
-        if is_dotted and _DEGREE_FOLLOWS.match(self._text, end):  # initials
-            return True
-        if stem.lower() in TITLES:
-            follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
-            if follows.match(self._text, end):
-                return True
-        if stem == "Ph" and self._text.startswith(".D", end):
-            return True
-        if stem in ("Inc", "AG") and self._ends_a_company(written):
+        """ "Dr. ABC", and "MS." before a surname in capitals."""
+        is_title = written.stem.isupper() and written.stem.lower() in TITLES
+        if is_title and _SURNAME_IN_CAPITALS_FOLLOWS.match(self._text, written.end):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
-
-    @cached_property
-    def _masks_names(self) -> bool:
-        """Whether the text has letters in place of names."""
-        return _NAME_MASK.search(self._text) is not None
-
-    def _ends_a_company(self, written: Written) -> bool:
-        before = self._before(written, _REACH)
-        if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
-            return False
-        return _COMPANY_BEFORE.search(before) is not None
 
     def _is_unit(self, written: Written) -> bool:
         """ "24 hr", "8 p.m.", "02 OCT 2001"; not "RR 18 HR 82"."""
@@ -270,21 +232,6 @@ class LookAlikes:
             return True
         part = _OF_ELECTROCARDIOGRAM.get(stem)
         return part is not None and part.match(self._text, end) is not None
-
-    def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
-        start, end, stem = written
-        if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
-            return True
-        if _IDENTIFIER_FOLLOWS.match(self._text, end):
-            return True
-        if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
-            return True
-        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
-        if is_between and "." in stem:
-            return True
-        before = self._text[max(0, start - 2) : start]
-        return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
 
     def _is_misread(self, written: Written) -> bool:
         """ "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl"; capitals and longer words are left alone."""

@@ -23,8 +23,9 @@ CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - fr
 )
 """Function words that never follow an article: "THE OR" is the operating room."""
 UNIT_NAMES = frozenset(
-    "afternoon ante centimeter day decibel deciliter evening foot gram hour inch kilogram liter microgram millimeter "
-    "milligram milliliter millisecond minute month morning ounce picogram post pound second unit week year".split()
+    "afternoon ante april august centimeter day decibel deciliter december evening february foot gram hour inch "
+    "january july june kilogram liter march may microgram milliequivalent millimeter milligram milliliter millisecond "
+    "minute month morning november october ounce picogram post pound second september unit week year".split()
 )
 """First words of long forms that may follow a number; a short form with such a sense is found there too."""
 

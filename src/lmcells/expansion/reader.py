@@ -14,7 +14,8 @@ from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, PlaceRules
 from lmcells.expansion.letters import LetterSenses
-from lmcells.expansion.ordinary_words import NOT_SHORTHAND
+from lmcells.expansion.look_alikes import LookAlikes, Written
+from lmcells.expansion.ordinary_words import NOT_SHORTHAND, WITH_ORDINARY_READING
 from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
@@ -155,7 +156,7 @@ class NoteReader:
             allowed is None or named.long_form in {sense.long_form for sense in senses}
         ):
             return named, "header"
-        if len(senses) == 1 and _is_plain_acronym(text[found.start : found.end], found.short_form):
+        if len(senses) == 1 and _is_plain_acronym(text, found):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
         return None, "model"
 
@@ -208,14 +209,20 @@ class NoteReader:
         return self._header_senses[short_form]
 
 
-def _is_plain_acronym(written: str, short_form: str) -> bool:
+def _is_plain_acronym(text: str, found: Found) -> bool:
     """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr".
 
-    An English word is none: "RICE" may be rice.
+    An English word is none where case tells nothing: "RICE" in all-caps text.
     """
-    if written != short_form or written.islower() or written.lower() in NOT_SHORTHAND:
+    written = text[found.start : found.end]
+    if written != found.short_form or written.islower():
         return False
-    return len(written) >= (3 if written.isupper() else 2)
+    if not written.isupper():
+        return len(written) > 1 and written.lower() not in NOT_SHORTHAND
+    return len(written) > 2 and not (
+        written.lower() in WITH_ORDINARY_READING
+        and LookAlikes(text).is_shouted(Written(found.start, found.end, written))
+    )
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
