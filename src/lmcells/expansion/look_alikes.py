@@ -20,6 +20,7 @@ from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
+    STATES,
     TITLES,
     WITH_ORDINARY_READING,
 )
@@ -28,7 +29,7 @@ from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
 
 _MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
-ORDINARY_WEIGHTS = (0.8, 0.88, 3.09, 4.28, -6.85)
+ORDINARY_WEIGHTS = (0.8, 0.85, 2.89, 4.08, -6.46)
 
 _REACH = 60  # characters on either side that most rules look at
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
@@ -115,13 +116,21 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
+_SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
-_DAY_OR_OPENING_BEFORE = re.compile(
-    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
-)
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
 _SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
+_DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
+_DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
+_NAME_MASK = re.compile(r"\bXYZ\b")
+_CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
+_COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
+_YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
+_TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
+_TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
+_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
+_ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _OPENING_BEFORE = re.compile(
     r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
@@ -157,6 +166,7 @@ class LookAlikes:
             or (not may_be_unit and self._is_unit(written))
             or _is_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
+            or self._is_mark(written)
             or self._is_misread(written)
         )
 
@@ -205,11 +215,31 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC", and "MS." before a surname in capitals."""
-        is_title = written.stem.isupper() and written.stem.lower() in TITLES
-        if is_title and _SURNAME_IN_CAPITALS_FOLLOWS.match(self._text, written.end):
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
+        start, end, stem = written
+        if self._text[start:end] == "ABC" and self._masks_names:
+            return True
+        is_dotted = "." in stem and stem.isupper() and stem.replace(".", "") not in _DEGREES
+        if is_dotted and _DEGREE_FOLLOWS.match(self._text, end):  # initials
+            return True
+        if stem.lower() in TITLES:
+            follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
+            if follows.match(self._text, end):
+                return True
+        if stem in ("Inc", "AG") and self._ends_a_company(written):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
+
+    @cached_property
+    def _masks_names(self) -> bool:
+        """Whether the text has letters in place of names."""
+        return _NAME_MASK.search(self._text) is not None
+
+    def _ends_a_company(self, written: Written) -> bool:
+        before = self._before(written, _REACH)
+        if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
+            return False
+        return _COMPANY_BEFORE.search(before) is not None
 
     def _is_unit(self, written: Written) -> bool:
         """ "24 hr", "8 p.m.", "02 OCT 2001"; not "RR 18 HR 82"."""
@@ -232,6 +262,21 @@ class LookAlikes:
             return True
         part = _OF_ELECTROCARDIOGRAM.get(stem)
         return part is not None and part.match(self._text, end) is not None
+
+    def _is_mark(self, written: Written) -> bool:
+        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
+        start, end, stem = written
+        if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
+            return True
+        if _IDENTIFIER_FOLLOWS.match(self._text, end):
+            return True
+        if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
+            return True
+        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
+        if is_between and "." in stem:
+            return True
+        before = self._text[max(0, start - 2) : start]
+        return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
 
     def _is_misread(self, written: Written) -> bool:
         """ "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl"; capitals and longer words are left alone."""
