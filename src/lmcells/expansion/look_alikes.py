@@ -1,9 +1,9 @@
 """Telling what only looks like a short form from what is one.
 
-English words in all-caps text, an emphasised "NO" or "OR", a name after its title, a company, a unit after its number,
-a month in a date, a part of an electrocardiogram, a state before its zip code; Roman numerals and stages; single
-letters in names and lists; fragments that a scanner misread. Each rule looks at a bounded piece of the text, or once at
-the whole.
+`LookAlikes` does by rules, each of which looks at a bounded piece of the text, or once at the whole: function words in
+all-caps text, a name after its title, a company, a unit after its number, a month in a date, a part of an
+electrocardiogram, a state before its zip code; Roman numerals and stages; single letters in names and lists; fragments
+that a scanner misread. `OrdinaryReadings` does by the model: other words in capitals.
 """
 
 import re
