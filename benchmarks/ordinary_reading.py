@@ -1,4 +1,4 @@
-"""Learn when what is written in capitals is a word rather than a short form: `ORDINARY_WEIGHTS` of `look_alikes`.
+"""Learn when what is written in capitals is a word rather than a short form: `ORDINARY_WEIGHTS` of `calibration`.
 
 python benchmarks/ordinary_reading.py      # prints the weights, and how well they tell held-out words: two minutes
 
@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from scipy.optimize import minimize
 
 from lmcells import Expander
+from lmcells.expansion.calibration import OrdinaryReadings
 from lmcells.expansion.inventory import Sense
-from lmcells.expansion.look_alikes import LookAlikes, OrdinaryReadings, Written
+from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mention

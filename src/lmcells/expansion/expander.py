@@ -14,14 +14,13 @@ from typing import Any, Literal, Protocol, Self, TypeVar, overload
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import ORDINARY_WORD, Calibration, SensePriors
+from lmcells.expansion.calibration import ORDINARY_WORD, Calibration, OrdinaryReadings, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory, as_rules
 from lmcells.expansion.layers import LayerLike, extend
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.look_alikes import OrdinaryReadings
 from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
