@@ -32,21 +32,27 @@ SECTION = "section"
 
 def extend(inventory: SenseInventory, layer: LayerLike) -> SenseInventory:
     """Return an inventory with a layer laid over it: a file, an inventory, a list of senses and rules, or of files."""
+    for rules in read_layers(layer):
+        inventory = _extended(inventory, rules) if rules else inventory
+    return inventory
+
+
+def read_layers(layer: LayerLike) -> list[list[SenseRule]]:
+    """Return the rules of a layer, the weakest first; of several files, those of each by themselves."""
     if isinstance(layer, Iterable) and not isinstance(layer, str | Path | SenseInventory | Mapping):
         layer = list(layer)
-        files = [each for each in layer if isinstance(each, str | Path)]
-        if files and len(files) == len(layer):
-            for file in files:
-                inventory = extend(inventory, file)
-            return inventory
+        if layer and all(isinstance(each, str | Path) for each in layer):
+            return [rules for file in layer for rules in read_layers(file)]  # type: ignore[arg-type]
     if isinstance(layer, str | Path):
         rules = [rule for _, rule in load_rules(Path(layer))]
     else:
         rules = list(_rules_of(layer)) if isinstance(layer, SenseInventory) else as_rules(layer)  # type: ignore[arg-type]
-    if not rules:
-        return inventory
+    return [sorted(rules, key=lambda rule: len(rule.where))]
+
+
+def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInventory:
     rules_of: dict[str, list[SenseRule]] = {}
-    for rule in sorted(rules, key=lambda rule: len(rule.where)):
+    for rule in rules:
         rules_of.setdefault(rule.sense.short_form, []).append(rule)
     by_short_form, all_rules = dict(inventory.by_short_form), dict(inventory.rules)
     for short_form, own in rules_of.items():
@@ -113,19 +119,18 @@ class PlaceRules:
     def __init__(self, inventory: SenseInventory, aliases: AliasTable) -> None:
         self._inventory = inventory
         self._aliases = aliases
-        self._rules = {
-            short_form: [
-                (rule, [(name, self._pattern(name, value)) for name, value in rule.where]) for rule in rules
-            ]
-            for short_form, rules in inventory.rules.items()
-        }
+        self._patterns: dict[str, list[list[tuple[str, str]]]] = {}  # of the rules of a short form
 
     def __call__(
         self, short_form: str, section: str, metadata: Mapping[str, object] | None = None
     ) -> Allowed | None:
-        rules = self._rules.get(short_form)
+        rules = self._inventory.rules.get(short_form)
         if rules is None:
             return None
+        if short_form not in self._patterns:
+            self._patterns[short_form] = [
+                [(name, self._pattern(name, value)) for name, value in rule.where] for rule in rules
+            ]
         given = {
             name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
         }
@@ -133,7 +138,7 @@ class PlaceRules:
         senses = self._inventory.by_short_form[short_form]
         allowed: dict[int, None] = {}
         pinned: int | None = None
-        for rule, where in rules:
+        for rule, where in zip(rules, self._patterns[short_form], strict=True):
             if not all(given.get(name) and fnmatchcase(given[name], pattern) for name, pattern in where):
                 continue
             if rule.action == "forbid":
