@@ -24,7 +24,8 @@ TURN_COST = 100_000
 _NOTE = 100
 _EXPLAINED = 10  # times as much as without explanations
 _MENTION_EXPLAINED = 1_000
-_EDITED = 40_000  # an inventory of one's own takes a tenth of a second to prepare
+_EDITED = 300  # an inventory of one's own,
+_EDIT = 15  # and each sense and rule of it
 
 _WRITTEN = 500  # expansions written to JSON before other threads have their turn
 _TEXT: TypeAdapter[str | None] = TypeAdapter(str | None)
@@ -60,8 +61,10 @@ class Job:
 
     def cost(self, index: int) -> int:
         """Return about how much work a note is, in characters."""
-        explain, length = self.request.explain, len(self.notes[index].text)
-        cost = _NOTE + (_EDITED if index == 0 and self.request.inventory else 0)
+        explain, edits, length = self.request.explain, self.request.inventory, len(self.notes[index].text)
+        cost = _NOTE
+        if index == 0 and edits:
+            cost += _EDITED + _EDIT * (len(edits.add) + len(edits.remove) + len(edits.rules))
         if isinstance(explain, bool):
             return cost + length * (_EXPLAINED if explain else 1)
         return cost + length + _MENTION_EXPLAINED * len(explain)
