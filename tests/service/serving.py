@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
@@ -47,17 +48,24 @@ def client(expander: Expander, **settings: Any) -> Iterator[TestClient]:
 
 
 @contextmanager
-def in_thread(expander: Expander, **settings: Any) -> Iterator[str]:
+def in_thread(expander: Expander, *, tls: SSLContext | None = None, **settings: Any) -> Iterator[str]:
     """The application behind a socket, in a thread of this process; -> its address."""
     given = as_settings(**settings)
     app = create_app(expander, given)
-    http = limited_connections(given)
-    server = uvicorn.Server(uvicorn.Config(app, http=http, log_config=None, access_log=False, ws="none"))
+    config = uvicorn.Config(
+        app,
+        http=limited_connections(given, tls),
+        loop="asyncio" if tls else "auto",
+        log_config=None,
+        access_log=False,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
     listening = listen("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        yield url_of(listening)
+        yield url_of(listening, scheme="https" if tls else "http")
     finally:
         server.should_exit = True
         thread.join()
