@@ -1,7 +1,7 @@
 """Requests that wait to be expanded, and the lanes in which they wait: each behind requests of its own size only."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Condition
 from typing import TypeVar
@@ -43,7 +43,11 @@ class Job:
     """
 
     def __init__(
-        self, request: OneNote | ManyNotes, *, deliver: Callable[[bytes], None] | None = None
+        self,
+        request: OneNote | ManyNotes,
+        *,
+        deliver: Callable[[bytes], None] | None = None,
+        mistakes: Mapping[int, str] | None = None,
     ) -> None:
         self.request = request
         self.notes: tuple[NoteMessage, ...] = request.notes if isinstance(request, ManyNotes) else (request,)
@@ -52,6 +56,8 @@ class Job:
         self.n_taken = 0  # notes handed out so far
         self._deliver = deliver
         self._n_delivered = 0
+        for index, mistake in (mistakes or {}).items():
+            self.fail(InputError(mistake), index)
         self._finish()
 
     @property

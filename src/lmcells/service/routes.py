@@ -12,12 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import lmcells
+from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
 from lmcells.service import messages
 from lmcells.service.jobs import Job
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
-from lmcells.service.requests import NDJSON, read_request
+from lmcells.service.requests import NDJSON, read_lines, read_request
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -89,16 +90,24 @@ def add_expand(
         if content_type not in ("application/json", NDJSON):
             detail = f"Content-Type: found another one, allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
+        body = await request.body()
         options = {"expanded_text": expanded_text, "explain": explain}
-        given = await request.body(), content_type, options, settings
-        if len(given[0]) <= _AT_ONCE:
-            asked = read_request(*given)
-        else:
-            asked = await asyncio.get_running_loop().run_in_executor(reader, read_request, *given)
-        if NDJSON in request.headers.get("accept", ""):
-            lines = _answer_lines(asked, workers, settings)
+        in_lines = NDJSON in request.headers.get("accept", "")
+
+        def read() -> tuple[messages.OneNote | messages.ManyNotes, dict[int, str]]:
+            if content_type != NDJSON:
+                return read_request(body, settings), {}
+            return read_lines(body, settings, options)
+
+        is_small = len(body) <= _AT_ONCE
+        loop = asyncio.get_running_loop()
+        asked, mistakes = read() if is_small else await loop.run_in_executor(reader, read)
+        if in_lines:
+            lines = _answer_lines(asked, mistakes, workers, settings)
             first = await anext(lines, b"")  # errors of the whole request come before anything is sent
             return StreamingResponse(_chain(first, lines), media_type=NDJSON)
+        if mistakes:
+            raise InputError(next(iter(mistakes.values())))
         job = Job(asked)
         if not job.answered.done():
             workers.put(job)
@@ -124,7 +133,10 @@ def add_expand(
 
 
 async def _answer_lines(
-    asked: messages.OneNote | messages.ManyNotes, workers: Workers, settings: ServiceSettings
+    asked: messages.OneNote | messages.ManyNotes,
+    mistakes: dict[int, str],
+    workers: Workers,
+    settings: ServiceSettings,
 ) -> AsyncGenerator[bytes]:
     """Yield a line per note as it is answered; the deadline is for each line."""
     loop = asyncio.get_running_loop()
@@ -133,7 +145,7 @@ async def _answer_lines(
     def deliver(line: bytes | None) -> None:
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
-    job = Job(asked, deliver=deliver)
+    job = Job(asked, deliver=deliver, mistakes=mistakes)
     job.answered.add_done_callback(lambda _: deliver(None))
     n_lines = 0
     try:

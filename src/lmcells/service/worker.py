@@ -133,7 +133,7 @@ class Worker:
             return
         read: list[tuple[Job, int, list[Occurrence]]] = []
         for job, index in notes:
-            if job.answered.done():
+            if job.answered.done() or index in job.answers:
                 continue
             note = job.notes[index]
             try:
