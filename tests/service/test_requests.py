@@ -47,7 +47,7 @@ def test_one_note_several_notes_and_lines_are_read() -> None:
         {"text": "PT", "sections": [{"start": -1, "end": 1}]},
         {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
         {"text": "PT", "sections": [{"start": True, "end": 1}]},
-        {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
+        {"text": "PT", "inventory": {"add": [{"short_form": "P" * 51, "long_form": "x"}]}},
         b'{"text": "\\ud800"}',
         b'{"text": "\xff"}',
         b'{"text": NaN}',

@@ -163,6 +163,8 @@ def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: 
         ({"text": "x" * 3_000, "explain": True}, "bulk"),
         ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}]}}, "interactive"),
         ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}] * 400}}, "bulk"),
+        ({"text": "x" * 3_000, "inventory": {"remove": [{"short_form": "MS"}] * 50}}, "bulk"),
+        ({"text": "x" * 6_000, "inventory": {"remove": [{"short_form": "MS"}] * 1_000}}, "heavy"),
         ({"notes": [{"text": "x" * 1_000}] * 300}, "bulk"),
         ({"text": "PT " * 20_000}, "heavy"),
         ({"text": "x" * 10_000, "explain": True}, "heavy"),

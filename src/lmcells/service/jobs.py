@@ -25,7 +25,8 @@ _NOTE = 100
 _EXPLAINED = 10  # times as much as without explanations
 _MENTION_EXPLAINED = 1_000
 _EDITED = 300  # an inventory of one's own,
-_EDIT = 15  # and each sense and rule of it
+_EDIT = 15  # and each sense and rule of it,
+_EDIT_LOOKED_UP = 0.01  # and to look for it in each character
 
 _WRITTEN = 500  # expansions written to JSON before other threads have their turn
 _TEXT: TypeAdapter[str | None] = TypeAdapter(str | None)
@@ -69,8 +70,9 @@ class Job:
         """Return about how much work a note is, in characters."""
         explain, edits, length = self.request.explain, self.request.inventory, len(self.notes[index].text)
         cost = _NOTE
-        if index == 0 and edits:
-            cost += _EDITED + _EDIT * (len(edits.add) + len(edits.remove) + len(edits.rules))
+        if edits:
+            n_edits = len(edits.add) + len(edits.remove) + len(edits.rules)
+            cost += int(_EDIT_LOOKED_UP * n_edits * length) + (_EDITED + _EDIT * n_edits if index == 0 else 0)
         if isinstance(explain, bool):
             return cost + length * (_EXPLAINED if explain else 1)
         return cost + length + _MENTION_EXPLAINED * len(explain)
