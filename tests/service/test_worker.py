@@ -134,21 +134,21 @@ def test_nothing_is_done_for_who_has_left(worker: Worker) -> None:
 
 
 def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second slice of a note is not ranked when its request has run out of time during the first."""
-    monkeypatch.setattr("lmcells.service.worker._SLICE", 2)
+    """The second batch of a note is not ranked when its request has run out of time during the first."""
+    monkeypatch.setattr("lmcells.expansion.ranking._BATCH", 2)
     job = asked(text="PT, " * 20)
-    n_slices = 0
+    n_batches = 0
     posterior = PosteriorRanker.posterior
 
     def given_up(*given: Any) -> Any:
-        nonlocal n_slices
-        n_slices += 1
+        nonlocal n_batches
+        n_batches += 1
         job.answered.cancel()
         return posterior(*given)
 
     monkeypatch.setattr(PosteriorRanker, "posterior", given_up)
     run(Worker(expander, ServiceMetrics()), job)
-    assert (n_slices, job.answers) == (1, {})
+    assert (n_batches, job.answers) == (1, {})
 
 
 # Lanes

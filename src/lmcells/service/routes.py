@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -174,17 +174,8 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
     """Add GET /inventory."""
-    keys = sorted((name.casefold(), name) for name in inventory.short_forms)
-    long_forms = long_forms_of(inventory)
-
-    def find(text: str) -> list[str]:
-        """Return the short forms that begin with a text, then those with a long form that contains it."""
-        wanted = text.casefold().strip()
-        if not wanted:
-            return [name for _, name in keys]
-        by_name = sorted((key != wanted, key, name) for key, name in keys if key.startswith(wanted))
-        by_long_form = (name for name, forms in long_forms.items() if wanted in forms)
-        return list(dict.fromkeys([*(name for *_, name in by_name), *by_long_form]))
+    names = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
+    find = NameSearch(names, searched=long_forms_of(inventory))
 
     @router.get(
         "/inventory", responses=errors(401, 422), summary="List or search short forms and their senses"
@@ -210,6 +201,23 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
         ]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
         return messages.InventoryAnswer.model_validate({**counts, "entries": entries})
+
+
+class NameSearch:
+    """Finds names that begin with a text, then those whose entry in `searched` contains it; each in the order given."""
+
+    def __init__(self, names: Sequence[str], *, searched: Mapping[str, str] | None = None) -> None:
+        self.names = names
+        self.keys = [name.casefold() for name in names]
+        self._searched = searched or {}
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the names, what is spelt as the text first."""
+        wanted = text.casefold().strip()
+        begin = [pair for pair in zip(self.keys, self.names, strict=True) if pair[0].startswith(wanted)]
+        begin.sort(key=lambda pair: pair[0] != wanted)
+        containing = [name for name, found in self._searched.items() if wanted in found] if wanted else []
+        return list(dict.fromkeys([*(name for _, name in begin), *containing]))
 
 
 def long_forms_of(inventory: SenseInventory) -> dict[str, str]:

@@ -2,20 +2,20 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 from threading import Lock, Thread
-from typing import Any
 
 from lmcells.errors import InputError, InventoryError, nearest
-from lmcells.expansion import Sense, SenseInventory, expand_text
+from lmcells.expansion import SenseInventory, expand_text
 from lmcells.expansion.expander import Expander, Lexicon
 from lmcells.expansion.inventory import SenseRule, as_rules
-from lmcells.expansion.long_forms import Floats, Ids
-from lmcells.expansion.ranking import PosteriorRanker, Scorer
+from lmcells.expansion.long_forms import Ids
+from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mention, ReadWindows
+from lmcells.expansion.windows import ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 from lmcells.service.jobs import Batch, Job, Lane, write_answer
 from lmcells.service.messages import InventoryEdits
@@ -25,7 +25,6 @@ from lmcells.service.middleware import describe_error
 _log = logging.getLogger("lmcells.service")
 
 _MAX_INVENTORIES = 8  # that a lane keeps, as the expander does
-_SLICE = 512  # mentions that are ranked before the next look at who still waits
 
 LANES = ("interactive", "bulk", "heavy")
 _INTERACTIVE, _BULK = 4_500, 50_000  # the most that a request may cost, and a note: see `Job.cost`
@@ -85,7 +84,7 @@ class Worker:
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
         self._expander = expander
         self._metrics = metrics
-        self._lexicon = lru_cache(_MAX_INVENTORIES)(self._sliced)
+        self._lexicon = lru_cache(_MAX_INVENTORIES)(self._lexicon_of)
         self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
     def run(self, batches: Iterable[Batch]) -> None:
@@ -158,37 +157,22 @@ class Worker:
                 self._metrics.count_note(note.text, expansions)
             job.answer(index, write_answer(note.id, expansions, explanations, written_out))
 
-    def _sliced(self, edits: InventoryEdits | None) -> Lexicon:
-        """Return the lexicon of an edited inventory, which looks up after every slice."""
+    def _lexicon_of(self, edits: InventoryEdits | None) -> Lexicon:
+        """Return the lexicon of an edited inventory; it looks who still waits before it ranks a batch or explains."""
         edits = edits or InventoryEdits()
         rules = rules_of(edits, SenseInventory() if edits.only else self._expander.inventory)
         lexicon = self._expander.lexicon(*((None, rules) if edits.only else (rules or None, None)))
         if not isinstance(lexicon.ranker, PosteriorRanker):
             return lexicon
-        return replace(lexicon, ranker=SlicedRanker(lexicon.ranker, self.check))
+        ranker = copy(lexicon.ranker)
+        posterior = ranker.posterior
 
+        def checked(windows: ReadWindows, sections: Ids) -> NumpyPosterior:
+            self.check()
+            return posterior(windows, sections)
 
-class SlicedRanker(PosteriorRanker):
-    """A ranker that calls `check` before every slice of mentions and before every explanation."""
-
-    def __init__(self, ranker: PosteriorRanker, check: Callable[[], None]) -> None:
-        self.__dict__.update(vars(ranker))
-        self._ranker = ranker
-        self._check = check
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        slices = (mentions[start : start + _SLICE] for start in range(0, len(mentions), _SLICE))
-        return [scores for each in slices for scores in super(SlicedRanker, self).scores(each)]
-
-    def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
-        self._check()
-        return self._ranker.posterior(windows, sections)
-
-    def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
-        return self._ranker.read_candidates(candidates)
-
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        return self._ranker.scorer(posterior)
+        ranker.posterior = checked  # type: ignore[method-assign]
+        return replace(lexicon, ranker=ranker)
 
 
 def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule]:
