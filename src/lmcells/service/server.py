@@ -21,6 +21,7 @@ from threading import Thread
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from prometheus_client import multiprocess
 
 from lmcells.errors import ConfigError, InputError
@@ -105,22 +106,33 @@ def _serve_here(options: ServerOptions, expander: Expander, listening: socket.so
     allow_connections(settings.max_connections)
     # uvicorn repeats the signal when all is done; ignoring it then makes the exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    tls = _tls(options)
-    config = uvicorn.Config(
+    config = server_config(
+        app,
+        settings,
+        tls=_tls(options),
+        root_path=options.root_path,
+        proxy_headers=bool(options.trusted_proxies),
+        forwarded_allow_ips=list(options.trusted_proxies),
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def server_config(
+    app: FastAPI, settings: ServiceSettings, *, tls: ssl.SSLContext | None = None, **others: Any
+) -> uvicorn.Config:
+    """Return how uvicorn is to serve an application: with our limits on connections, and nothing logged but by us."""
+    return uvicorn.Config(
         app,
         http=limited_connections(settings, tls),
         loop="asyncio" if tls else "auto",
-        root_path=options.root_path,
         access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
         log_config=None,
-        proxy_headers=bool(options.trusted_proxies),
-        forwarded_allow_ips=list(options.trusted_proxies),
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
         ws="none",
+        **others,
     )
-    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _run_worker(options: ServerOptions, port: int) -> None:
