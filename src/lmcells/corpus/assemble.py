@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -20,6 +20,7 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.sections import STAYS_IN_BODY, SectionTable
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.corpus.shard import Shard
+from lmcells.corpus.statistics import MAX_PER_WORD, WordArrays, WordBlock, join_counts
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
@@ -117,6 +118,8 @@ def assemble(
     placed = [(group, before[:, group.number].tolist()) for group in groups]
     for _ in run(partial(_place_group, folder=folder), placed):
         pass
+    on_step("counting words by section")
+    write_section_statistics(folder, n_sections=len(names["section"]), run=run)
     return (
         {
             "n_tokens": n_tokens,
@@ -255,17 +258,9 @@ class Vocabulary:
         np.save(work / _IDS, self._id_of_sorted)
 
 
-@cache
-def _load_ids(
-    work: Path, _modified: int
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int32], dict[str, Any]]:
-    """Read the hashes and ids of the vocabulary and the ids of values, once a process."""
-    return np.load(work / _HASHES), np.load(work / _IDS), read_json(work / _VALUES)
-
-
 def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
     """Replace words by their ids and drop rare ones; return the group's number, and how much is left of it."""
-    hashes, ids, ids_of_values = _load_ids(work, (work / _VALUES).stat().st_mtime_ns)
+    hashes, ids, ids_of_values = np.load(work / _HASHES), np.load(work / _IDS), read_json(work / _VALUES)
     parts: dict[str, list[npt.NDArray[np.integer]]] = {}
     document_ids: list[str] = []
     for path in group.shards:
@@ -354,6 +349,36 @@ def place_occurrences(
         shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
         positions[np.arange(block.size) + shift] = first + start + stable_order(block)
         cursor += n_here
+
+
+def write_section_statistics(folder: Path, *, n_sections: int, run: Run = map) -> None:
+    """Write how often each word occurs under each section, and the sections of its occurrences."""
+    arrays = _open_arrays(folder, n_sections)
+    sizes = arrays.sizes(MAX_PER_WORD)
+    narrow = np.min_scalar_type(n_sections - 1)
+    create_array(folder / files.OCCURRENCE_SECTIONS, int(sizes.sum()), narrow)
+    first_entry = np.cumsum(sizes) - sizes
+    blocks = list(arrays.blocks())
+    tasks = [(number, block, int(first_entry[block[0]])) for number, block in enumerate(blocks)]
+    found: list[Any] = [None] * len(blocks)
+    for number, gathered in run(partial(_gather_block, folder=folder, n_sections=n_sections), tasks):
+        found[number] = gathered
+    for name, array in zip(files.SECTION_COUNTS, join_counts(found), strict=True):
+        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
+
+
+def _open_arrays(folder: Path, n_sections: int) -> WordArrays:
+    names = (files.WORD_OFFSETS, files.OCCURRENCES, files.TOKEN_SEGMENT, files.SECTION_IDS)
+    return WordArrays(*(np.asarray(files.map_array(folder / name)) for name in names), n_sections)
+
+
+def _gather_block(
+    task: tuple[int, tuple[int, int], int], *, folder: Path, n_sections: int
+) -> tuple[int, WordBlock]:
+    number, block, first_entry = task
+    gathered = _open_arrays(folder, n_sections).gather(block, max_per_word=MAX_PER_WORD)
+    _write(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
+    return number, gathered._replace(occurrences=gathered.occurrences[:0])
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

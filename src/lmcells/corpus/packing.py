@@ -15,14 +15,20 @@ from pathlib import Path
 import numpy as np
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.assemble import create_array, create_occurrences, place_occurrences
+from lmcells.corpus.assemble import (
+    create_array,
+    create_occurrences,
+    place_occurrences,
+    write_section_statistics,
+)
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have a number a segment
-_DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES)
+_OF_SECTIONS = (*files.SECTION_COUNTS, files.OCCURRENCE_SECTIONS)
+_DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES, *_OF_SECTIONS)
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
     *(KeyError, ValueError, NotImplementedError, RuntimeError),
@@ -97,3 +103,5 @@ def _extract(packed: Path, folder: Path) -> None:
         counts += np.bincount(tokens[start : start + _BLOCK], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
     place_occurrences(folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy())
+    if set(_OF_SECTIONS) <= set(manifest.files):  # not in a corpus of before
+        write_section_statistics(folder, n_sections=manifest.metadata["section"])
