@@ -5,8 +5,9 @@ numbered; then it is known where each group's tokens belong, and all are put in 
 """
 
 import json
+import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -110,8 +111,8 @@ def assemble(
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
         create_array(folder / name, size)
-    offsets = create_occurrences(folder, vocabulary.counts)
-    cursor = offsets[:-1].copy()
+    create_array(work / _SECTIONS, n_tokens, np.min_scalar_type(len(names["section"]) - 1))
+    cursor = create_occurrences(folder, vocabulary.counts)[:-1].copy()
     for group in groups:
         np.save(group.path("cursor.npy"), cursor)
         cursor += np.load(group.path("counts.npy"), allow_pickle=False)
@@ -119,7 +120,9 @@ def assemble(
     for _ in run(partial(_place_group, folder=folder), placed):
         pass
     on_step("counting words by section")
-    write_section_statistics(folder, n_sections=len(names["section"]), run=run)
+    n_sections = len(names["section"])
+    tasks = create_section_statistics(folder, _placed_sections(folder, n_sections))
+    write_section_counts(folder, run(partial(_gather_placed, folder=folder, n_sections=n_sections), tasks))
     return (
         {
             "n_tokens": n_tokens,
@@ -181,14 +184,25 @@ def _resolve_group(group: _Group, *, sections: SectionTable) -> HashArrays:
     for number, path in enumerate(group.shards, start=group.first_shard):
         shard = Shard(path)
         resolved = resolve(shard, sections)
-        np.savez(_resolved(path), **resolved._asdict())
+        _save(_resolved(path), resolved._asdict())
         places = (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
         counts.add(shard.hashes, np.bincount(resolved.tokens, minlength=shard.hashes.size), places)
     return counts.merged()
 
 
 def _resolved(shard: Path) -> Path:
-    return shard.with_name(f"resolved-{shard.name}.npz")
+    return shard.with_name(f"resolved-{shard.name}")
+
+
+def _save(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write arrays to a folder, without the checksums of an `.npz`."""
+    folder.mkdir(exist_ok=True)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array)
+
+
+def _load(folder: Path) -> dict[str, npt.NDArray[Any]]:
+    return {path.stem: np.load(path, allow_pickle=False) for path in folder.glob("*.npy")}
 
 
 class HashCounts:
@@ -221,6 +235,7 @@ class HashCounts:
 
 
 _HASHES, _IDS, _VALUES = "vocabulary.hashes.npy", "vocabulary.ids.npy", "values.json"
+_SECTIONS = "sections.npy"  # of all occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +280,7 @@ def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
     document_ids: list[str] = []
     for path in group.shards:
         shard = Shard(path)
-        with np.load(_resolved(path), allow_pickle=False) as arrays:
-            resolved = ResolvedShard(**arrays)
+        resolved = ResolvedShard(**_load(_resolved(path)))
         at = np.minimum(np.searchsorted(hashes, shard.hashes), hashes.size - 1)
         id_of_word = np.where(hashes[at] == shard.hashes, ids[at], np.int32(-1))
         tokens = np.take(id_of_word, resolved.tokens)
@@ -288,9 +302,9 @@ def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
         for name, array in of_shard.items():
             parts.setdefault(name, []).append(array)
         document_ids += shard.document_ids
-        _resolved(path).unlink()
+        shutil.rmtree(_resolved(path))
     joined = {name: np.concatenate(of_name) for name, of_name in parts.items()}
-    np.savez(group.path("npz"), **joined)  # type: ignore[arg-type]
+    _save(group.path("arrays"), joined)
     np.save(group.path("counts.npy"), np.bincount(joined["tokens"], minlength=hashes.size))
     fragment = json.dumps(document_ids, ensure_ascii=False)[1:-1]
     group.path("documents.json").write_text(fragment, encoding="utf-8")
@@ -300,8 +314,7 @@ def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
 def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
     """Write a group's tokens, metadata and occurrences to where they belong in a corpus."""
     group, (n_tokens, n_segments, n_documents) = placed
-    with np.load(group.path("npz"), allow_pickle=False) as arrays:
-        joined = dict(arrays)
+    joined = _load(group.path("arrays"))
     tokens, lengths = joined.pop("tokens"), joined.pop("lengths")
     joined["document"] += n_documents
     segments = np.arange(n_segments, n_segments + lengths.size, dtype=np.int32)
@@ -310,8 +323,10 @@ def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
     for kind, ids in joined.items():
         _write(folder / files.metadata_ids(kind), ids, at=n_segments)
     cursor = np.load(group.path("cursor.npy"), allow_pickle=False)
-    place_occurrences(folder, tokens, first=n_tokens, cursor=cursor)
-    group.path("npz").unlink()
+    of_occurrences = np.load(folder.parent / _SECTIONS, mmap_mode="r+", allow_pickle=False)
+    of_tokens = np.repeat(joined["section"].astype(of_occurrences.dtype), lengths)
+    for at, order in place_occurrences(folder, tokens, first=n_tokens, cursor=cursor):
+        of_occurrences[at] = of_tokens[order]
 
 
 def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
@@ -339,46 +354,60 @@ def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArr
 
 def place_occurrences(
     folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
-) -> None:
-    """Write the positions of some tokens, the first of which is number `first`, from each word's cursor on."""
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Write the positions of some tokens, the first of which is number `first`, from each word's cursor on.
+
+    Yield where they were written, and which of the tokens stand there.
+    """
     positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
     for start in range(0, tokens.size, _BLOCK):
         block = np.asarray(tokens[start : start + _BLOCK])
         n_here = np.bincount(block, minlength=cursor.size)
         first_here = np.cumsum(n_here) - n_here
         shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
-        positions[np.arange(block.size) + shift] = first + start + stable_order(block)
+        at, order = np.arange(block.size) + shift, start + stable_order(block)
+        positions[at] = first + order
         cursor += n_here
+        yield at, order
 
 
-def write_section_statistics(folder: Path, *, n_sections: int, run: Run = map) -> None:
-    """Write how often each word occurs under each section, and the sections of its occurrences."""
-    arrays = _open_arrays(folder, n_sections)
+def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """Create the sections of occurrences, to be filled; yield the tasks of doing so."""
     sizes = arrays.sizes(MAX_PER_WORD)
-    narrow = np.min_scalar_type(n_sections - 1)
-    create_array(folder / files.OCCURRENCE_SECTIONS, int(sizes.sum()), narrow)
+    path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
+    create_array(path, int(sizes.sum()), narrow)
     first_entry = np.cumsum(sizes) - sizes
-    blocks = list(arrays.blocks())
-    tasks = [(number, block, int(first_entry[block[0]])) for number, block in enumerate(blocks)]
-    found: list[Any] = [None] * len(blocks)
-    for number, gathered in run(partial(_gather_block, folder=folder, n_sections=n_sections), tasks):
-        found[number] = gathered
-    for name, array in zip(files.SECTION_COUNTS, join_counts(found), strict=True):
-        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
+    for number, block in enumerate(arrays.blocks()):
+        yield number, block, int(first_entry[block[0]])
 
 
-def _open_arrays(folder: Path, n_sections: int) -> WordArrays:
-    names = (files.WORD_OFFSETS, files.OCCURRENCES, files.TOKEN_SEGMENT, files.SECTION_IDS)
-    return WordArrays(*(np.asarray(files.map_array(folder / name)) for name in names), n_sections)
-
-
-def _gather_block(
-    task: tuple[int, tuple[int, int], int], *, folder: Path, n_sections: int
+def gather_sections(
+    task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
 ) -> tuple[int, WordBlock]:
+    """Write the sections of the occurrences of some words, and return how often each word occurs under each."""
     number, block, first_entry = task
-    gathered = _open_arrays(folder, n_sections).gather(block, max_per_word=MAX_PER_WORD)
+    gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
     _write(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
     return number, gathered._replace(occurrences=gathered.occurrences[:0])
+
+
+def _gather_placed(
+    task: tuple[int, tuple[int, int], int], *, folder: Path, n_sections: int
+) -> tuple[int, WordBlock]:
+    return gather_sections(task, folder=folder, arrays=_placed_sections(folder, n_sections))
+
+
+def _placed_sections(folder: Path, n_sections: int) -> WordArrays:
+    of_occurrences = np.asarray(files.map_array(folder.parent / _SECTIONS))
+    offsets = np.asarray(files.map_array(folder / files.WORD_OFFSETS))
+    return WordArrays(offsets, of_occurrences.__getitem__, n_sections)
+
+
+def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
+    """Write how often each word occurs under each section, each array in the narrowest type that holds it."""
+    blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
+    for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
+        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

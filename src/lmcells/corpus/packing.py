@@ -10,6 +10,7 @@ import lzma
 import shutil
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,13 @@ from lmcells.corpus import corpus as files
 from lmcells.corpus.assemble import (
     create_array,
     create_occurrences,
+    create_section_statistics,
+    gather_sections,
     place_occurrences,
-    write_section_statistics,
+    write_section_counts,
 )
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
+from lmcells.corpus.statistics import WordArrays
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 
@@ -102,6 +106,11 @@ def _extract(packed: Path, folder: Path) -> None:
     for start in range(0, tokens.size, _BLOCK):
         counts += np.bincount(tokens[start : start + _BLOCK], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
-    place_occurrences(folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy())
+    for _ in place_occurrences(
+        folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy()
+    ):
+        pass
     if set(_OF_SECTIONS) <= set(manifest.files):  # not in a corpus of before
-        write_section_statistics(folder, n_sections=manifest.metadata["section"])
+        arrays = WordArrays.of_corpus(Corpus(folder, manifest), "section")
+        tasks = create_section_statistics(folder, arrays)
+        write_section_counts(folder, map(partial(gather_sections, folder=folder, arrays=arrays), tasks))

@@ -194,19 +194,21 @@ class _Pieces:
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
-            starts, ends_here = tokens.starts[local], tokens.ends[local]
-            spans = list(zip(starts.tolist(), ends_here.tolist(), strict=True))
-            if text.isascii():  # nearly all words are letters, quicker spelled by one `lower` than one by one
-                lowered = text.lower()
-                words = [lowered[first:last] for first, last in spans]
-                initials = np.frombuffer(text.encode(), np.uint8)[starts]
-                odd = np.flatnonzero(~_IS_LETTER[initials]).tolist()
-                if "." in text:
-                    odd += [number for number, word in enumerate(words) if "." in word]
-                for number in odd:
-                    words[number] = spell(text[slice(*spans[number])])
+            starts, lasts = tokens.starts[local], tokens.ends[local]
+            if (
+                text.isascii()
+            ):  # nearly all are letters: quicker lowered together, and the others spelled one by one
+                lowered, characters = text.lower(), np.frombuffer(text.encode(), np.uint8)
+                words = [
+                    lowered[first:last] for first, last in zip(starts.tolist(), lasts.tolist(), strict=True)
+                ]
+                dots = np.flatnonzero(characters == ord("."))
+                dotted = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
+                odd = np.flatnonzero(dotted | ~_IS_LETTER[characters[starts]])
             else:
-                words = [spell(text[first:last]) for first, last in spans]
+                words, odd = [""] * local.size, np.arange(local.size)
+            for number in odd.tolist():
+                words[number] = spell(text[starts[number] : lasts[number]])
             spellings += words
         return spellings
 

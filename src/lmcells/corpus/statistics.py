@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -64,20 +64,18 @@ def _smoothed(
 class WordArrays(NamedTuple):
     """What tells under which metadata words occur."""
 
-    offsets: npt.NDArray[np.integer]
-    occurrences: npt.NDArray[np.integer]
-    token_segment: npt.NDArray[np.integer]
-    segment_metadata: npt.NDArray[np.integer]
+    offsets: npt.NDArray[np.integer]  # of each word's occurrences
+    metadata_at: Callable[[Any], npt.NDArray[np.integer]]  # of some occurrences: a slice, or an array of them
     n_metadata: int
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
-        """Open the arrays of a corpus for a kind of metadata."""
+        """Look up the metadata of a kind."""
+        of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
+        token_segment = np.asarray(corpus.token_segment)
         return cls(
             np.asarray(corpus.word_offsets),
-            corpus.occurrences,
-            corpus.token_segment,
-            np.asarray(corpus.segment_metadata(kind)),
+            lambda chosen: of_segment.take(token_segment.take(occurrences[chosen])),
             corpus.n_metadata(kind),
         )
 
@@ -102,7 +100,7 @@ class WordArrays(NamedTuple):
         row_of = np.arange(0, table.size, self.n_metadata)
         for at in range(start, end, _MAX_OCCURRENCES):  # a very frequent word takes several turns
             until = min(at + _MAX_OCCURRENCES, end)
-            under = self._metadata_at(slice(at, until))
+            under = self.metadata_at(slice(at, until))
             n_here = np.diff(np.clip(self.offsets[first : last + 1], at, until))
             table += np.bincount(np.repeat(row_of, n_here) + under, minlength=table.size)
         cells = np.flatnonzero(table)
@@ -111,12 +109,8 @@ class WordArrays(NamedTuple):
             np.bincount(cells // self.n_metadata, minlength=last - first),
             (cells % self.n_metadata).astype(np.int32),
             table[cells],
-            under if kept is None else self._metadata_at(kept),
+            under if kept is None else self.metadata_at(kept),
         )
-
-    def _metadata_at(self, chosen: slice | npt.NDArray[np.int64]) -> npt.NDArray[np.integer]:
-        under: npt.NDArray[np.integer] = self.segment_metadata[self.token_segment[self.occurrences[chosen]]]
-        return under
 
     def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
         """Choose the occurrences of a block's words that are kept; None is all.

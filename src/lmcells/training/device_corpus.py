@@ -212,7 +212,7 @@ class Chunk:
 def join_on_device(pieces: Sequence[npt.NDArray[np.integer]], device: torch.device) -> Tensor:
     """Copy arrays one after another into one of int32 on a device, without joining them here first."""
     joined = torch.empty(sum(piece.size for piece in pieces), dtype=torch.int32, device=device)
-    parts = joined.split([piece.size for piece in pieces])
+    parts = torch.split(joined, [piece.size for piece in pieces])
     for part, piece in zip(parts, pieces, strict=True):
         part.copy_(torch.from_numpy(np.asarray(piece, np.int32)))
     return joined
