@@ -4,9 +4,9 @@
 
 The notes are invented, in MIMIC-III's columns: words by Zipf's law under headers that real notes have, line breaks and
 quotes inside fields, and planted senses that their sections and neighbours tell apart. A random seed always writes the
-same file. `prepare --sections paper`, `train --preset paper`, `dataset reverse` on notes that training did not read, and
-`evaluate` run as commands of their own. The table is printed as Markdown; `results.json` in the output folder has the
-same figures. It needs what training needs, and Linux, to look at the memory of processes.
+same file. `prepare --sections paper`, `train --preset paper`, `dataset reverse` on notes that training did not read
+and `evaluate` run as commands of their own. The table is printed as Markdown; `results.json` in the output folder has
+the same figures. It needs what training needs, and Linux, to look at the memory of processes.
 """
 
 import argparse
@@ -139,7 +139,7 @@ def _plant(draw: np.random.Generator, written: Strings, header_of: npt.NDArray[n
     told = (form + header_of[places]) % N_SENSES
     sense = np.where(draw.random(places.size) < 0.8, told, draw.integers(N_SENSES, size=places.size))
     number = form * N_SENSES + sense
-    written[places] = np.array(sum(senses(), []), object)[number]
+    written[places] = np.array([form for forms in senses() for form in forms], object)[number]
     for offset in (-2, -1, 1, 2):
         cued = draw.random(places.size) < 0.5
         cue = 500 + number * N_CUES + draw.integers(N_CUES, size=places.size)
@@ -154,3 +154,169 @@ def write_noteevents(path: Path, *, n_tokens: int, seed: int, workers: int, firs
         file.write((",".join(f'"{column}"' for column in COLUMNS) + "\n").encode())
         for rows in pool.map(write, range(first_block, first_block + n_blocks)):
             file.write(rows)
+
+
+class Stage(NamedTuple):
+    """A command that ran: its seconds, its peak memory in bytes, and what it printed."""
+
+    seconds: float
+    peak: int
+    first_word: float | None  # seconds until it said something
+    result: Any
+
+
+def run_stage(*arguments: object) -> Stage:
+    """Run a command of lmcells in a process of its own, and look at the memory of its process tree."""
+    command = [sys.executable, "-m", "lmcells", *map(str, arguments), "--json"]
+    with tempfile.TemporaryFile("w+") as printed:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=printed, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        peak, done = 0, threading.Event()
+
+        def watch() -> None:
+            nonlocal peak
+            while not done.wait(0.1):
+                peak = max(peak, anonymous_memory(process.pid))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        first_word, last_word = None, ""
+        for line in process.stderr:
+            first_word, last_word = first_word or time.perf_counter() - started, line
+        process.wait()
+        seconds = time.perf_counter() - started
+        done.set()
+        watcher.join()
+        if process.returncode:
+            sys.exit(f"{' '.join(command[1:5])} ... failed: {last_word.strip()}")
+        printed.seek(0)
+        return Stage(seconds, peak, first_word, json.load(printed))
+
+
+def anonymous_memory(pid: int) -> int:
+    """Return the memory, in bytes, of a process and its descendants that no file backs."""
+    total = 0
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Anonymous:"):
+                total += int(line.split()[1]) * 1024
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += sum(anonymous_memory(int(child)) for child in (task / "children").read_text().split())
+    except OSError:  # it has just ended
+        pass
+    return total
+
+
+def measure(n_tokens: int, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run all stages at one size; -> a row for each."""
+    folder.mkdir(parents=True)
+    notes, kept_out, senses_file = folder / "NOTEEVENTS.csv", folder / "kept_out.csv", folder / "senses.json"
+    corpus, model, dataset = folder / "corpus", folder / "model", folder / "reverse.jsonl"
+    workers, seed = options.workers, options.seed
+    started = time.perf_counter()
+    write_noteevents(notes, n_tokens=n_tokens, seed=seed, workers=workers)
+    n_kept_out = min(n_tokens // 5, BLOCK_TOKENS)
+    write_noteevents(kept_out, n_tokens=n_kept_out, seed=seed, workers=1, first_block=KEPT_OUT)
+    senses_file.write_text(json.dumps(inventory()), encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+
+    def add(stage: str, seconds: float, peak: int | None = None, note: str = "") -> None:
+        size = {"tokens": n_tokens, "gigabytes": round(notes.stat().st_size / 1e9, 3)}
+        gigabytes = None if peak is None else round(peak / 1e9, 2)
+        rows.append(
+            {**size, "stage": stage, "seconds": round(seconds, 2), "peak_gigabytes": gigabytes, "note": note}
+        )
+        print(f"{n_tokens:,} tokens, {stage}: {seconds:.1f} s {note}", file=sys.stderr, flush=True)
+
+    add("write the notes", time.perf_counter() - started)
+    prepared = run_stage("prepare", notes, "--output", corpus, "--sections", "paper", "--workers", workers)
+    sizes = prepared.result["sizes"]
+    add(
+        "prepare",
+        prepared.seconds,
+        prepared.peak,
+        f"{sizes['n_tokens']:,} tokens, {sizes['n_words']:,} words",
+    )
+
+    settings = ("--preset", "paper", "--epochs", options.epochs, "--batch-size", options.batch_size)
+    where = ("--seed", seed, "--device", options.device)
+    overrides = [part for override in options.set for part in ("--set", override)]
+    trained = run_stage("train", corpus, "--output", model, *settings, *where, *overrides)
+    steps = float(trained.result["seconds"])
+    start = trained.first_word or 0.0
+    rate = f"{trained.result['centers']:,} centers, {trained.result['centers'] / steps:,.0f} a second"
+    add("train, start", start)
+    add("train, steps", steps, note=rate)
+    add("train, end", trained.seconds - start - steps)
+    add("train, all", trained.seconds, trained.peak)
+
+    asked = ("--inventory", senses_file, "--output", dataset, "--sections", "paper")
+    made = run_stage("dataset", "reverse", kept_out, *asked, "--max-per-sense", options.max_per_sense)
+    add("dataset reverse", made.seconds, made.peak, f"{made.result['datasets'][0]['n_examples']:,} examples")
+    scored = run_stage(
+        "evaluate", model, "--dataset", dataset, "--inventory", senses_file, "--corpus", corpus
+    )
+    accuracy = scored.result[0]["accuracy"]
+    add("evaluate", scored.seconds, scored.peak, f"accuracy {accuracy:.3f}, {1 / N_SENSES:.3f} by chance")
+    if not options.keep:
+        shutil.rmtree(folder)
+    return rows
+
+
+def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    yield "| tokens | CSV, GB | stage | seconds | peak memory, GB | |"
+    yield "|---|---|---|---|---|---|"
+    for row in rows:
+        peak = "" if row["peak_gigabytes"] is None else f"{row['peak_gigabytes']:.2f}"
+        yield (
+            f"| {row['tokens'] / 1e6:,.3g} M | {row['gigabytes']:.2f} | {row['stage']} | {row['seconds']:.1f} "
+            f"| {peak} | {row['note']} |"
+        )
+
+
+def main() -> None:
+    """Measure the sizes that were asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add(
+        "--tokens",
+        type=float,
+        nargs="+",
+        default=[35e6, 104e6, 346e6],
+        metavar="N",
+        help="sizes of the corpus",
+    )
+    add("--output", type=Path, default=Path("build/end_to_end"), metavar="DIR", help="folder to write")
+    add("--batch-size", type=int, default=65_536, metavar="N")
+    add("--epochs", type=int, default=1, metavar="N")
+    add(
+        "--workers", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="processes (all cores)"
+    )
+    add("--device", default="auto", metavar="auto|cpu|cuda")
+    add("--seed", type=int, default=0, metavar="N")
+    add("--max-per-sense", type=int, default=50, metavar="N", help="examples to evaluate on")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="TABLE.KEY=VALUE",
+        help="setting of train; may be repeated",
+    )
+    add("--keep", action="store_true", help="keep notes, corpora and models")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, Any]] = []
+    for n_tokens in map(int, options.tokens):
+        folder = options.output / f"{n_tokens}"
+        shutil.rmtree(folder, ignore_errors=True)
+        rows += measure(n_tokens, folder, options)
+        (options.output / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(table(rows)))
+
+
+if __name__ == "__main__":
+    main()
