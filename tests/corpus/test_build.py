@@ -74,6 +74,14 @@ def test_sections_are_numbered_by_how_often_their_own_spelling_was_seen(tmp_path
     assert corpus.metadata_names("section") == ["<no section>", "PLAN", "PAST MEDICAL HISTORY"]
 
 
+@pytest.mark.parametrize("style", ["paper", "rules"])
+def test_a_header_is_counted_in_all_its_cases(tmp_path: Path, style: str) -> None:
+    notes = ["PLAN: pain", "Plan: fever", "Plan: cough", "HPI: rash", "HPI: gout"]
+    corpus = corpus_of(tmp_path, notes, sections=style, min_header_count=3)
+    assert corpus.metadata_names("section")[-1] == "PLAN"
+    assert [name for name, _ in segments(corpus)][:3] == ["PLAN"] * 3
+
+
 def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
     sections = [{"header": "Weird: Name", "text": "pain HPI: fever"}, {"header": "", "text": "rest"}]
     corpus = corpus_of(tmp_path, [{"id": "a", "sections": sections}], sections="given")

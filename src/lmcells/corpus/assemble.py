@@ -30,7 +30,7 @@ NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes that wait to be merged
 _BLOCK = 1 << 18  # tokens sorted at a time: they stay in the processor's cache
 _LOCAL_BITS = 32  # of a place: a shard's number, then the number of one of its words
-_GROUPS_PER_WORKER = 4
+_GROUPS_PER_WORKER = 2
 
 
 class Counted(NamedTuple):

@@ -62,7 +62,12 @@ class Shard:
         """Count the segments under each header."""
         of_segment = self.segments[1]
         counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
-        return Counter(dict(zip(self.headers, counts.tolist(), strict=True)))
+        counted: Counter[tuple[str, str]] = Counter()
+        for header, count in zip(
+            self.headers, counts.tolist(), strict=True
+        ):  # written in other cases, one is there twice
+            counted[header] += count
+        return counted
 
     @cached_property
     def spellings(self) -> list[str]:
