@@ -9,7 +9,6 @@ from lmcells.corpus.statistics import (
     count_words_by_metadata,
     occurrence_metadata,
     subsample,
-    subsampled_blocks,
 )
 
 __all__ = [
@@ -22,5 +21,4 @@ __all__ = [
     "count_words_by_metadata",
     "occurrence_metadata",
     "subsample",
-    "subsampled_blocks",
 ]

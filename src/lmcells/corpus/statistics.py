@@ -201,19 +201,9 @@ class Stream(NamedTuple):
 
 
 def subsample(
-    corpus: Corpus, *, threshold: float = 1e-3, seed: int, first: int = 0, last: int | None = None
-) -> Stream:
-    """Return the tokens from `first` to `last` that stay; which ones depends on the seed and their position alone."""
-    last = corpus.tokens.size if last is None else min(last, corpus.tokens.size)
-    parts = list(subsampled_blocks(corpus, threshold=threshold, seed=seed, ranges=((first, last),)))
-    empty = Stream(corpus.tokens[:0], corpus.token_segment[:0])
-    return Stream(*(np.concatenate(arrays) for arrays in zip(empty, *parts, strict=True)))
-
-
-def subsampled_blocks(
     corpus: Corpus, *, threshold: float, seed: int, ranges: Iterable[tuple[int, int]]
 ) -> Iterator[Stream]:
-    """Yield the tokens of some ranges that stay, in order, piece by piece."""
+    """Yield the tokens of some ranges that stay, in pieces; which ones depends on the seed and their place alone."""
     probability = keep_probability(np.asarray(corpus.word_counts), threshold=threshold).astype(np.float32)
 
     def pieces() -> Iterator[tuple[int, int]]:

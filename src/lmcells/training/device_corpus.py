@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lmcells.corpus import MAX_PER_WORD, Corpus, occurrence_metadata, subsampled_blocks
+from lmcells.corpus import MAX_PER_WORD, Corpus, occurrence_metadata, subsample
 from lmcells.errors import ConfigError
 from lmcells.training.settings import TrainingSettings
 
@@ -183,9 +183,7 @@ class Chunk:
         cls, corpus: Corpus, ranges: TokenRanges, *, settings: TrainingSettings, device: torch.device
     ) -> Self:
         """Read and subsample parts of a corpus. Whether a token stays depends on the seed and its position alone."""
-        pieces = list(
-            subsampled_blocks(corpus, threshold=settings.subsampling, seed=settings.seed, ranges=ranges)
-        )
+        pieces = list(subsample(corpus, threshold=settings.subsampling, seed=settings.seed, ranges=ranges))
         return cls(*(join_on_device(arrays, device) for arrays in zip(*pieces, strict=True)))
 
     def windows_at(
