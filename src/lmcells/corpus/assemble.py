@@ -30,7 +30,7 @@ NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes that wait to be merged
 _BLOCK = 1 << 18  # tokens sorted at a time: they stay in the processor's cache
 _LOCAL_BITS = 32  # of a place: a shard's number, then the number of one of its words
-_GROUPS_PER_WORKER = 2
+_MAX_SHARDS = 4  # of a group, which a worker holds in memory
 
 
 class Counted(NamedTuple):
@@ -66,9 +66,8 @@ def assemble(
     sections = SectionTable.of_counts(
         counted.headers, min_count=settings.min_header_count, merge_rare=settings.sections == "paper"
     )
-    borders = (
-        np.linspace(0, len(shards), min(len(shards), _GROUPS_PER_WORKER * workers) + 1).astype(int).tolist()
-    )
+    n_groups = max(-(-len(shards) // _MAX_SHARDS), min(len(shards), workers))
+    borders = np.linspace(0, len(shards), n_groups + 1).astype(int).tolist()
     groups = [
         _Group(number, first, shards[first:last]) for number, (first, last) in enumerate(pairwise(borders))
     ]
