@@ -125,7 +125,8 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            allowed = self._rules(each.short_form, section.name, metadata)
+            has_rules = each.short_form in self._inventory.rules
+            allowed = self._rules(each.short_form, section.name, metadata) if has_rules else None
             defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
             senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
