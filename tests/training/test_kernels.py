@@ -198,7 +198,7 @@ def test_dropout_in_lookups_is_undone_in_backward() -> None:
     torch.manual_seed(3)
     table = torch.randn(N_WORDS, 100, device=DEVICE, requires_grad=True)
     words, present, dropout = ids(N_WORDS, ROWS).int(), happens(0.8, ROWS), some_dropout()
-    grouping = group_places(words, n_groups=N_WORDS, present=present)
+    grouping = group_places(words.masked_fill(~present, N_WORDS), n_ids=N_WORDS)
     found = look_up(table, words, grouping, dtype=torch.float32, present=present, dropout=dropout)
     kept = kept_in_torch(ROWS * 128, dropout).view(ROWS, 128)[:, :100]
     assert 0.75 < (kept > 0).float().mean() < 0.85
@@ -230,7 +230,7 @@ def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
     places[:2_000] = 3  # a run over many whole chunks
     present = happens(0.9, 5_000)
     rows = torch.randint(-8, 9, (5_000, 128), device=DEVICE).float()
-    found = sum_rows(rows, group_places(places, n_groups=70, present=present), width=100)
+    found = sum_rows(rows, group_places(places.masked_fill(~present, 70), n_ids=70), width=100)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, places.long(), rows * present.unsqueeze(1))
     assert torch.equal(found, wanted[:, :100])
 
