@@ -13,7 +13,7 @@ from lmcells.training.kernels.lookup import look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
 from lmcells.training.kernels.objective import ModelDropouts, divergence_and_table, gaussian_rows, hinge
 from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
-from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows
+from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows, sections_of
 from lmcells.training.sampler import Sampler
 
 
@@ -40,23 +40,10 @@ class FusedLoss:
         sizes_fit = config.embedding_dim <= MAX_INPUT and config.cell_dim <= WIDTH - 2
         return sizes_fit and config.hidden_dim == HIDDEN
 
-    def __call__(self, batch: Batch, draws: SectionDraws) -> Loss:
-        """Both parts of the objective for each center; `draws` must cover the whole vocabulary."""
-        if draws.words is not None or draws.sections is None:
-            raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
-        windows = TimeMajor.of_windows(batch, config=self.model.config)
-        words = windows.words
-        assert words.of_group is not None
-        there = torch.arange(words.capacity, device=words.of_group.device) < words.n_groups
-        sections = draws.sections[words.of_group.clamp_max(draws.sections.shape[0] - 1)].to(torch.int32)
-        sections = sections.masked_fill(~there.unsqueeze(1), self.model.config.n_metadata)
-        loss = self._loss(batch, windows, sections)
-        return Loss(
-            windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
-        )
-
-    def at(self, sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Loss:
-        """The same of the centers at `positions`, with all that is drawn for them; the rows are in another order.
+    def draw(
+        self, sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor
+    ) -> tuple[TimeMajor, SectionDraws]:
+        """What `sampler.batch` and `sampler.section_draws` draw, as the kernels read it; drawn by kernels too.
 
         A row that is not `present` only fills up the batch, and both its losses are zero.
         """
@@ -64,23 +51,40 @@ class FusedLoss:
         assert sampler.sections is not None
         batch = draw_windows(sampler, chunk, positions, present=present)
         windows = TimeMajor.of_windows(batch, config=config, counts=present)
-        sections = draw_sections(
+        drawn = draw_sections(
             sampler.sections, windows.words, n_draws=config.n_section_draws, generator=sampler.generator
         )
-        return self._loss(batch, windows, sections)
+        return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
-    def _loss(self, batch: Batch, windows: TimeMajor, sections: Tensor) -> Loss:
-        """For each row of `windows`, which are those of the batch; `sections` (groups, n) are those of its words."""
-        config, network = self.model.config, self.model.prior
-        with torch.autocast(batch.center.device.type, enabled=False):
-            of_words, of_gate, *of_model = self._draw_dropouts(batch.center.device)
+    def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
+        """Both parts of the objective for each center, of what `draw` returned in the order of its rows.
+
+        With a `Batch`, `draws` must cover the whole vocabulary.
+        """
+        if isinstance(batch, TimeMajor):
+            assert draws.sections is not None
+            return self._loss(batch, draws.sections)
+        if draws.words is not None or draws.sections is None:
+            raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
+        config = self.model.config
+        windows = TimeMajor.of_windows(batch, config=config)
+        loss = self._loss(windows, sections_of(draws.sections, windows.words, n_metadata=config.n_metadata))
+        return Loss(
+            windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
+        )
+
+    def _loss(self, windows: TimeMajor, sections: Tensor) -> Loss:
+        """For each row of `windows`; `sections` (groups, n) are those of its words."""
+        config, device = self.model.config, sections.device
+        with torch.autocast(device.type, enabled=False):
+            of_words, of_gate, *of_model = self._draw_dropouts(device)
             if config.lstm_dim == HIDDEN:
                 posterior = self._posterior(windows, of_words, of_gate)
             else:
-                posterior = self._posterior_by_torch(batch, windows)
+                posterior = self._posterior_by_torch(windows)
             prior_divergence, query, table = divergence_and_table(
                 posterior,
-                network,
+                self.model.prior,
                 windows,
                 sections,
                 variance_floor=config.variance_floor,
@@ -145,10 +149,10 @@ class FusedLoss:
             joint = joint + self._read_masked_span(reader, windows, joint, states, vectors)
         return gaussian_rows(joint, network.heads.mean, network.heads.log_variance)
 
-    def _posterior_by_torch(self, batch: Batch, windows: TimeMajor) -> Tensor:
+    def _posterior_by_torch(self, windows: TimeMajor) -> Tensor:
         """The same for an LSTM of a size that the kernels do not know."""
-        with narrow_autocast(batch.center.device):
-            cell = self.model.posterior(batch).cell
+        with narrow_autocast(windows.given.center.device):
+            cell = self.model.posterior(windows.given).cell
         rows = torch.cat([cell.mean.float(), cell.log_variance.float().unsqueeze(1)], dim=1)  # (B, d + 1)
         return functional.pad(rows, (0, WIDTH - rows.shape[1])).index_select(0, torch.argsort(windows.rank))
 

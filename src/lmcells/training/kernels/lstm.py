@@ -42,7 +42,9 @@ class _Lstm(torch.autograd.Function):
         steps, batch = rows.shape[0] - 1, rows.shape[1]
         width = weight.shape[2] // 2
         both = weight.view(8 * HIDDEN, 2, width).transpose(0, 1)
-        weights = functional.pad(both, (0, WIDTH - width)).to(rows.dtype)  # (2, 512, 128): of words, of the center
+        weights = functional.pad(both, (0, WIDTH - width)).to(
+            rows.dtype
+        )  # (2, 512, 128): of words, of the center
         hidden, bias = hidden.to(rows.dtype), (input_bias + hidden_bias).flatten().to(rows.dtype)
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)

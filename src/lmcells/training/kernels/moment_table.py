@@ -19,7 +19,15 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.training.kernels.lookup import Grouping, sum_rows
-from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, kept, load_rows, seed_and_constants
+from lmcells.training.kernels.operands import (
+    HIDDEN,
+    NARROW,
+    WIDTH,
+    Dropout,
+    kept,
+    load_rows,
+    seed_and_constants,
+)
 
 WORDS = 64  # of a tile
 N_PROGRAMS = 132  # of backward, each with its own partial sums
@@ -145,10 +153,20 @@ def _moments_forward(
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
     vector = load_rows(
-        vectors, tl.load(of_group + group, mask=inside, other=0), group, inside, width, words_seed, THRESHOLD, SCALE, WIDTH
+        vectors,
+        tl.load(of_group + group, mask=inside, other=0),
+        group,
+        inside,
+        width,
+        words_seed,
+        THRESHOLD,
+        SCALE,
+        WIDTH,
     )
     used = column < width
-    of_vector = tl.load(hidden_weight + unit[None, :] * (2 * width) + column[:, None], mask=used[:, None], other=0.0)
+    of_vector = tl.load(
+        hidden_weight + unit[None, :] * (2 * width) + column[:, None], mask=used[:, None], other=0.0
+    )
     of_word = tl.dot(vector, of_vector, input_precision="tf32") + tl.load(hidden_bias + unit)[None, :]
     at_word = group[:, None] * HIDDEN + unit[None, :]
     tl.store(from_words + at_word, of_word, mask=inside[:, None])
@@ -178,7 +196,9 @@ def _moments_forward(
 
 
 @triton.jit
-def _keep(at, seed_of_step, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr):
+def _keep(
+    at, seed_of_step, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr
+):
     """What dropout multiplies hidden units by: (ROWS, HIDDEN)."""
     keep = tl.full((ROWS, HIDDEN), SCALE, tl.float32)
     if THRESHOLD > 0:

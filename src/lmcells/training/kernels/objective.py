@@ -45,9 +45,7 @@ def gaussian_rows(hidden: Tensor, mean: torch.nn.Linear, log_variance: torch.nn.
     The operands are rounded, the result is not: a mean is then the same number wherever it is used, and the terms of
     a divergence cancel.
     """
-    rows: Tensor = _GaussianRows.apply(
-        hidden, mean.weight, mean.bias, log_variance.weight, log_variance.bias
-    )
+    rows: Tensor = _GaussianRows.apply(hidden, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
     return rows
 
 
@@ -87,7 +85,9 @@ def _head_weights(weight, v_weight, unit, column, width, DIM: tl.constexpr):
 
 @triton.jit
 def _head_bias(bias, v_bias, column, DIM: tl.constexpr):
-    return tl.load(bias + column, mask=column < DIM, other=0.0) + tl.where(column == DIM, tl.load(v_bias), 0.0)
+    return tl.load(bias + column, mask=column < DIM, other=0.0) + tl.where(
+        column == DIM, tl.load(v_bias), 0.0
+    )
 
 
 @triton.jit
@@ -198,7 +198,9 @@ class _DivergenceAndTable(torch.autograd.Function):
         windows, dropouts = ctx.windows, ctx.dropouts
         batch, dim, width = posterior.shape[0], heads.mean.shape[0], words.shape[1]
         d_posterior = torch.empty_like(posterior)
-        left = features.new_empty(batch, WIDTH + HIDDEN)  # gradients of the prior's rows and of h, before its ReLU
+        left = features.new_empty(
+            batch, WIDTH + HIDDEN
+        )  # gradients of the prior's rows and of h, before its ReLU
         d_center_words, d_center_metadata = (features.new_empty(batch, WIDTH) for _ in range(2))
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
@@ -486,7 +488,15 @@ class _Hinge(torch.autograd.Function):
         scaled = torch.empty_like(d_query)
         coefficient = torch.empty_like(windows.places, dtype=torch.float32)
         _hinge_backward[(triton.cdiv(batch, BACKWARD_ROWS),)](
-            scaled, coefficient, gradient.contiguous(), d_query, active, windows.lengths, batch, steps, num_warps=4
+            scaled,
+            coefficient,
+            gradient.contiguous(),
+            d_query,
+            active,
+            windows.lengths,
+            batch,
+            steps,
+            num_warps=4,
         )
         d_table = sum_rows(query, windows.words, width=WIDTH, by_group=True, coefficient=coefficient)
         return scaled, d_table, *[None] * 3

@@ -29,6 +29,7 @@ DRAWN_WORDS = 64
 class TimeMajor:
     """The words of each window, then the centers, then the negatives, so that one grouping serves all three."""
 
+    given: Windows  # in the order they were given in
     places: Tensor  # (T + 1, B) or, with negatives, (2T + 1, B) int32; `config.n_read` where absent
     present: Tensor  # (T + 1, B) bool, of the words and the centers; a masked center is absent here alone
     lengths: Tensor  # (B,) int32, words of the context, descending
@@ -62,6 +63,7 @@ class TimeMajor:
         )  # fmt: skip
         words, row_of = group_distinct(places, n_ids=config.n_read)
         return cls(
+            given=windows,
             places=places,
             present=present,
             lengths=long_lengths,
@@ -216,6 +218,14 @@ def draw_sections(
         HAS_RATE=rate is not None, DRAWS=n_draws, COLUMNS=triton.next_power_of_2(n_draws), num_warps=4,
     )  # fmt: skip
     return drawn
+
+
+def sections_of(sections: Tensor, words: Grouping, *, n_metadata: int) -> Tensor:
+    """The same of sections that were drawn for the whole vocabulary: (V, n) -> (groups, n) int32."""
+    assert words.of_group is not None
+    assert words.n_groups is not None
+    is_group = torch.arange(words.capacity, device=sections.device) < words.n_groups
+    return sections[words.of_group].int().masked_fill(~is_group.unsqueeze(1), n_metadata)
 
 
 @triton.jit
