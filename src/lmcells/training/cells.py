@@ -57,10 +57,10 @@ class StepLoss(nn.Module):
         `present` (B,) is False in the rows that fill up the last batch; None where the loss knows them itself.
         """
         loss = (self.fused or self.model.loss)(batch, draws)  # type: ignore[arg-type]
-        parts = (loss.reconstruction, loss.prior_divergence)
-        if present is not None:
-            parts = (torch.where(present, part, 0.0) for part in parts)
-        reconstruction, prior_divergence = (part.sum() for part in parts)
+        reconstruction, prior_divergence = (
+            (part if present is None else torch.where(present, part, 0.0)).sum()
+            for part in (loss.reconstruction, loss.prior_divergence)
+        )
         contrastive = torch.zeros_like(reconstruction) if spans is None else self._contrastive(spans)
         return torch.stack([reconstruction, prior_divergence, contrastive])
 

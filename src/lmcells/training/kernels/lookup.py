@@ -162,9 +162,9 @@ def sum_rows(
 ) -> Tensor:
     """The sum of each id's rows: (N, D) -> (n_ids, width) float32; `by_group`, (groups, width).
 
-    The rows are those of places from `first_place` on; other places have none, nor do those that are not `present`. With a
-    `coefficient` of each place, which its row is multiplied by (zeros are not even read), place p has row p mod N
-    instead. Each row is dropped out as it was when looked up. `plus`, a row for each group, is added.
+    The rows are those of the places from `first_place` on; other places have none, nor do those that are not
+    `present`. With a `coefficient` of each place, which its row is multiplied by (zeros are not even read), place p
+    has row p mod N instead. Each row is dropped out as it was when looked up. `plus`, a row for each group, is added.
     """
     n_places, n_groups = grouping.ids.shape[0], grouping.capacity
     n_chunks, columns = triton.cdiv(n_places, CHUNK), min(width, rows.shape[1])
@@ -191,7 +191,7 @@ def sum_rows(
     _sum_runs[(n_groups,)](
         total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
         grouping.n_groups if is_compact else unread, unread if plus is None else plus,
-        0 if plus is None else plus.stride(0), width, IS_COMPACT=is_compact, BY_GROUP=by_group,
+        0 if plus is None else plus.stride(0), width, IS_COMPACT=is_compact, SCATTERS=is_compact and not by_group,
         HAS_PLUS=plus is not None, BLOCK=8, num_warps=1, **constants,
     )  # fmt: skip
     return total
@@ -222,13 +222,13 @@ def _sum_whole_chunks(
 @triton.jit
 def _sum_runs(
     out, partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
-    offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, BY_GROUP: tl.constexpr,
+    offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, SCATTERS: tl.constexpr,
     HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
     CHUNK: tl.constexpr = CHUNK,
 ):  # fmt: skip
     group = tl.program_id(0)
-    if IS_COMPACT:
+    if IS_COMPACT:  # noqa: SIM102 - a constant of the kernel
         if group >= tl.load(n_groups):
             return
     column = tl.arange(0, WIDTH)
@@ -258,9 +258,8 @@ def _sum_runs(
         HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
     )  # fmt: skip
     row = group
-    if IS_COMPACT:
-        if not BY_GROUP:
-            row = tl.load(of_group + group)
+    if SCATTERS:
+        row = tl.load(of_group + group)
     tl.store(out + row.to(tl.int64) * width + column, total, mask=column < width)
 
 

@@ -29,8 +29,8 @@ def run_lstm(
     """States at each position: (T + 1, B, 128) narrow, (B,) int32 -> (T, B, 128) narrow.
 
     The last of `rows` are the centers, which are added to the gates at every step. `weight` (2, 256, 2E) reads a word
-    and then the center, `hidden` is (2, 256, 64) and each bias (2, 256); the gates' columns are ordered (direction, gate,
-    unit).
+    and then the center, `hidden` is (2, 256, 64) and each bias (2, 256); the gates' columns are ordered
+    (direction, gate, unit).
     """
     states: Tensor = _Lstm.apply(rows, lengths, weight, hidden, *biases)
     return states

@@ -31,8 +31,9 @@ from lmcells.training.kernels.operands import (
 
 WORDS = 64  # of a tile
 N_PROGRAMS = 132  # of backward, each with its own partial sums
-# sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, and d_a2/v and of log v's bias
+# Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
 _PARTS = [HIDDEN * HIDDEN, WIDTH * HIDDEN, HIDDEN, HIDDEN, WIDTH, 2]
+_SIZE = sum(_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def moment_table_backward(
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
     d_words = torch.empty_like(table.from_words)
     d_hidden = d_words.new_empty(n_rows * n_draws, HIDDEN, dtype=NARROW)
-    partial = d_words.new_empty(n_programs, sum(_PARTS))
+    partial = d_words.new_empty(n_programs, _SIZE)
     seed, constants = seed_and_constants(of_hidden, unread=table.sections, prefix="HIDDEN_")
     _moments_backward[(n_programs,)](
         d_words, d_hidden, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
@@ -152,17 +153,8 @@ def _moments_forward(
     inside = group < n_words
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
-    vector = load_rows(
-        vectors,
-        tl.load(of_group + group, mask=inside, other=0),
-        group,
-        inside,
-        width,
-        words_seed,
-        THRESHOLD,
-        SCALE,
-        WIDTH,
-    )
+    word = tl.load(of_group + group, mask=inside, other=0)
+    vector = load_rows(vectors, word, group, inside, width, words_seed, THRESHOLD, SCALE, WIDTH)
     used = column < width
     of_vector = tl.load(
         hidden_weight + unit[None, :] * (2 * width) + column[:, None], mask=used[:, None], other=0.0
@@ -211,7 +203,7 @@ def _moments_backward(
     d_words, d_hiddens, partial, n_groups, d_table, from_words, from_metadata, sections, weight, bias,
     v_weight, v_bias, log_floor, hidden_seed, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
     HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    SIZE: tl.constexpr = sum(_PARTS), WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
+    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)

@@ -1,4 +1,4 @@
-"""The objective from h_joint: both heads, the prior of the centers, the divergence from it, the moment table, the hinge.
+"""The objective from h_joint: the heads, the prior of the centers, the divergence from it, the moment table, the hinge.
 
 The hinge reads rows [a1 ; a0 ; a2 + d a3] of the moment table (see `lmcells.model.moments`) once, where they are
 needed. With the query [-2 mu ; d v + |mu|^2 ; 1], KLbar(q, c) - KLbar(q, n) is half the product of the query with
@@ -203,6 +203,7 @@ class _DivergenceAndTable(torch.autograd.Function):
         )  # gradients of the prior's rows and of h, before its ReLU
         d_center_words, d_center_metadata = (features.new_empty(batch, WIDTH) for _ in range(2))
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
+        del constants["HIDDEN_THRESHOLD"]  # where h is 0 tells
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
             d_posterior, left, d_center_words, d_center_metadata, d_divergence.contiguous(), d_query, posterior,
             prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2], batch, width,
@@ -317,8 +318,8 @@ def _centers_forward(
 def _centers_backward(
     d_posterior, left, d_words, d_metadata, d_divergence, d_query, posterior, priors, features, counts,
     hidden_weight, weight, v_weight, words_seed, metadata_seed, batch, width, DIM: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    ROWS: tl.constexpr = CENTER_ROWS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS,
+    WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
     narrow = features.dtype.element_ty
@@ -398,8 +399,8 @@ def _project_backward(
 ) -> Tensor:
     """The gradient of the table's rows, (N, 64) -> (N, E); those of weights and bias go to `partial`, in parts.
 
-    The rows are the words of the groups `of_rows`, which have a bias, or all metadata: `partial` (programs, 257, 64) has
-    columns of the weights by word, by metadata, and the bias.
+    The rows are the words of the groups `of_rows`, which have a bias, or all metadata: `partial` (programs, 257, 64)
+    has the weights by word, those by metadata, and the bias.
     """
     n_rows, width = d_projected.shape[0], table.shape[1]
     d_rows = table.new_empty(n_rows, width)

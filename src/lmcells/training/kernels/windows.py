@@ -47,18 +47,18 @@ class TimeMajor:
         batch, steps = windows.context.shape
         device, center = windows.center.device, windows.center
         lengths, order = windows.context_mask.sum(dim=1, dtype=torch.int16).sort(descending=True, stable=True)
-        has_negatives = isinstance(windows, Batch)
-        n_places = 2 * steps + 1 if has_negatives else steps + 1
+        negatives = windows.negatives if isinstance(windows, Batch) else None
+        n_places = steps + 1 if negatives is None else 2 * steps + 1
         places = torch.empty(n_places, batch, dtype=torch.int32, device=device)
         present = torch.empty(steps + 1, batch, dtype=torch.bool, device=device)
         long_lengths, metadata, rank = (torch.empty_like(places[0]) for _ in range(3))
         has_metadata, counted = torch.empty_like(present[0]), torch.empty_like(present[0])
         _lay_out[(triton.cdiv(batch, ROWS),)](
             places, present, long_lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
-            windows.negatives.contiguous() if has_negatives else center, windows.context_mask.contiguous(),
+            center if negatives is None else negatives.contiguous(), windows.context_mask.contiguous(),
             center, _or(windows.center_mask, center), _or(windows.metadata, center), _or(counts, center),
             lengths, order, batch, steps, config.n_read, config.n_metadata,
-            HAS_NEGATIVES=has_negatives, HAS_CENTER_MASK=windows.center_mask is not None,
+            HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
             HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
         )  # fmt: skip
         words, row_of = group_distinct(places, n_ids=config.n_read)
