@@ -51,7 +51,7 @@ class Table:
     """The moment table of the distinct words of a step, and what its backward needs."""
 
     rows: Tensor  # (groups, 128)
-    from_words: Tensor  # (groups, 64)
+    from_words: Tensor  # (groups, 64), far below zero where a hidden unit is dropped
     from_metadata: Tensor  # (M, 64)
     sections: Tensor  # (groups, n)
 
@@ -82,7 +82,7 @@ def moment_table(
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
         words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, num_warps=4,
+        **hidden_constants, num_warps=8,
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections)
 
@@ -113,11 +113,11 @@ def moment_table_backward(
     d_words = torch.empty_like(table.from_words)
     d_hidden = d_words.new_empty(n_rows * n_draws, HIDDEN, dtype=NARROW)
     partial = d_words.new_empty(n_programs, _SIZE)
-    seed, constants = seed_and_constants(of_hidden, unread=table.sections, prefix="HIDDEN_")
     _moments_backward[(n_programs,)](
         d_words, d_hidden, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
         table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
-        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=8,
+        _log(variance_floor), n_programs, DIM=dim, DRAWS=n_draws,
+        HIDDEN_SCALE=1.0 if of_hidden is None else of_hidden.scale, num_warps=8,
     )  # fmt: skip
     total = partial.sum(dim=0)
     product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
@@ -161,8 +161,9 @@ def _moments_forward(
     )
     of_word = tl.dot(vector, of_vector, input_precision="tf32") + tl.load(hidden_bias + unit)[None, :]
     at_word = group[:, None] * HIDDEN + unit[None, :]
+    if HIDDEN_THRESHOLD > 0:  # a dropped unit is so far below zero that its ReLU is zero whatever the section
+        of_word = tl.where(kept(at_word, tl.load(hidden_seed), HIDDEN_THRESHOLD), of_word, -1e30)
     tl.store(from_words + at_word, of_word, mask=inside[:, None])
-    keep = _keep(at_word, hidden_seed, HIDDEN_THRESHOLD, HIDDEN_SCALE, WORDS, HIDDEN)
 
     is_mean = column < DIM
     to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None], mask=is_mean[None, :], other=0.0)
@@ -175,7 +176,7 @@ def _moments_forward(
     for draw in range(DRAWS):
         section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
         hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
-        hidden = tl.maximum(hidden, 0.0) * keep
+        hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
         log_variance = _raised(tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias, log_floor)
         precision = tl.exp(-log_variance)
         mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
@@ -188,21 +189,9 @@ def _moments_forward(
 
 
 @triton.jit
-def _keep(
-    at, seed_of_step, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, ROWS: tl.constexpr, HIDDEN: tl.constexpr
-):
-    """What dropout multiplies hidden units by: (ROWS, HIDDEN)."""
-    keep = tl.full((ROWS, HIDDEN), SCALE, tl.float32)
-    if THRESHOLD > 0:
-        keep = tl.where(kept(at, tl.load(seed_of_step), THRESHOLD), SCALE, 0.0)
-    return keep
-
-
-@triton.jit
 def _moments_backward(
     d_words, d_hiddens, partial, n_groups, d_table, from_words, from_metadata, sections, weight, bias,
-    v_weight, v_bias, log_floor, hidden_seed, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
-    HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    v_weight, v_bias, log_floor, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
     SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
@@ -212,7 +201,8 @@ def _moments_backward(
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
     is_mean = column < DIM
-    to_hidden = tl.load(weight + column[:, None] * HIDDEN + unit[None, :], mask=is_mean[:, None], other=0.0)
+    at_weight = weight + column[:, None] * HIDDEN + unit[None, :]
+    to_hidden = tl.load(at_weight, mask=is_mean[:, None], other=0.0)
     mean_bias = tl.load(bias + column, mask=is_mean, other=0.0)
     of_bias = tl.sum(to_hidden * mean_bias[:, None], axis=0)  # W'b
     squared_bias = tl.sum(mean_bias * mean_bias, axis=0)
@@ -231,13 +221,13 @@ def _moments_backward(
         inside = group < n_words
         at_word = group[:, None] * HIDDEN + unit[None, :]
         of_word = tl.load(from_words + at_word, mask=inside[:, None], other=0.0)
-        keep = _keep(at_word, hidden_seed, HIDDEN_THRESHOLD, HIDDEN_SCALE, WORDS, HIDDEN)
         d_row = d_table + group * WIDTH
         d_a0 = tl.load(d_row + DIM, mask=inside, other=0.0) / DRAWS
         d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # and d of it is a3's
         mask = inside[:, None] & is_mean[None, :]
         d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
         along = tl.sum(d_a1 * mean_bias[None, :], axis=1)
+        to_hidden = tl.load(at_weight, mask=is_mean[:, None], other=0.0)
         d_linear = tl.dot(d_a1.to(narrow), to_hidden.to(narrow))  # (WORDS, HIDDEN)
         d_word = tl.zeros((WORDS, HIDDEN), tl.float32)
         weighted_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
@@ -245,7 +235,7 @@ def _moments_backward(
         for draw in range(DRAWS):
             section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
             hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
-            hidden = tl.maximum(hidden, 0.0) * keep
+            hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
             unraised = tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias
             log_variance = _raised(unraised, log_floor)
             precision = tl.exp(-log_variance)
@@ -256,7 +246,7 @@ def _moments_backward(
             d_log = (DIM * d_a2 - precision * d_precision) * tl.exp(unraised - log_variance)
             d_hidden = precision[:, None] * (d_linear + 2.0 * d_a2[:, None] * applied)
             d_hidden += d_log[:, None] * to_variance[None, :]
-            d_hidden = tl.where(hidden > 0, d_hidden * keep, 0.0)
+            d_hidden = tl.where(hidden > 0, d_hidden * HIDDEN_SCALE, 0.0)
             d_word += d_hidden
             at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
             tl.store(d_hiddens + at, d_hidden, mask=inside[:, None])

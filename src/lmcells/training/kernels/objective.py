@@ -69,7 +69,7 @@ class _GaussianRows(torch.autograd.Function):
         d_hidden = torch.empty_like(hidden)
         sums = d_rows.new_empty(n_programs, WIDTH)
         _heads_backward[(n_programs,)](
-            d_hidden, narrow, sums, d_rows.contiguous(), weight, v_weight, n_rows, width, DIM=dim, num_warps=4
+            d_hidden, narrow, sums, d_rows.contiguous(), weight, v_weight, n_rows, width, DIM=dim, num_warps=8
         )
         d_weight, d_bias = product_over_rows(narrow, hidden), sums.sum(dim=0)
         return d_hidden, d_weight[:dim], d_bias[:dim], d_weight[dim : dim + 1], d_bias[dim : dim + 1]
@@ -169,7 +169,7 @@ class _DivergenceAndTable(torch.autograd.Function):
             divergence, query, prior, features, posterior, windows.places[windows.n_steps], windows.metadata,
             windows.counts, words, metadata, hidden, hidden_bias, heads.mean, heads.mean_bias,
             heads.log_variance, heads.log_variance_bias, *seeds, batch, words.shape[1], metadata.shape[0],
-            DIM=dim, **constants, num_warps=4,
+            DIM=dim, **constants, num_warps=8,
         )  # fmt: skip
         from_metadata = _project(metadata, hidden, dropouts.table_metadata)
         table = moment_table(

@@ -42,6 +42,11 @@ class Dropout:
     rate: float
     seed: Tensor
 
+    @property
+    def scale(self) -> float:
+        """Of what is kept."""
+        return 1 / (1 - self.rate)
+
 
 def seed_and_constants(
     dropout: Dropout | None, *, unread: Tensor, prefix: str = ""
@@ -52,8 +57,8 @@ def seed_and_constants(
     """
     if dropout is None:
         return unread, {f"{prefix}THRESHOLD": 0, f"{prefix}SCALE": 1.0}
-    threshold, scale = round(dropout.rate * 2**32), 1 / (1 - dropout.rate)
-    return dropout.seed, {f"{prefix}THRESHOLD": threshold, f"{prefix}SCALE": scale}
+    threshold = round(dropout.rate * 2**32)
+    return dropout.seed, {f"{prefix}THRESHOLD": threshold, f"{prefix}SCALE": dropout.scale}
 
 
 @triton.jit
