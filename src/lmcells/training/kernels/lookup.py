@@ -5,6 +5,7 @@ order, so a step is deterministic. Words follow Zipf's law, and the longest runs
 after all others: chunks of places that lie wholly inside one run are summed beforehand, in parallel.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
 
-CHUNK = 256  # places; a run never costs its program more than 2 chunks and one row a whole chunk
 LOOKUP_BLOCK = 32  # rows of a program
 NUMBER_BLOCK = 1024  # places of a program
 
@@ -167,7 +167,8 @@ def sum_rows(
     has row p mod N instead. Each row is dropped out as it was when looked up. `plus`, a row for each group, is added.
     """
     n_places, n_groups = grouping.ids.shape[0], grouping.capacity
-    n_chunks, columns = triton.cdiv(n_places, CHUNK), min(width, rows.shape[1])
+    chunk = _chunk_of(n_places)
+    n_chunks, columns = triton.cdiv(n_places, chunk), min(width, rows.shape[1])
     partial = rows.new_empty(n_chunks, WIDTH, dtype=torch.float32)
     is_compact = grouping.of_group is not None
     if is_compact and not by_group:
@@ -176,6 +177,7 @@ def sum_rows(
         total = rows.new_empty(n_groups, width, dtype=torch.float32)
     seed, constants = seed_and_constants(dropout, unread=grouping.offsets)
     constants |= {
+        "CHUNK": chunk,
         "HAS_PRESENT": present is not None,
         "HAS_COEFFICIENT": coefficient is not None,
         "IS_PART": coefficient is None and (first_place > 0 or rows.shape[0] < n_places),
@@ -192,17 +194,22 @@ def sum_rows(
         total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
         grouping.n_groups if is_compact else unread, unread if plus is None else plus,
         0 if plus is None else plus.stride(0), width, IS_COMPACT=is_compact, SCATTERS=is_compact and not by_group,
-        HAS_PLUS=plus is not None, BLOCK=8, num_warps=1, **constants,
+        HAS_PLUS=plus is not None, BLOCK=16, num_warps=1, **constants,
     )  # fmt: skip
     return total
+
+
+def _chunk_of(n_places: int) -> int:
+    """Places of a chunk: a run costs its program at most 2 chunks, and one row for each whole chunk in it."""
+    return min(256, max(32, triton.next_power_of_2(math.isqrt(n_places) // 8)))
 
 
 @triton.jit
 def _sum_whole_chunks(
     partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
     ids, n_places, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
-    CHUNK: tl.constexpr = CHUNK,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     start = chunk * CHUNK
@@ -224,8 +231,8 @@ def _sum_runs(
     out, partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
     offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, SCATTERS: tl.constexpr,
     HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
-    CHUNK: tl.constexpr = CHUNK,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     group = tl.program_id(0)
     if IS_COMPACT:  # noqa: SIM102 - a constant of the kernel

@@ -7,6 +7,9 @@ moments of the same, slightly rounded means, and cancel as they must.
 Backward never forms a mean: with mu = W h + b every gradient is made of h, W'W h, W'b and W' d_a1, all 64 wide, and
 that of W is d_a1' (sum h/v) + 2 W (sum d_a2 h h'/v) + 2 b (sum d_a2 h/v)', two small products outside the loop.
 
+The hidden layer is dropped out for each word and drawn section, as the model network would: once for each word, as the
+model's own table has it, makes a step's gradient vary more (`benchmarks/training_quality.py --gradient-noise`).
+
 Only the device knows how many words there are: tiles beyond them end at once.
 """
 
@@ -29,8 +32,9 @@ from lmcells.training.kernels.operands import (
     seed_and_constants,
 )
 
-WORDS = 64  # of a tile
-N_PROGRAMS = 132  # of backward, each with its own partial sums
+WORDS = 32  # of a tile: two programs fit on a multiprocessor, and one works while the other waits
+LINEAR_WORDS = 64
+N_PROGRAMS = 264  # of backward, each with its own partial sums
 # Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
 _PARTS = [HIDDEN * HIDDEN, WIDTH * HIDDEN, HIDDEN, HIDDEN, WIDTH, 2]
 _SIZE = sum(_PARTS)
@@ -51,7 +55,7 @@ class Table:
     """The moment table of the distinct words of a step, and what its backward needs."""
 
     rows: Tensor  # (groups, 128)
-    from_words: Tensor  # (groups, 64), far below zero where a hidden unit is dropped
+    from_words: Tensor  # (groups, 64)
     from_metadata: Tensor  # (M, 64)
     sections: Tensor  # (groups, n)
 
@@ -82,7 +86,7 @@ def moment_table(
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
         words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, num_warps=8,
+        **hidden_constants, num_warps=4,
     )  # fmt: skip
     return Table(rows, from_words, from_metadata, sections)
 
@@ -112,13 +116,18 @@ def moment_table_backward(
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
     d_words = torch.empty_like(table.from_words)
     d_hidden = d_words.new_empty(n_rows * n_draws, HIDDEN, dtype=NARROW)
+    weighted = d_words.new_empty(n_rows, HIDDEN, dtype=NARROW)
+    precisions = d_words.new_empty(n_rows)
     partial = d_words.new_empty(n_programs, _SIZE)
+    seed, constants = seed_and_constants(of_hidden, unread=table.sections, prefix="HIDDEN_")
     _moments_backward[(n_programs,)](
-        d_words, d_hidden, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
+        d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
         table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
-        _log(variance_floor), n_programs, DIM=dim, DRAWS=n_draws,
-        HIDDEN_SCALE=1.0 if of_hidden is None else of_hidden.scale, num_warps=8,
+        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
     )  # fmt: skip
+    _linear_backward[(n_programs,)](
+        partial, words.n_groups, d_rows, weighted, precisions, n_programs, DIM=dim, DRAWS=n_draws, num_warps=4
+    )
     total = partial.sum(dim=0)
     product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
     d_mean = torch.addmm(linear.view(WIDTH, HIDDEN)[:dim], heads.mean, product.view(HIDDEN, HIDDEN), alpha=2)
@@ -161,8 +170,6 @@ def _moments_forward(
     )
     of_word = tl.dot(vector, of_vector, input_precision="tf32") + tl.load(hidden_bias + unit)[None, :]
     at_word = group[:, None] * HIDDEN + unit[None, :]
-    if HIDDEN_THRESHOLD > 0:  # a dropped unit is so far below zero that its ReLU is zero whatever the section
-        of_word = tl.where(kept(at_word, tl.load(hidden_seed), HIDDEN_THRESHOLD), of_word, -1e30)
     tl.store(from_words + at_word, of_word, mask=inside[:, None])
 
     is_mean = column < DIM
@@ -173,10 +180,14 @@ def _moments_forward(
     a0 = tl.zeros((WORDS,), tl.float32)
     a1 = tl.zeros((WORDS, WIDTH), tl.float32)
     rest = tl.zeros((WORDS,), tl.float32)
+    seed = tl.load(hidden_seed)
     for draw in range(DRAWS):
         section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
         hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
         hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
+        if HIDDEN_THRESHOLD > 0:
+            at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
+            hidden = tl.where(kept(at, seed, HIDDEN_THRESHOLD), hidden, 0.0)
         log_variance = _raised(tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias, log_floor)
         precision = tl.exp(-log_variance)
         mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
@@ -190,8 +201,9 @@ def _moments_forward(
 
 @triton.jit
 def _moments_backward(
-    d_words, d_hiddens, partial, n_groups, d_table, from_words, from_metadata, sections, weight, bias,
-    v_weight, v_bias, log_floor, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata, sections, weight, bias,
+    v_weight, v_bias, log_floor, hidden_seed, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
+    HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
     SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
@@ -209,13 +221,12 @@ def _moments_backward(
     squared_weight = tl.dot(tl.trans(to_hidden), to_hidden, input_precision="tf32x3")
     to_variance = tl.load(v_weight + unit)
     variance_bias = tl.load(v_bias)
+    seed = tl.load(hidden_seed)
     product = tl.zeros((HIDDEN, HIDDEN), tl.float32)
-    linear = tl.zeros((WIDTH, HIDDEN), tl.float32)
-    of_hidden = tl.zeros((HIDDEN,), tl.float32)
+    of_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
     of_ones = tl.zeros((WORDS,), tl.float32)
-    d_v_weight = tl.zeros((HIDDEN,), tl.float32)
+    d_v_weight = tl.zeros((WORDS, HIDDEN), tl.float32)
     d_v_bias = tl.zeros((WORDS,), tl.float32)
-    d_bias = tl.zeros((WIDTH,), tl.float32)
     for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
         group = tile * WORDS + tl.arange(0, WORDS)
         inside = group < n_words
@@ -236,6 +247,9 @@ def _moments_backward(
             section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
             hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
             hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
+            at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
+            if HIDDEN_THRESHOLD > 0:
+                hidden = tl.where(kept(at, seed, HIDDEN_THRESHOLD), hidden, 0.0)
             unraised = tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias
             log_variance = _raised(unraised, log_floor)
             precision = tl.exp(-log_variance)
@@ -248,28 +262,52 @@ def _moments_backward(
             d_hidden += d_log[:, None] * to_variance[None, :]
             d_hidden = tl.where(hidden > 0, d_hidden * HIDDEN_SCALE, 0.0)
             d_word += d_hidden
-            at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
             tl.store(d_hiddens + at, d_hidden, mask=inside[:, None])
             share = d_a2 * precision
             shared = hidden * share[:, None]
             product = tl.dot(tl.trans(shared.to(narrow)), hidden.to(narrow), product)
-            of_hidden += tl.sum(shared, axis=0)
+            of_hidden += shared
             of_ones += share
             weighted_hidden += hidden * precision[:, None]
             precisions += precision
-            d_v_weight += tl.sum(d_log[:, None] * hidden, axis=0)
+            d_v_weight += d_log[:, None] * hidden
             d_v_bias += d_log
         tl.store(d_words + at_word, d_word, mask=inside[:, None])
-        d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
-        linear = tl.dot(tl.trans(d_a1.to(narrow)), weighted_hidden.to(narrow), linear)
-        d_bias += tl.sum(d_a1 * precisions[:, None], axis=0)
+        tl.store(weighted + at_word, weighted_hidden, mask=inside[:, None])
+        tl.store(precision_sums + group, precisions, mask=inside)
     to_partial = partial + program * SIZE
     tl.store(to_partial + unit[:, None] * HIDDEN + unit[None, :], product)
-    to_partial += HIDDEN * HIDDEN
+    to_partial += HIDDEN * HIDDEN + WIDTH * HIDDEN
+    tl.store(to_partial + unit, tl.sum(of_hidden, axis=0))
+    tl.store(to_partial + HIDDEN + unit, tl.sum(d_v_weight, axis=0))
+    to_partial += 2 * HIDDEN + WIDTH
+    tl.store(to_partial, tl.sum(of_ones, axis=0))
+    tl.store(to_partial + 1, tl.sum(d_v_bias, axis=0))
+
+
+@triton.jit
+def _linear_backward(
+    partial, n_groups, d_table, weighted, precision_sums, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
+    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = LINEAR_WORDS, WIDTH: tl.constexpr = WIDTH,
+    HIDDEN: tl.constexpr = HIDDEN,
+):  # fmt: skip
+    """d_a1' (sum h/v) and d_a1' (sum 1/v), the parts of the mean's gradient that are linear in h."""
+    program = tl.program_id(0)
+    n_words = tl.load(n_groups)
+    unit = tl.arange(0, HIDDEN)
+    column = tl.arange(0, WIDTH)
+    linear = tl.zeros((WIDTH, HIDDEN), tl.float32)
+    d_bias = tl.zeros((WIDTH,), tl.float32)
+    for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
+        group = tile * WORDS + tl.arange(0, WORDS)
+        inside = group < n_words
+        mask = inside[:, None] & (column < DIM)[None, :]
+        d_a1 = tl.load(d_table + group[:, None] * WIDTH + column[None, :], mask=mask, other=0.0) / DRAWS
+        at_word = group[:, None] * HIDDEN + unit[None, :]
+        hidden = tl.load(weighted + at_word, mask=inside[:, None], other=0.0)
+        linear = tl.dot(tl.trans(d_a1.to(hidden.dtype)), hidden, linear)
+        precision = tl.load(precision_sums + group, mask=inside, other=0.0)
+        d_bias += tl.sum(d_a1 * precision[:, None], axis=0)
+    to_partial = partial + program * SIZE + HIDDEN * HIDDEN
     tl.store(to_partial + column[:, None] * HIDDEN + unit[None, :], linear)
-    to_partial += WIDTH * HIDDEN
-    tl.store(to_partial + unit, of_hidden)
-    tl.store(to_partial + HIDDEN + unit, d_v_weight)
-    tl.store(to_partial + 2 * HIDDEN + column, d_bias)
-    tl.store(to_partial + 2 * HIDDEN + WIDTH, tl.sum(of_ones, axis=0))
-    tl.store(to_partial + 2 * HIDDEN + WIDTH + 1, tl.sum(d_v_bias, axis=0))
+    tl.store(to_partial + WIDTH * HIDDEN + 2 * HIDDEN + column, d_bias)

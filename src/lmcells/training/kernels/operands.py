@@ -19,6 +19,7 @@ NARROW = torch.float32 if INTERPRETED else torch.bfloat16  # dtype of operands
 HIDDEN = 64  # units of the LSTM in each direction, and of the model network
 WIDTH = 128  # columns of every row, zero-padded: the sides of a tile are powers of two
 
+_PART_ROWS = 1024  # at least, where there are several parts
 _N_PARTS = 64  # at most, of the sum over rows in a weight's gradient; each is a matrix product of its own
 
 
@@ -26,6 +27,8 @@ def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
     """left' right in float32, the sum over all leading rows in parts, so that enough of the GPU takes part."""
     left, right = left.flatten(0, -2), right.flatten(0, -2)
     n_parts = math.gcd(_N_PARTS, left.shape[0])
+    while n_parts > 1 and left.shape[0] < n_parts * _PART_ROWS:
+        n_parts //= 2
     left = left.unflatten(0, (n_parts, -1)).transpose(1, 2)
     return torch.bmm(left, right.unflatten(0, (n_parts, -1))).sum(dim=0, dtype=torch.float32)
 
