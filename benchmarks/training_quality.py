@@ -9,7 +9,7 @@ sections for every context word and negative of every center and evaluates the m
 writes it. Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs torch and numpy alone.
 
 `--gradient-noise` asks what sharing a word's draws costs at each batch size: the variance of a step's gradient at the
-weights after a short training, both ways, over batches drawn anew. A ratio of 1.2 is what a batch smaller by 1.2 would do.
+weights after a short training, both ways, over batches drawn anew. A ratio of 1.2 is what a batch smaller by 1.2 does.
 """
 
 import argparse

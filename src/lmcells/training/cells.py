@@ -150,6 +150,7 @@ class CellTask(Task[CellModel, Step]):
         centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
         self.examples_per_epoch = int(world.sum(centers))
         self._weight = torch.ones((), device=device)  # of a row in this step's loss
+        self._weighted_rows = 0  # that it is for
         self._is_captured = device.type == "cuda" and settings.compile == "auto" and n_shards == 1
         self._n_plain = _N_PLAIN
         self._fixed: Centers | None = None  # that the captured step reads
@@ -169,7 +170,9 @@ class CellTask(Task[CellModel, Step]):
         """One step: the mean loss over the rows of all shards of all processes, and one step of Adam."""
         centers, n_rows = batch
         # Processes' gradients are averaged, so each counts its share `world.size` times.
-        self._weight.fill_(self.world.size / n_rows)
+        if n_rows != self._weighted_rows:
+            self._weighted_rows = n_rows
+            self._weight.fill_(self.world.size / n_rows)
         if self._is_captured:
             self._replay(centers[0])
         else:

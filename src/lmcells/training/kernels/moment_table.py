@@ -201,9 +201,9 @@ def _moments_forward(
 
 @triton.jit
 def _moments_backward(
-    d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata, sections, weight, bias,
-    v_weight, v_bias, log_floor, hidden_seed, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
-    HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata,
+    sections, weight, bias, v_weight, v_bias, log_floor, hidden_seed, n_programs,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
     SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
