@@ -268,8 +268,7 @@ class CellTask(Task[CellModel, Step]):
         return add_noise(
             spans.masked(drawn, config=config, segment_metadata=sampler.segment_metadata),
             mask_id=config.mask_id,
-            mask_rate=settings.contrastive_mask_rate,
-            null_rate=settings.contrastive_null_rate,
+            settings=settings,
             generator=sampler.generator,
         )
 

@@ -201,7 +201,7 @@ def sum_rows(
 
 def _chunk_of(n_places: int) -> int:
     """Places of a chunk: a run costs its program at most 2 chunks, and one row for each whole chunk in it."""
-    return min(256, max(32, triton.next_power_of_2(math.isqrt(n_places) // 8)))
+    return min(256, max(32, 1 << (math.isqrt(n_places) // 8).bit_length()))
 
 
 @triton.jit
