@@ -31,7 +31,7 @@ def test_each_says_how_it_is_called(name: str) -> None:
 
 def test_the_engine_is_timed_against_a_straightforward_one() -> None:
     sizes = ("--steps", 1, "--plain-steps", 1, "--tokens", 20_000, "--batch", 256)
-    assert "the engine is" in run("training_speed.py", "--device", "cpu", "--no-profile", *sizes)
+    assert "the engine is" in run("training_speed.py", "--device", "cpu", *sizes)
 
 
 def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) -> None:

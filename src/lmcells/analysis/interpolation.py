@@ -155,8 +155,8 @@ def interpolate(
     weights = np.linspace(0, 1, steps)
     by_hand = cells(model, window, np.full(steps, metadata), gate=weights)
     by_itself = cells(model, window, np.array([metadata, NULL]))
-    along = _probabilities(ranker, short_form, by_hand, calibration)  # (steps, K)
-    learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
+    along = _probabilities(ranker, short_form, window, by_hand, calibration)  # (steps, K)
+    learnt, without_section = _probabilities(ranker, short_form, window, by_itself, calibration)  # (K,) each
     names = [sense.long_form for sense in senses]
     paths = rows_of(long_form=names, probabilities=along.T, learnt=learnt, without_section=without_section)
     return Row(
@@ -176,8 +176,13 @@ def spelt_as_in(inventory: SenseInventory, short_form: str) -> str:
 
 
 def _probabilities(
-    ranker: PosteriorRanker, short_form: str, posterior: NumpyPosterior, calibration: Calibration
+    ranker: PosteriorRanker,
+    short_form: str,
+    window: ReadWindows,
+    posterior: NumpyPosterior,
+    calibration: Calibration,
 ) -> Floats:
     """Of each long form, in the inventory's order, for each cell: -> (B, K)."""
     scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
+    scores = ranker.comparable(scores, window.context_mask)
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])

@@ -42,7 +42,7 @@ _BATCH = 1024  # mentions that are read and ranked together
 # Fewer words say less: scores of true senses are lower and less certain in short windows. As fitted to training text
 # by benchmarks/short_windows.py, with a window of n words of N:
 _FITS = 7.4  # the score above which a sense rather fits than not, n = N
-_FITS_BY_LENGTH = 1.45  # how much lower that is, times log(N / n)
+_FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
 _SCALE_BY_LENGTH = 0.2  # how much less a difference of scores says, times log(N / n)
 _MOST_KNOWN = 20_000  # short forms whose candidates are remembered
 
