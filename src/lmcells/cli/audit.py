@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, adder, at_least
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
@@ -16,20 +16,18 @@ from lmcells.integrations.rows import NoteFiles
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
-    least = "notes in which something must stand to be listed (2)"
-    parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
-    counts = "write counts alone, no examples from the notes"
-    parser.add_argument("--no-context", action="store_true", help=counts)
+    add("--min-count N", "notes in which something must stand to be listed (2)", type=at_least(1), default=2)
+    add("--no-context", "write counts alone, no examples from the notes")
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
-    sections = "how to find sections that the file does not give (rules)"
-    expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
+    text = "how to find sections that the file does not give (rules)"
+    adder(expanding)("--sections", text, choices=SECTION_STYLES, default="rules")
     arguments.add_columns(parser.add_argument_group("reading notes"))
-    running = arguments.add_running(parser, resumes="an audit")
-    workers = arguments.at_least(1)
-    running.add_argument("--workers", type=workers, default=1, metavar="N", help="processes (1)")
+    add = adder(arguments.add_running(parser, resumes="an audit"))
+    add("--workers N", "processes (1)", type=at_least(1), default=1)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -63,21 +61,17 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-COMMANDS = {
-    "audit": Command(
-        summary="what the inventory and the section rules lack for your notes",
-        description="""\
+_AUDIT = """\
+what the inventory and the section rules lack for your notes
+
 Read notes and list, by frequency, the short forms that the inventory lacks, with long forms that the notes define or
 that the letters suggest; those it has whose sense was often unsure; and headers that no rule knows. FOLDER gets a page
 (audit.html), tables, and two files to edit and use: site_inventory.csv (--inventory) and header_rules.json
 (--header-rules). They hold text of the notes, so only you may read them. An audit that was stopped goes on with
---resume.""",
-        example="""\
+--resume.
+
 examples:
   lmcells audit notes/ --output audit
   lmcells audit NOTEEVENTS.csv.gz --output audit --workers 8 --min-count 20 --resume
-  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context"""
+COMMANDS = {"audit": Command(_AUDIT, add_arguments, run)}

@@ -65,7 +65,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    print_columns(views.table(rows, columns), left=(0, 2))
+    views.print_rows(rows, columns, left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -140,9 +140,7 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
     columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
-    print_columns(
-        views.table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
-    )
+    views.print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -213,43 +211,45 @@ def _print_path(path: Row) -> None:
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    print_columns(views.table(path.long_forms, columns))
+    views.print_rows(path.long_forms, columns)
 
 
 SECTIONS = views.view(
     _look_at_sections,
-    views.option("section", "a section that the model knows", nargs="?", metavar="NAME"),
+    views.option("section NAME", "a section that the model knows", nargs="?"),
     views.number("--top", "list N nearest sections, or sections of each cluster", 10),
     _add_choice_of_sections,
-    summary="which sections are alike: nearest ones, clusters and a map",
-    description="""\
+    help_="""\
+which sections are alike: nearest ones, clusters and a map
+
 With a section: the nearest sections by the cosine of their embeddings, in the variational network and in the model
 network. Without: the sections in clusters (Ward's method), and with --output a map of them that keeps neighbours
 together (t-SNE); names without room are left out, those of sections with little text first. Clusters and the map need
-pip install 'lmcells[report]'.""",
-    example="""\
+pip install 'lmcells[report]'.
+
+examples:
   lmcells inspect sections MEDICATIONS
   lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
 )
 _EXAMPLES = "show N short forms with the words around them, from the least weight to the most"
 GATE = views.view(
     _look_at_gate,
-    views.option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
-    views.option(
-        "--dataset", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path, metavar="DATASET"
-    ),
-    views.option("--text", "one note, instead of files", metavar="TEXT"),
+    views.option("notes NOTES", "file or folder of notes", nargs="*", type=Path),
+    views.option("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path),
+    views.option("--text TEXT", "one note, instead of files"),
     views.number("--top", "list N sections, those with the most weight", 20),
     views.number("--examples", _EXAMPLES, 8, least=0),
     views.INVENTORY,
     views.RANKING,
     add_reading,
-    summary="how much weight sections get against words",
-    description="""\
+    help_="""\
+how much weight sections get against words
+
 Show how much weight the gate gives to the section of each short form; the rest goes to the words around it. Short forms
 are those of a dataset, or those found in notes or in a text. Printed are the weights by section, whether short and
-topical sections get more, as the paper saw, and a few examples with the words right around them.""",
-    example="""\
+topical sections get more, as the paper saw, and a few examples with the words right around them.
+
+examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
   lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
@@ -257,21 +257,21 @@ topical sections get more, as the paper saw, and a few examples with the words r
 _NULL_METADATA = "with --ranking divergence: long forms without a section, rather than under all of their own"
 INTERPOLATE = views.view(
     _look_at_interpolation,
-    views.option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
-    views.option(
-        "--section", "the section; may be given several times", required=True, action="append", metavar="NAME"
-    ),
-    views.option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
+    views.option("short_form SHORT_FORM", "a short form of the inventory"),
+    views.option("--section NAME", "the section; may be given several times", required=True, action="append"),
+    views.option("--text TEXT", "a text that contains the short form (none: no words around it)"),
     views.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
-    views.option("--null-metadata", _NULL_METADATA, action="store_true"),
+    views.option("--null-metadata", _NULL_METADATA),
     views.INVENTORY,
     views.RANKING,
-    summary="set the gate by hand between a short form's words and its section",
-    description="""\
+    help_="""\
+set the gate by hand between a short form's words and its section
+
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
 probability of every long form: the paper's figure of MG. Without --text there are no words around it: a ranking by
-masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.""",
-    example="""\
+masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.
+
+examples:
   lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
@@ -280,17 +280,13 @@ masked span then starts from an empty masked span, one by divergence from the sh
 )
 VIEWS = {"neighbors": NEIGHBORS, "senses": SENSES, "sections": SECTIONS, "gate": GATE}
 VIEWS |= {"interpolate": INTERPOLATE, "mixtures": MIXTURES, "vectors": VECTORS, "uncertainty": UNCERTAINTY}
-COMMANDS = {
-    "inspect": command_group(
-        VIEWS,
-        summary="look inside a trained model",
-        description="""\
+_INSPECT = """\
+look inside a trained model
+
 Look inside a trained model: what words and sections mean to it, how much it relies on the section, and how sure it is.
-Each view prints a table; --json gives the data, --output writes a figure.""",
-        example="""\
+Each view prints a table; --json gives the data, --output writes a figure.
+
 examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
-  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg""",
-        metavar="VIEW",
-    )
-}
+  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg"""
+COMMANDS = {"inspect": command_group(_INSPECT, VIEWS, metavar="VIEW")}
