@@ -63,7 +63,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.inventory is None:
         raise InputError("--dataset needs --inventory FILE, the senses to choose from.")
     if output:
-        from lmcells.evaluation.report import require_matplotlib, write_report
+        from lmcells.evaluation.report import Findings, require_matplotlib, write_report
 
         require_matplotlib()  # before the work, not after it
     with ProgressLine() as line:
@@ -81,7 +81,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         )
     as_json = [result.to_json() for result in results]
     if output:
-        write_report(output, results, dataset_name=options.dataset.stem)
+        write_report(output, Findings(results, dataset_name=options.dataset.stem))
         write_json(output / "results.json", as_json, indent=1)
     if options.json:
         print_json(as_json)

@@ -13,7 +13,7 @@ from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
-from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
+from lmcells.evaluation.report import Findings, Published, Setting, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
@@ -149,13 +149,12 @@ def report_step(
         require_matplotlib()
         gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
         runs = gathered.runs.items()
-        is_curve = dataset in protocol.scored()
-        write_report(
-            folder,
+        curves = {name: curve_of(of_model, dataset.name) for name, of_model in runs}
+        findings = Findings(
             _model_results(gathered, dataset=dataset.name, workspace=workspace),
             dataset_name=dataset.title or dataset.name,
-            seeds={name: [each["metrics"] for each in of_model] for name, of_model in runs},
-            curves={name: curve_of(of_model, dataset.name) for name, of_model in runs} if is_curve else {},
+            runs={name: [each["metrics"] for each in of_model] for name, of_model in runs},
+            curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
             ablation=gathered.ablation,
             chosen_on=gathered.chosen_on,
             settings=gathered.settings,
@@ -165,6 +164,7 @@ def report_step(
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
+        write_report(folder, findings)
 
     return Step(
         name=f"report/{dataset.name}",
