@@ -110,7 +110,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )
     if options.json:
-        print_json([result.to_json() for result in results])
+        print_json([asdict(result) for result in results])
         return
     n_notes, n_short_forms = results[0].n_notes, results[0].counts["short_forms"]
     print(f"{options.notes}: {n_notes:,} notes, {n_short_forms:,} short forms; 95 % intervals, by note")
