@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from expansion.clinic import INVENTORY
 from lmcells.analysis import Row
 from lmcells.analysis.interpolation import (
-    calibration_of,
     cells,
     empty_window,
     interpolate,
@@ -18,6 +17,7 @@ from lmcells.analysis.interpolation import (
     section_ranker,
 )
 from lmcells.errors import ConfigError, InputError
+from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.inventory import SenseInventory

@@ -17,16 +17,11 @@ import numpy.typing as npt
 from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
+from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.long_forms import Floats, LongFormMoments, long_form_moments
-from lmcells.expansion.ranking import (
-    CellRanker,
-    MaskedSpanRanker,
-    PosteriorRanker,
-    Ranking,
-    ranks_by_masked_span,
-)
+from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
@@ -62,19 +57,12 @@ def section_ranker(
     sections.
     """
     require_sections(model)
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    if null_metadata:
-        if by_masked_span:
-            why = "null metadata needs the ranking by divergence; this model ranks by masked span."
-            raise InputError(f"{why} Add: --ranking divergence")
-        return NullMetadataRanker(model, inventory)
-    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
-
-
-def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
-    """The model's calibration, for the ranking that it was fitted on; a plain softmax for another."""
-    is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
-    return Calibration.load(model.folder) if is_own else Calibration()
+    if not null_metadata:
+        return rank_cells(model, inventory, ranking=ranking)
+    if ranks_by_masked_span(model, ranking):
+        why = "null metadata needs the ranking by divergence; this model ranks by masked span."
+        raise InputError(f"{why} Add: --ranking divergence")
+    return NullMetadataRanker(model, inventory)
 
 
 def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:

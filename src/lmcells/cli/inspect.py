@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lmcells.analysis import Row, gate, sections
-from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
+from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import add_reading, columns_of, command_group
@@ -20,6 +20,7 @@ from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, 
 from lmcells.cli.terminal import print_columns
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
+from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport, read_notes

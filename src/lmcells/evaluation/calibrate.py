@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.predictions import Booleans, Floats
+from lmcells.evaluation.predictions import Booleans, Floats, candidates_of
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import Ranker
@@ -116,10 +116,7 @@ def score_mentions(
     ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory
 ) -> list[ScoredMention]:
     """Score the examples whose label is a sense of the inventory."""
-    long_forms = {
-        short_form: [sense.long_form for sense in inventory.senses(short_form)]
-        for short_form in inventory.short_forms
-    }
+    long_forms = candidates_of(inventory)
     known = [each for each in examples if each.long_form in long_forms.get(each.short_form, ())]
     scores = ranker.scores([example.mention for example in known])
     return [

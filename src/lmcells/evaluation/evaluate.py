@@ -17,7 +17,7 @@ from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
-from lmcells.evaluation.predictions import Predictions
+from lmcells.evaluation.predictions import Predictions, candidates_of
 from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
 from lmcells.expansion.ranking import Ranker, Ranking
@@ -133,13 +133,10 @@ def evaluate(
 
 def predict(name: str, ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory) -> Predictions:
     """Score every example whose short form the inventory has."""
-    candidates_of = {
-        short_form: [sense.long_form for sense in inventory.senses(short_form)]
-        for short_form in inventory.short_forms
-    }
-    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in candidates_of]))
-    scores = (next(scored) if each.short_form in candidates_of else np.zeros(0) for each in examples)
-    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates_of)
+    candidates = candidates_of(inventory)
+    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in candidates]))
+    scores = (next(scored) if each.short_form in candidates else np.zeros(0) for each in examples)
+    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates)
 
 
 def _require_different(models: Sequence[str]) -> None:

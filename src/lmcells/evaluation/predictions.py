@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.dataset import Example
+from lmcells.expansion.inventory import SenseInventory
 from lmcells.files import atomic_write, read_json, write_json
 
 Floats = npt.NDArray[np.float64]
@@ -24,6 +25,12 @@ UNKNOWN_LONG_FORM = "long form is not a candidate of its short form"
 NO_SCORE = "no known word"
 
 _VERSION = 2
+
+
+def candidates_of(inventory: SenseInventory) -> dict[str, list[str]]:
+    """The long forms of each short form, in the inventory's order."""
+    senses_of = inventory.by_short_form.items()
+    return {short_form: [sense.long_form for sense in senses] for short_form, senses in senses_of}
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.steps import IsDone, Run, Step, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.reproduce.steps import ACCOUNT, IsDone, Run, Step, Workspace, leaky_runs, runs_of
 from lmcells.files import atomic_write, read_json
 from lmcells.notes.readers import ReadReport
 
@@ -244,7 +244,7 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                account = read_json(workspace.account(dataset.name))
+                account = read_json(workspace.dataset(dataset.name, ACCOUNT))
                 about = _about(gathered, protocol, dataset, account)
                 paper = list(dict.fromkeys(each.dataset for each in _published(protocol, dataset)))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}

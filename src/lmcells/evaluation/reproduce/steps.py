@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import ConfigError, InputError, nearest
-from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
-from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
-from lmcells.files import read_json, write_json
+from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, MissingSource, ModelPlan, Protocol, Source
+from lmcells.files import read_json, sha256, write_json
 
 MAIN, LEAKY = "main", "leaky"
+INVENTORY, ACCOUNT, NOTES = ".inventory.json", ".account.json", ".notes.txt"  # of a dataset
 DONE, ELSEWHERE, TO_DO, WAITS, CANNOT = "done", "done elsewhere", "to do", "waits", "cannot run"
 IsDone = Callable[[str], bool]  # whether the step of a name is done
 
@@ -43,18 +43,9 @@ class Workspace:
     def corpus(self, which: str) -> Path:
         return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
 
-    def dataset(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.jsonl"
-
-    def inventory(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.inventory.json"
-
-    def account(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.account.json"
-
-    def notes(self, name: str) -> Path:
-        """Return the file of the notes that a dataset keeps out of pre-training, where that is a share of all."""
-        return self.folder / "datasets" / f"{name}.notes.txt"
+    def dataset(self, name: str, suffix: str = ".jsonl") -> Path:
+        """Return a dataset, or what belongs to it: INVENTORY, ACCOUNT, or the NOTES it keeps out of pre-training."""
+        return self.folder / "datasets" / f"{name}{suffix}"
 
     def model(self, run: str) -> Path:
         return self.folder / "train" / run
@@ -129,6 +120,33 @@ class Step:
     def is_there(self) -> bool:
         """Whether what it makes is on this machine."""
         return all(path.exists() or path.with_name(f"{path.name}.packed").exists() for path in self.outputs)
+
+
+class Digests:
+    """Checksums of sources, computed once and remembered: a machine without the files still knows what they held."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
+
+    def of(self, source: Source) -> str:
+        """Return the checksum of a file, or of all files of a folder with their names."""
+        before = self._known.get(source.written)
+        try:
+            path = source.path()
+        except MissingSource:
+            if before is None:
+                raise
+            return str(before["sha256"])
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        stamps = [[file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+        if before is None or before["stamps"] != stamps:
+            listing = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
+            digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
+            self._known[source.written] = {"sha256": digest, "stamps": stamps}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._path, self._known, indent=1)
+        return str(self._known[source.written]["sha256"])
 
 
 class Steps:
