@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.analysis import cells
+from lmcells.analysis import cells, point_figures
 from lmcells.analysis.cells import expected_words
 from lmcells.cli.inspect import VIEWS
 from lmcells.cli.main import main
@@ -32,6 +32,7 @@ def opened_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PretrainedModel, "from_pretrained", cache(PretrainedModel.from_pretrained))
         patch.setattr(cells, "expected_words", lambda _: moments())
+        patch.setattr(point_figures, "write_names", lambda *_, **__: 0)  # takes longest, and has its own tests
         yield
 
 

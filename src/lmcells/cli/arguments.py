@@ -92,7 +92,7 @@ def add_json(parser: argparse._ActionsContainer) -> None:
 def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
     """--resume and --json, and the group they stand in."""
     running = parser.add_argument_group("running")
-    adder(running)("--resume", f"go on with {resumes} that was stopped")
+    adder(running)("--resume", f"continue {resumes} that was stopped")
     add_json(running)
     return running
 
@@ -135,7 +135,7 @@ def add_reading(parser: argparse.ArgumentParser) -> Group:
 def add_finding(parser: argparse._ActionsContainer) -> None:
     """What is expanded besides the short forms of the inventory, and when the expander abstains."""
     add = adder(parser)
-    add("--no-letters", "expand nothing that is in no inventory, by its letters")
+    add("--no-letters", "do not expand by its letters what no inventory has")
     add("--codes", "also read out codes such as pT3a, L5 and CD20")
     add("--threshold P", "abstain below this probability (the model's own)", type=float)
 

@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
-    add("--min-count N", "notes in which something must stand to be listed (2)", type=at_least(1), default=2)
-    add("--no-context", "write counts alone, no examples from the notes")
+    add("--min-count N", "minimum number of notes that have what is listed (2)", type=at_least(1), default=2)
+    add("--no-context", "write only counts, no examples from the notes")
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
     text = "how to find sections that the file does not give (rules)"

@@ -87,13 +87,13 @@ def _add_reverse(parser: argparse.ArgumentParser) -> None:
     add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
     arguments.add_dataset_output(parser, senses="occur")
     add = adder(parser.add_argument_group("what is drawn"))
-    add("--max-per-sense N", "at most so many examples per sense (500)", default=500, type=int)
+    add("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)
     text = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
     add("--min-found N", text, default=0, type=int)
     add("--window N", "words on each side, not counting stop words (20)", default=20, type=int)
     add("--seed N", "random seed of the sample (0)", default=0, type=int)
     add("--split NAME=SHARE,...", "one dataset per name; the part of a note depends on its id")
-    add("--allow-candidates", "keep windows that hold another of its long forms")
+    add("--allow-candidates", "keep windows that contain another long form of the short form")
     add("--drop-repeated", "drop examples with the same words as another of their sense")
     add("--spelled-forms", "only forms that have the short form's letters, in order")
     text = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"

@@ -37,13 +37,13 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add_what("--notes FILE", text, type=Path)
     add("--inventory FILE", "senses, JSON or CSV (--notes: the shipped ones)", type=Path)
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
-    add("--outcomes FILE", "--notes: keep what became of each note, to resume (mode 0600)", type=Path)
+    add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
     add("--take-out-senses", text)
-    add("--resume", "--notes: go on from --outcomes after a stop")
+    add("--resume", "--notes: continue from --outcomes after a stop")
     add("--corpus", "the training corpus: counts of long forms, and the leakage check", type=Path)
     add("--section-map FILE", "foreign to known headers, CSV or JSON", type=Path)
-    add("--no-leakage-check", "the dataset's notes are truly not the corpus'")
+    add("--no-leakage-check", "skip the check: the dataset's notes are known not to be in the corpus")
     text = "of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
     text += "masked-span where the model can"
     add("--ranking", text, choices=get_args(Ranking), default="auto")

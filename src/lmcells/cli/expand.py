@@ -24,7 +24,7 @@ _N_ALTERNATIVES = 3
 _LEAST_SHOWN = 0.005
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # would move the cursor, or worse
 _WIDEST_NAME = 34
-_SUFFIXES = (".txt", ".text", ".md")  # of what is a file, if it exists or not
+_SUFFIXES = (".txt", ".text", ".md")  # a name that ends so is a file, even if it does not exist
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_expander(parser)
     add_finding(parser)
     add("--sections", "how sections are found (rules)", choices=SECTION_STYLES, default="rules")
-    text = "what is known of the note, such as category=Echo, for senses that depend on it; may be repeated"
+    text = "metadata of the note, such as category=Echo, for senses that depend on it; may be repeated"
     add("--metadata NAME=VALUE", text, **REPEATED)
     add("--encoding NAME", "of a file or standard input (utf-8)", default="utf-8")
     add = adder(parser.add_mutually_exclusive_group())

@@ -25,8 +25,8 @@ _FORMATS: dict[str, tuple[str, str | None, Callable[[Iterable[exports.AnnotatedN
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = adder(parser)
-    add("annotations ANNOTATIONS", "what lmcells annotate wrote", type=Path)
-    add("--notes NOTES", "the notes it was made from", required=True, nargs="+", type=Path)
+    add("annotations ANNOTATIONS", "file written by `lmcells annotate`", type=Path)
+    add("--notes NOTES", "the notes that were annotated", required=True, nargs="+", type=Path)
     add("--to", "what to write", required=True, choices=tuple(_FORMATS))
     arguments.add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
     arguments.add_columns(parser)
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
 _EXPORT = """\
 write annotations for brat, doccano, Label Studio or OMOP
 
-Join what `lmcells annotate` wrote with the notes it was made from, and write it for an annotation tool: brat (a
+Join what `lmcells annotate` wrote with the notes that were annotated, and write it for an annotation tool: brat (a
 folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as
 notes, JSON lines with the text that the offsets count in.
 

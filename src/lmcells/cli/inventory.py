@@ -38,7 +38,7 @@ def _add_find(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
-    add("--min-count N", "notes that must define a sense at least (2)", type=at_least(1), default=2)
+    add("--min-count N", "minimum number of notes that define a sense (2)", type=at_least(1), default=2)
     text = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
     add("--inventory FILE", text, type=Path)
     arguments.add_columns(parser.add_argument_group("reading notes"))
@@ -205,9 +205,9 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
     add("--model MODEL", "model folder, or default (shipped)", required=True)
     arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     add("--min-count N", "how often a long form must occur in the corpus (4)", type=at_least(1))
-    text = "at most so many in the phrase store: the rarest other phrases are left out (no limit)"
+    text = "maximum number of phrases in the phrase store; the rarest others are dropped (no limit)"
     add("--prototypes N", text, type=at_least(1))
-    text = "senses whose long forms stay in the store too; may be repeated"
+    text = "senses whose long forms are kept in the store too; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     add("--device auto|cpu|cuda", "where to compute (auto)", default="auto")
     arguments.add_json(parser)

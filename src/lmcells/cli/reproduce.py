@@ -13,19 +13,19 @@ from lmcells.errors import InputError
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("--config FILE", "protocol, TOML", required=True, type=Path)
-    add("--output REPORT_DIR", "folder for all of it", required=True, type=Path)
+    add("--output REPORT_DIR", "folder for all results", required=True, type=Path)
     add("--data FOLDER", "folder of the training text (the variable LMCELLS_DATA)", type=Path)
-    add("--steps", "list the steps and where each stands; run nothing")
+    add("--steps", "list the steps with their states; run nothing")
     add("--only PATTERN", "only these steps; may be repeated", **REPEATED)
-    add("--minutes N", "begin no step after N minutes (no limit)", type=float)
-    add("--jobs N", "train and evaluate N runs side by side (1)", type=int, default=1)
+    add("--minutes N", "start no step after N minutes (no limit)", type=float)
+    add("--jobs N", "train and evaluate N runs in parallel (1)", type=int, default=1)
     add("--device auto|cpu|cuda", "where to train (auto)", default="auto")
-    add("--json", "print where each step stands as JSON")
+    add("--json", "print the states of the steps as JSON")
     add("--worker", argparse.SUPPRESS)  # one step, for a parent process
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Do the steps that are not done, one line each, and say what is left."""
+    """Run the steps that are not done, print a line for each, and say what is left."""
     # A large part of the package: the command line starts without it.
     from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps
 

@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command: those of `lmcells serve`, and its own."""
     add = adder(parser)
     add("notes NOTES", "files or folders of notes to add to the queue", nargs="*", type=Path)
-    add("--reviewer NAME", "who reviews (%(default)s)", default=_user())
+    add("--reviewer NAME", "name of the reviewer (%(default)s)", default=_user())
     add("--no-browser", "only print the address of the page")
-    add("--export NAME", f"print reviews and end: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
+    add("--export NAME", f"print reviews and exit: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
     add_columns(parser.add_argument_group("reading notes"))
     serve.add_arguments(parser)
     parser.set_defaults(port=0)

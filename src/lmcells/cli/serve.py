@@ -15,7 +15,7 @@ _LIMITS = {
     "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
     "max_notes": (int, "N", "notes per request (%(default)d), else 422"),
     "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
-    "max_connections": (int, "N", "open connections of each process (%(default)d); who is silent is cut off"),
+    "max_connections": (int, "N", "open connections of each process (%(default)d); idle ones are closed"),
     "deadline": (float, "SECONDS", "for an answer (%(default)g), else 503"),
 }
 
@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     port = os.environ.get("LMCELLS_PORT", "8000")
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
-    add("--reviews FILE", "keep what reviewers decide on the page (SQLite, mode 0600)")
+    add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add_expander(parser)
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "of the log on standard error (text)", choices=("text", "json"), default="text")
-    add("--check", "serve nothing: ask the service on this port whether it is ready")
+    add("--check", "only ask the service on this port whether it is ready")
     add = adder(parser.add_argument_group("access"))
     add("--token-file FILE", "tokens that clients may send, one a line", type=Path)
     add("--tls-certificate FILE", "PEM file: serve https")

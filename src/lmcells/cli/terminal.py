@@ -117,7 +117,7 @@ def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def flat_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rows of a table; what is inside a setting is a row too: `settings.epochs`."""
+    """Rows of a table; nested settings become rows of their own: `settings.epochs`."""
     rows: list[tuple[str, str]] = []
     for name, value in settings.items():
         inner = flat_rows(value) if isinstance(value, Mapping) else None

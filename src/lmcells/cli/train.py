@@ -35,7 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--from MODEL", "model to adapt: default, or a model folder", dest="from_model")
     add = adder(parser.add_argument_group("settings"))
     add("--kind", "kind of model (lmc)", choices=KINDS)
-    text = "paper: to the letter; tuned: its details tuned; default: the best measured; adapt: for --from"
+    text = (
+        "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; adapt: for --from"
+    )
     add("--preset", text, choices=PRESETS)
     text = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
     add("--config FILE", text, type=Path)
@@ -49,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = adder(parser.add_argument_group("saving"))
     text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)"
     add("--dtype", text, choices=_DTYPES, default=_DTYPES[0])
-    add("--prototypes N", "at most so many in the phrase store, 50 bytes each (128000)", type=int)
-    text = "senses whose long forms the store should know first, beside the shipped ones; may be repeated"
+    add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
+    text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     running = add_running(parser, resumes="a run")
     add_overwrite(running, replaces="a model and its MODEL.training")
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     shown: list[str] = []
 
     def show(message: str) -> None:
-        """The first two reports, what is about to happen and how long it will take, stay on the screen."""
+        """The first two messages (the plan, and the estimated time) stay on the screen."""
         if len(shown) < 2:
             shown.append(message)
             print(f"lmcells train: {message}", file=sys.stderr, flush=True)

@@ -36,7 +36,7 @@ class ModelResult:
     metrics: Metrics
     intervals: dict[str, Interval]  # by the name of the metric; empty when all examples are of one note
     n_parameters: int | None  # without embeddings; None when the model has none
-    hours_to_peak: float | None  # of training, where the model folder tells
+    hours_to_peak: float | None  # of training, if the model folder records it
     seconds: float  # to score all examples
     contexts: Mapping[str, Example] = field(repr=False)  # by example id; patient data
     leakage: Mapping[str, Any] | None = None  # of `check_leakage`; None: there was no corpus to compare with
@@ -74,8 +74,8 @@ def evaluate(
 
     `models` are model folders, "default" or names of baselines; see `lmcells evaluate --help`. `corpus` is the training
     corpus: it supplies counts of long forms, and no test note should be in it. `section_map` maps foreign headers to
-    those of the models. `on_model` is told of each model before it starts, `on_warning` of rows that are skipped and
-    of models whose leakage is unknown.
+    those of the models. `on_model` is called with each model before it starts, `on_warning` with a line about skipped
+    rows and about models whose leakage is unknown.
     """
     names = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
     _require_different(names)
@@ -176,7 +176,7 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
         raise InputError(
             f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
             f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
-            f"If they are truly other notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
+            f"If they are really other notes, use --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),

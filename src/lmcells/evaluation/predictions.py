@@ -1,4 +1,4 @@
-"""What one model said about every example of one dataset: all that metrics, tests and reports look at."""
+"""The probabilities of one model on every example of one dataset: the input of metrics, tests and reports."""
 
 import zipfile
 from collections import Counter
@@ -35,7 +35,7 @@ def candidates_of(inventory: SenseInventory) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A sense that could not be treated like the others, why, and how many examples have it as their label.
+    """A sense that was excluded or could not be scored, why, and how many examples have it as their label.
 
     With `kept`, the long form has no score: it is ranked last, and its examples count. Otherwise no model can be
     evaluated on its examples, and they do not count.

@@ -1,4 +1,4 @@
-"""What MODEL on the command line means: a model folder, or a baseline. The baselines that read no words are here too.
+"""MODEL on the command line, a model folder or a baseline, as a ranker; and the baselines that read no words.
 
 Ranking equal candidates in the inventory's order would favour whatever its author wrote first. Chance and the section
 therefore break ties at random, by differences too small to show in a probability.
@@ -88,7 +88,7 @@ def make_ranker(
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Open what a name stands for.
+    """Open the ranker of a name.
 
     `corpus` supplies the counts of long forms; `words` count towards a transformer's window; `ranking` is how a cell
     model ranks.
@@ -270,7 +270,7 @@ def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
 
 
 def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOccurrences) -> SectionCounts:
-    """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
+    """Count the occurrences of long forms in a corpus, as reverse substitution would find them in its notes."""
     names = occurrences.corpus.metadata_names("section")
     counts = {}
     for sense in inventory:

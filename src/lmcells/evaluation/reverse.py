@@ -36,7 +36,7 @@ RARE_SENSE = "short form with a long form that is found too rarely"
 
 Words = tuple[Array, Array]  # where each begins and ends
 
-_CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is no prose
+_CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is not prose
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ _OF_INVENTORY = ("model", "header", "pinned")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one expansion, or of a short form that has none."""
+    """The verdict on one expansion, or on a short form without one."""
 
     verdict: Verdict
     start: int
@@ -96,7 +96,7 @@ class WholeNoteScores:
     counts: dict[str, int]  # by verdict, and all `short_forms`
     rates: dict[str, dict[str, float]]  # precision, recall, f1 -> value, low, high
     by_source: dict[str, dict[str, int]]  # model, definition, ... -> right, wrong, false
-    by_kind: dict[str, int]  # answers on what is not a short form, by the kind of mark
+    by_kind: dict[str, int]  # expansions of text that is not a short form, by the kind of mark
     thresholds: list[dict[str, float]]  # probability at least -> answered, precision, recall
     calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
 
@@ -195,7 +195,7 @@ def _answered(expansion: Expansion) -> Expansion:
 
 
 def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
-    """Yield the long form, and without the words that are written out beside the mark: "hepatitis" of "Hep B"."""
+    """Yield the long form, and the long form without words that the text has beside the mark ("B" of "Hep B")."""
     long_form = expansion.long_form or ""
     yield long_form
     beside = f"{text[expansion.start : mark.start]} {text[mark.end : expansion.end]}".lower().split()
@@ -219,8 +219,8 @@ def evaluate_notes(
     """Score models on whole notes with marked short forms, end to end.
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
-    "scispacy" (its abbreviation detector, where it is installed). `outcomes` keeps what became of each note, so that
-    `resume` goes on after a stop; `errors` gets every error with the text around it: both hold patient data, and are
+    "scispacy" (its abbreviation detector, where it is installed). `outcomes` stores the verdicts of each note, so that
+    `resume` continues after a stop; `errors` gets every error with the text around it: both hold patient data, and are
     readable by their owner only. `take_out` also measures the probabilities with senses missing.
     """
     report = ReadReport()

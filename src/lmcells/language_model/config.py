@@ -14,7 +14,7 @@ PRESETS = ("paper", "default")
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    """What must be known to build a model: by default 4.4 M parameters without tables, 26 times the LMC's."""
+    """The sizes of a model: by default 4.4 M parameters without embeddings, 26 times the LMC's."""
 
     kind: Literal["transformer", "bilstm"] = "transformer"
     n_words: Size  # that can be predicted; any word can be read
@@ -64,7 +64,7 @@ class LanguageModelSettings(LoopSettings):
     gradient_clip: float = 1.0
 
     full_softmax: int = 16384  # vocabularies up to this size are predicted exactly, larger ones by sampling
-    negatives: Size = 8192  # words a step that stand for the whole vocabulary
+    negatives: Size = 8192  # words drawn in each step to estimate the softmax over the whole vocabulary
 
     # share of the documents that is never trained on
     held_out: Annotated[float, Limits(above=0, below=1)] = 0.01

@@ -78,7 +78,7 @@ class ModelFindings:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All models on one dataset, and whatever else is known about them."""
+    """All models on one dataset, their runs, and the paper's figures beside them."""
 
     results: Sequence[ModelResult]
     _: KW_ONLY

@@ -36,7 +36,7 @@ PUBLISHED_SIZES = {"MIMIC": (44_473, 41, 150), "CUIMC": (22_163, 41, 150), "CASI
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Copy, filter or draw a dataset; its senses and an account of how it came about go with it."""
+    """Copy, filter or draw a dataset, and write its senses and an account of the filtering beside it."""
     other = protocol.dataset_of_inventory(plan)
     named = ["file", "raw", "canonical_forms", "section_map", *(() if other else ("inventory",))]
     sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}

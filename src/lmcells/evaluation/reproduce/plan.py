@@ -128,7 +128,7 @@ def _chosen(run: Run, dataset: DatasetPlan, workspace: Workspace) -> Path:
 def evaluate_step(
     run: Run, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, worker: Worker
 ) -> Step:
-    """Score one run on one dataset; what is kept is enough for every table, so no model is needed later."""
+    """Score one run on one dataset, and keep all that the tables need, so that no model is needed later."""
     name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
     reads_corpus = kind not in _NEED_NO_CORPUS
     chooses = protocol.curve is not None and protocol.curve.chooses

@@ -1,4 +1,4 @@
-"""What is to be reproduced: a corpus, datasets, models, and what is done with them. Plain data that checks itself."""
+"""A protocol: corpus, datasets, models, and how they are compared. Plain data that checks itself."""
 
 import importlib.util
 import os
@@ -246,7 +246,7 @@ class ReportPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """The whole of it."""
+    """A whole protocol."""
 
     corpus: CorpusPlan
     datasets: tuple[DatasetPlan, ...]

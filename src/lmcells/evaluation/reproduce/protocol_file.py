@@ -127,7 +127,7 @@ def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
 
 
 def _value(value: Any, hint: Any, name: str) -> Any:
-    """Return a value as its type hint wants it, or say what is allowed."""
+    """Convert a value to the type of its field, or say what is allowed."""
     if get_origin(hint) in (UnionType, Union):
         hint = next(each for each in get_args(hint) if each is not NoneType)
     kind = get_origin(hint) or hint

@@ -22,7 +22,7 @@ from lmcells.evaluation.reproduce.steps import ACCOUNT, IsDone, Run, Step, Works
 from lmcells.files import atomic_write, read_json
 from lmcells.notes.readers import ReadReport
 
-RESULT = ".result.json"  # what is known about a run on a dataset, beside its predictions
+RESULT = ".result.json"  # metrics and costs of a run on a dataset, beside its predictions
 _METRICS = {"accuracy": "accuracy", "mean_weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
 _SHOWN_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
 
@@ -65,7 +65,7 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Each model with those of its runs that were evaluated on a dataset, and what was missing."""
+    """Each model with its runs that were evaluated on a dataset, and the runs that are missing."""
 
     runs: dict[str, list[Result]]
     missing: list[str]  # runs
@@ -222,7 +222,7 @@ def _oracles(protocol: Protocol) -> frozenset[str]:
 
 
 def _remarks(gathered: Gathered) -> list[str]:
-    """What one must know to read the page."""
+    """Remarks that the reader of the page needs."""
     remarks, several = [], {name: runs for name, runs in gathered.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(

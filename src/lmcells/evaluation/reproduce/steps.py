@@ -1,4 +1,4 @@
-"""A plain list of steps that can be resumed: what each needs, what decides its outcome, and whether it is done.
+"""A plain list of steps that can be resumed: what each needs, what its outcome depends on, and whether it is done.
 
 A step's *key* is a checksum of its settings, of the files it reads and of the keys of the steps it needs. Its record
 holds the key that it was done with, so a changed setting changes the keys of exactly what depends on it.
@@ -29,7 +29,7 @@ class Workspace:
     """The folder of a reproduction, and the places in it.
 
     corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
-    datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it came about
+    datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it was filtered
     train/MODEL-SEED                 model folders; MODEL-SEED.training beside them, with best/DATASET in it
     evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
     steps/                           a record of every step that is begun or done; checksums of what the protocol reads
@@ -190,7 +190,7 @@ class Steps:
         return self._keys[name]
 
     def _inputs(self, name: str) -> dict[str, Any]:
-        """Everything that decides the outcome of a step, as plain data."""
+        """Everything that the outcome of a step depends on, as plain data."""
         step = self.by_name[name]
         steps = (*step.needs, *filter(self.is_done, step.wants))
         return {
@@ -204,7 +204,7 @@ class Steps:
         return self.state(name)[0] in (DONE, ELSEWHERE)
 
     def state(self, name: str) -> tuple[str, str]:
-        """Return where a step stands, and why; it is looked at again only after a step was finished."""
+        """Return the state of a step, and why; kept until a step is finished."""
         if name not in self._states:
             self._states[name] = self._look_at(self.by_name[name])
         return self._states[name]
@@ -257,7 +257,7 @@ class Steps:
         return found if isinstance(found, dict) else {}
 
     def begin(self, step: Step) -> None:
-        """Write down what a step is done with; what a run of another key has left behind is removed."""
+        """Record the inputs of a step, and remove what a run with another key has left."""
         key, path = self.key(step.name), self.workspace.record(step.name)
         if self._record(step.name).get("key") != key:
             remove(*step.resumes)
@@ -265,7 +265,7 @@ class Steps:
         write_json(path, {"step": step.name, "key": key, "inputs": self._inputs(step.name)}, indent=1)
 
     def finish(self, name: str, *, seconds: float, alone: bool = True) -> None:
-        """Write down that a step is done; one that ran `alone` had the machine for itself."""
+        """Record that a step is done; one that ran `alone` did not share the machine."""
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = {**self._record(name), "seconds": round(seconds, 3), "alone": alone, "finished": finished}
         write_json(self.workspace.record(name), record, indent=1)
