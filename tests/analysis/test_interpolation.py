@@ -63,7 +63,7 @@ def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     assert {each.long_form: each.learnt for each in path.long_forms} == pytest.approx(said, abs=1e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     words=st.lists(st.sampled_from("gait stairs warfarin plasma filler unheard-of".split()), max_size=5),
     section=st.sampled_from(["PLAN", "LABS"]),

@@ -32,7 +32,9 @@ def opened_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PretrainedModel, "from_pretrained", cache(PretrainedModel.from_pretrained))
         patch.setattr(cells, "expected_words", lambda _: moments())
-        patch.setattr(point_figures, "write_names", lambda *_, **__: 0)  # takes longest, and has its own tests
+        patch.setattr(
+            point_figures, "write_names", lambda *_, **__: 0
+        )  # takes longest, and has its own tests
         yield
 
 

@@ -14,14 +14,13 @@ from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate, annotate_stream
 from lmcells.integrations.omop import parse_nlp_time
-from lmcells.integrations.rows import NoteFiles
 from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add = adder(parser)
-    add("inputs INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
+    add("notes INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
     arguments.add_output(parser, "OUT", written, replaces="a file")
     text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
@@ -44,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     omop = options.output_format == "omop"
     note_nlp = arguments.note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
-        notes = NoteFiles(options.inputs, options.format, arguments.columns_of(options))
+        notes = arguments.note_files(options)
         nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
         running: dict[str, Any] = {
             "expander": arguments.expander_settings(options),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import ConfigError, InputError
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import FORMATS, Columns
 
 if TYPE_CHECKING:  # not needed to parse, and slow to import
@@ -119,6 +120,11 @@ def columns_of(options: argparse.Namespace) -> Columns:
         encoding=options.encoding,
         delimiter={"tab": "\t", "\\t": "\t"}.get(options.delimiter, options.delimiter),
     )
+
+
+def note_files(options: argparse.Namespace) -> NoteFiles:
+    """Return the notes that the options name."""
+    return NoteFiles(options.notes, options.format, columns_of(options))
 
 
 def add_reading(parser: argparse.ArgumentParser) -> Group:

@@ -11,7 +11,6 @@ from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.audit import audit
-from lmcells.integrations.rows import NoteFiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
     with ProgressLine() as line:
         report = audit(
-            NoteFiles(options.notes, options.format, arguments.columns_of(options)),
+            arguments.note_files(options),
             options.output,
             expander=arguments.expander_settings(options),
             min_count=options.min_count,

@@ -1,14 +1,13 @@
 """`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, add_json, adder, part_of_split
-from lmcells.cli.terminal import ProgressLine, Table, account_rows, notes_message, print_result
+from lmcells.cli.arguments import REPEATED, Command, add_json, adder, note_files, part_of_split
+from lmcells.cli.terminal import ProgressLine, Table, account_rows, print_result
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
 from lmcells.evaluation.dataset import NoteSplit, write_dataset
@@ -16,7 +15,7 @@ from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reverse import build_reverse_dataset, frequent_sections
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 
 
 def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
@@ -147,15 +146,8 @@ def _reverse(options: argparse.Namespace) -> None:
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    columns = arguments.columns_of(options)
-    started, n_notes, n_characters = time.monotonic(), 0, 0
     with ProgressLine() as line:
-        for path in options.notes:
-            for note in read_notes(path, format=options.format, columns=columns, report=report):
-                yield note
-                n_notes, n_characters = n_notes + 1, n_characters + len(note.text)
-                if n_notes % 100 == 0:
-                    line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+        yield from line.counting(note_files(options).read(report))
 
 
 def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:

@@ -10,7 +10,6 @@ from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
 from lmcells.integrations import exports
 from lmcells.integrations.omop import export_note_nlp, parse_nlp_time
-from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 
 _FORMATS: dict[str, tuple[str, str | None, Callable[[Iterable[exports.AnnotatedNote], Path], int] | None]] = {
@@ -43,8 +42,7 @@ def run(options: argparse.Namespace) -> None:
         arguments.refuse_existing(options.output.with_suffix(".xml"), options)
     note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
-    files = NoteFiles(options.notes, options.format, arguments.columns_of(options))
-    notes = exports.read_annotated(options.annotations, files, report=report)
+    notes = exports.read_annotated(options.annotations, arguments.note_files(options), report=report)
     try:
         if write is not None:
             n_written = write(notes, options.output)

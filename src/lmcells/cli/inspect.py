@@ -15,7 +15,7 @@ from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import add_reading, columns_of, command_group
+from lmcells.cli.arguments import add_reading, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
 from lmcells.errors import InputError
@@ -23,7 +23,7 @@ from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 
@@ -124,9 +124,7 @@ def _occurrences(
 def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
     if options.text is not None:
         yield Note("text", options.text)
-    columns = columns_of(options)
-    for path in options.notes:
-        yield from read_notes(path, format=options.format, columns=columns, report=report)
+    yield from note_files(options).read(report)
 
 
 def _print_summary(summary: Row, *, n_shown: int) -> None:

@@ -27,7 +27,7 @@ from lmcells.expansion.inventory import (
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend
 from lmcells.files import atomic_write
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
@@ -47,20 +47,13 @@ def _add_find(parser: argparse.ArgumentParser) -> None:
 
 def _find(options: argparse.Namespace) -> None:
     """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
-    if options.output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    _require_suffix(options.output)
     report = ReadReport()
     known = load_inventory(options.inventory) if options.inventory else shipped_inventory()
     definitions = DefinitionCounts(known)
-    columns = arguments.columns_of(options)
     with ProgressLine() as line:
-        n_characters = 0
-        for path in options.notes:
-            for note in read_notes(path, format=options.format, columns=columns, report=report):
-                definitions.add(note)
-                n_characters += len(note.text)
-                if report.n_read % 100 == 0:
-                    line.notes(report.n_read, n_characters)
+        for note in line.counting(arguments.note_files(options).read(report)):
+            definitions.add(note)
         line.update(f"gathering {definitions.n_wordings:,} definitions")
         proposed = definitions.propose()
     found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
@@ -94,6 +87,11 @@ def _find(options: argparse.Namespace) -> None:
         ("ambiguous short forms", summary["n_ambiguous_short_forms"]),
     ]
     print_result(options, summary, [(str(options.output), rows)])
+
+
+def _require_suffix(output: Path) -> None:
+    if output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {output}: its name must end in {', '.join(SUFFIXES)}.")
 
 
 def _n_ambiguous(inventory: SenseInventory) -> int:
@@ -273,8 +271,7 @@ def _link(options: argparse.Namespace) -> None:
     """Fill concept ids by the names of concepts, and report what was ambiguous."""
     if not (options.concepts or options.umls):
         raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
-    if options.output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    _require_suffix(options.output)
     report = options.output.with_name(f"{options.output.name}.report.csv")
     arguments.refuse_existing(report, options)
     is_shipped = options.inventory == "shipped"

@@ -12,10 +12,9 @@ from pathlib import Path
 from threading import Thread
 
 from lmcells.cli import serve
-from lmcells.cli.arguments import Command, add_columns, adder, columns_of, expander_settings
+from lmcells.cli.arguments import Command, add_columns, adder, expander_settings, note_files
 from lmcells.cli.terminal import ProgressLine
 from lmcells.errors import InputError
-from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_files import EXPORTS, add_notes
 from lmcells.service.reviews import ReviewStore
@@ -63,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
     report = ReadReport()
-    notes = NoteFiles(options.notes, options.format, columns_of(options)).read(report)
+    notes = note_files(options).read(report)
     expander = expander_settings(options).open()
     with ProgressLine() as line:
         add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))

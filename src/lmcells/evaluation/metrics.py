@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.errors import InputError, nearest
+from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
@@ -212,11 +212,6 @@ def acronym_table(predictions: Predictions) -> list[Row]:
 
 def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatrix:
     """True against predicted long forms of one short form."""
-    if short_form not in predictions.short_forms:
-        raise InputError(
-            f"{short_form!r} has no example among the predictions of {predictions.model} "
-            f"({len(predictions.short_forms)} short forms).{nearest(short_form, predictions.short_forms)}"
-        )
     index = predictions.short_forms.index(short_form)
     here = predictions.short_form_index == index
     long_forms = predictions.candidates[index]
@@ -244,8 +239,6 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, Row]:
 
     Worst and best follow the metric's direction: a low NLL is good. A single run has no standard deviation.
     """
-    if not runs:
-        raise InputError("There is no run to summarise.")
     values: dict[str, list[float]] = {}
     for run in runs:
         at_k = {f"accuracy_at_{k}": value for k, value in run.accuracy_at_k.items()}
