@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from expansion.clinic import INVENTORY
 from lmcells.analysis import Row
-from lmcells.analysis.interpolation import (
-    cells,
-    empty_window,
-    interpolate,
-    read_window,
-    section_ranker,
-)
+from lmcells.analysis.interpolation import cells, empty_window, interpolate, read_window, section_ranker
 from lmcells.errors import ConfigError, InputError
 from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.calibration import Calibration
