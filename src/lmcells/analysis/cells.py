@@ -100,7 +100,7 @@ class WordCells:
     """Cells of a model's words: p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE. Create one and keep it.
 
     cells = WordCells(model)
-    cells.of(words, "SOCIAL HISTORY")   # one Gaussian a word, under a section
+    cells.of(words, "SOCIAL HISTORY")   # one Gaussian per word, under a section
     cells.of(words, NULL_SECTION)       # null metadata
     cells.of(words, None)               # expected over the sections in which each word was seen
     """

@@ -112,7 +112,7 @@ def cells(
 
 
 def _find(short_form: str, text: str) -> Mention:
-    """As written, or else in another case; the user names it, so units and words in capitals count too."""
+    """Find the short form as written, else in another case; any word counts, since the user names it."""
     alone = rf"(?<!\w){re.escape(short_form)}(?!\w)"
     found = re.search(alone, text) or re.search(alone, text, re.IGNORECASE)
     if found is None:
@@ -168,6 +168,6 @@ def spelt_as_in(inventory: SenseInventory, short_form: str) -> str:
 def _probabilities(
     ranker: PosteriorRanker, short_form: str, posterior: NumpyPosterior, calibration: Calibration
 ) -> Floats:
-    """Of each long form, in the inventory's order, for each cell: -> (B, K)."""
+    """The probability of each long form, in the inventory's order, for each cell: -> (B, K)."""
     scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])

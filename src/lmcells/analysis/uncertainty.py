@@ -61,7 +61,7 @@ class WordVariances:
         return [self.of(row) for row in order[:most].tolist()]
 
     def named(self, model: PretrainedModel, words: Sequence[str]) -> list[Row]:
-        """Some words, as a person names them."""
+        """The words of these names."""
         rows = {id_: row for row, id_ in enumerate(self.ids.tolist())}
         ids = [word_id(model, word) for word in words]
         for id_ in ids:

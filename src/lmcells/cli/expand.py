@@ -61,7 +61,7 @@ _EXPAND = """\
 expand the short forms of a note
 
 Find the short forms of a note, and rank what each may stand for by its section and the words around it. On a terminal
-the note is shown with the answers; piped, or with --json, a JSON list is printed, one object a short form.
+the note is shown with the answers; piped, or with --json, a JSON list is printed, one object per short form.
 
 examples:
   lmcells expand "PMH: Pt with CVA in 2019, now in PT twice weekly."

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--log-format", "of the log on standard error (text)", choices=("text", "json"), default="text")
     add("--check", "only ask the service on this port whether it is ready")
     add = adder(parser.add_argument_group("access"))
-    add("--token-file FILE", "tokens that clients may send, one a line", type=Path)
+    add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
     add("--tls-certificate FILE", "PEM file: serve https")
     add("--tls-key FILE", "its private key, unless it is in the same file")
     text = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"

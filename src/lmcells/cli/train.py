@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
     add("--config FILE", text, type=Path)
     add("--epochs N", "passes over the corpus")
-    add("--batch-size N", "center words a step, of all processes together")
+    add("--batch-size N", "center words per step, of all processes together")
     add("--learning-rate X", "of Adam")
     add("--seed N", "random seed")
     add("--metadata KIND", "kind of metadata to condition on (section)")

@@ -29,7 +29,7 @@ _RUNS = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, eq=False)
 class ModelResult:
-    """What a model said about one dataset, how good it was, and what it cost."""
+    """A model's predictions on one dataset, its metrics, and its cost."""
 
     model: str
     predictions: Predictions = field(repr=False)

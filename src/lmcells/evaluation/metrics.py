@@ -62,7 +62,7 @@ def tally(
     predicted: Integers | None = None,
     loss: Floats | None = None,
 ) -> Tally:
-    """Count each example as often as its weight says (once, without weights); answers and losses may be others'."""
+    """Count each example by its weight (1 by default); `predicted` and `loss` replace the model's own."""
     predicted = predictions.predicted if predicted is None else predicted
     loss = predictions.loss if loss is None else loss
     w = np.ones(len(predictions)) if weights is None else weights
@@ -137,7 +137,7 @@ def within_short_forms(counts: Tally) -> dict[str, Floats]:
 
 
 def headline(counts: Tally) -> dict[str, Floats]:
-    """Every metric over the dataset by name, of the tally's leading shape; absent short forms have no say."""
+    """Every metric over the dataset by name, in the tally's leading shape; short forms without examples are skipped."""
     n = counts.support.sum(axis=-1)
     over_examples = {
         name: (values * counts.support).sum(axis=-1) / n for name, values in _by_label(counts).items()

@@ -151,13 +151,13 @@ class Predictions:
 
     @cached_property
     def first_label(self) -> Integers:
-        """The number of each short form's first candidate, when candidates are numbered through."""
+        """The number of each short form's first candidate, when all candidates are numbered consecutively."""
         widths = np.array([len(names) for names in self.candidates], dtype=np.int64)
         return np.cumsum(widths) - widths
 
     @cached_property
     def loss(self) -> Floats:
-        """-log p of the true long form; a probability of 0 costs much (708.4), not infinitely."""
+        """-log p of the true long form, at most 708.4 (a probability of 0)."""
         return np.minimum(-self.log_probability_of_truth, -float(np.log(np.finfo(np.float64).tiny)))
 
     @cached_property

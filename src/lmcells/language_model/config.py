@@ -56,7 +56,7 @@ class LanguageModelSettings(LoopSettings):
     """How a language model is trained on a corpus."""
 
     epochs: Size = 40  # at most: training ends when the held-out loss is flat
-    batch_size: Size = 24576  # words a step with padding; a multiple of 2^k and 3 * 2^k fills every batch
+    batch_size: Size = 24576  # words per step with padding; a multiple of 2^k and 3 * 2^k fills every batch
     window: Size = 64  # words that are read together, never across a segment's boundary
     learning_rate: Positive = 2e-3  # of Adam, after the warm-up
     warmup_steps: Size = 200

@@ -177,7 +177,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         return float(total) / (2 * self._held_out.n_words)
 
     def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:  # noqa: ARG002
-        """Nats a word, of both directions, the mean over steps."""
+        """Nats per word, of both directions, averaged over steps."""
         return {"loss": sums[0] / n_steps}
 
     @property

@@ -116,7 +116,7 @@ class Findings:
 
     @cached_property
     def compared(self) -> tuple[list[Comparison], str]:
-        """Every model with every other, and why not; models that cannot be compared are still reported."""
+        """The comparisons of all pairs of models; or none, and the reason why they cannot be compared."""
         if len(self.results) == 1:
             return [], "There is only one model."
         predictions = [result.predictions for result in self.results]
@@ -164,7 +164,7 @@ def templates(**how: Any) -> "Environment":
 
 
 def show_hours(hours: float) -> str:
-    """Two decimals, or two digits where that would show nothing."""
+    """Two decimals; two significant digits below 0.1."""
     return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 
