@@ -23,17 +23,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("notes INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
     arguments.add_output(parser, "OUT", written, replaces="a file")
-    text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
-    add("--output-format", text, choices=("rows", "omop"), default="rows")
+    text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP"
+    add("--output-format", text, one_of=("rows", "omop"))
     arguments.add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
     arguments.add_finding(expanding)
-    text = "how to find sections that the file does not give (rules)"
-    adder(expanding)("--sections", text, choices=SECTION_STYLES, default="rules")
+    text = "how to find sections that the file does not give"
+    adder(expanding)("--sections", text, one_of=SECTION_STYLES)
     arguments.add_columns(parser.add_argument_group("reading notes"))
     add = adder(arguments.add_running(parser, resumes="a job"))
-    add("--engine", "where to run (local)", choices=ENGINES, default="local")
+    add("--engine", "where to run", one_of=ENGINES)
     add("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
     add("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
 

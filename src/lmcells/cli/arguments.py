@@ -1,7 +1,7 @@
 """Options that several commands share: their names and what they mean are said once."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,11 +56,24 @@ def add_command(commands: "Commands[Any]", name: str, command: Command) -> argpa
 def adder(parser: argparse._ActionsContainer) -> Callable[..., None]:
     """Return a function that adds options: `add("--seed N", "random seed (0)", type=int, default=0)`.
 
-    The first word is the name, the rest is how --help shows the value. A name with nothing else is a flag.
+    The first word is the name, the rest is how --help shows the value. A name with nothing else is a flag. `number` is
+    the default of a whole number from `least` on, `one_of` are choices, the first by default; help ends with it.
     """
 
-    def add(declared: str, help_: str, **how: Any) -> None:
+    def add(
+        declared: str,
+        help_: str,
+        *,
+        number: int | None = None,
+        least: int = 1,
+        one_of: Sequence[str] = (),
+        **how: Any,
+    ) -> None:
         name, _, metavar = declared.partition(" ")
+        if number is not None:
+            help_, how = f"{help_} ({number:,})", how | {"type": at_least(least), "default": number}
+        if one_of:
+            help_, how = f"{help_} ({one_of[0]})", how | {"choices": one_of, "default": one_of[0]}
         if metavar:
             how["metavar"] = metavar
         elif not how:

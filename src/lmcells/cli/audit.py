@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, adder, at_least
+from lmcells.cli.arguments import Command, adder
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
@@ -18,15 +18,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
-    add("--min-count N", "minimum number of notes that have what is listed (2)", type=at_least(1), default=2)
+    add("--min-count N", "minimum number of notes that have what is listed", number=2)
     add("--no-context", "write only counts, no examples from the notes")
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
-    text = "how to find sections that the file does not give (rules)"
-    adder(expanding)("--sections", text, choices=SECTION_STYLES, default="rules")
+    text = "how to find sections that the file does not give"
+    adder(expanding)("--sections", text, one_of=SECTION_STYLES)
     arguments.add_columns(parser.add_argument_group("reading notes"))
     add = adder(arguments.add_running(parser, resumes="an audit"))
-    add("--workers N", "processes (1)", type=at_least(1), default=1)
+    add("--workers N", "processes", number=1)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -32,7 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add("note TEXT | FILE | -", "the note, a file, or - for standard input", nargs="?", default="-")
     add_expander(parser)
     add_finding(parser)
-    add("--sections", "how sections are found (rules)", choices=SECTION_STYLES, default="rules")
+    add("--sections", "how sections are found", one_of=SECTION_STYLES)
     text = "metadata of the note, such as category=Echo, for senses that depend on it; may be repeated"
     add("--metadata NAME=VALUE", text, **REPEATED)
     add("--encoding NAME", "of a file or standard input (utf-8)", default="utf-8")

@@ -15,7 +15,7 @@ from lmcells.analysis import Row, gate, sections
 from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import add_reading, command_group, note_files
+from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
 from lmcells.errors import InputError
@@ -27,13 +27,15 @@ from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 
-def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("all sections")
-    otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
-    views.number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
-    views.number("--sections", "how many sections, those with the most words", 200)(group)
+def _add_sections(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("section NAME", "a section that the model knows", nargs="?")
+    add("--top N", "list N nearest sections, or sections of each cluster", number=10)
+    add = adder(parser.add_argument_group("all sections"))
+    add("--clusters N", f"how many clusters ({sections.N_CLUSTERS}, or fewer sections)", type=at_least(1))
+    add("--sections N", "how many sections, those with the most words", number=200)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
-    views.choice("--network", networks, sections.NETWORKS)(group)
+    add("--network", networks, one_of=sections.NETWORKS)
 
 
 def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -79,6 +81,18 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
         print(lines.fill(f"{', '.join(names[:n_shown])}{more}"))
     shared = data["shared_neighbors"]
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
+
+
+def _add_gate(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="*", type=Path)
+    add("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path)
+    add("--text TEXT", "one note, instead of files")
+    add("--top N", "list N sections, those with the most weight", number=20)
+    text = "show N short forms with the words around them, from the least weight to the most"
+    add("--examples N", text, number=8, least=0)
+    views.add_ranker(add)
+    add_reading(parser)
 
 
 def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -186,6 +200,17 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
+def _add_interpolation(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("short_form SHORT_FORM", "a short form of the inventory")
+    add("--section NAME", "the section; may be given several times", required=True, action="append")
+    add("--text TEXT", "a text that contains the short form (none: no words around it)")
+    add("--steps N", "how many weights from 0 to 1", number=STEPS, least=2)
+    text = "with --ranking divergence: long forms without a section, rather than under all of their own"
+    add("--null-metadata", text)
+    views.add_ranker(add)
+
+
 def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     ranker = views.open_ranker(options, model, null_metadata=options.null_metadata)
     calibration = calibration_of(model, ranking=options.ranking)
@@ -213,12 +238,7 @@ def _print_path(path: Row) -> None:
     views.print_rows(path.long_forms, columns)
 
 
-SECTIONS = views.view(
-    _look_at_sections,
-    views.option("section NAME", "a section that the model knows", nargs="?"),
-    views.number("--top", "list N nearest sections, or sections of each cluster", 10),
-    _add_choice_of_sections,
-    help_="""\
+_SECTIONS = """\
 which sections are alike: nearest ones, clusters and a map
 
 With a section: the nearest sections by the cosine of their embeddings, in the variational network and in the model
@@ -228,20 +248,8 @@ pip install 'lmcells[report]'.
 
 examples:
   lmcells inspect sections MEDICATIONS
-  lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
-)
-_EXAMPLES = "show N short forms with the words around them, from the least weight to the most"
-GATE = views.view(
-    _look_at_gate,
-    views.option("notes NOTES", "file or folder of notes", nargs="*", type=Path),
-    views.option("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path),
-    views.option("--text TEXT", "one note, instead of files"),
-    views.number("--top", "list N sections, those with the most weight", 20),
-    views.number("--examples", _EXAMPLES, 8, least=0),
-    views.INVENTORY,
-    views.RANKING,
-    add_reading,
-    help_="""\
+  lmcells inspect sections --clusters 12 --network prior --output sections.svg"""
+_GATE = """\
 how much weight sections get against words
 
 Show how much weight the gate gives to the section of each short form; the rest goes to the words around it. Short forms
@@ -251,19 +259,8 @@ topical sections get more, as the paper saw, and a few examples with the words r
 examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
-  lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
-)
-_NULL_METADATA = "with --ranking divergence: long forms without a section, rather than under all of their own"
-INTERPOLATE = views.view(
-    _look_at_interpolation,
-    views.option("short_form SHORT_FORM", "a short form of the inventory"),
-    views.option("--section NAME", "the section; may be given several times", required=True, action="append"),
-    views.option("--text TEXT", "a text that contains the short form (none: no words around it)"),
-    views.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
-    views.option("--null-metadata", _NULL_METADATA),
-    views.INVENTORY,
-    views.RANKING,
-    help_="""\
+  lmcells inspect gate --dataset rs.jsonl --output gate.svg"""
+_INTERPOLATE = """\
 set the gate by hand between a short form's words and its section
 
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
@@ -275,10 +272,17 @@ examples:
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
-    (the paper's formula: long forms without a section)""",
-)
-VIEWS = {"neighbors": NEIGHBORS, "senses": SENSES, "sections": SECTIONS, "gate": GATE}
-VIEWS |= {"interpolate": INTERPOLATE, "mixtures": MIXTURES, "vectors": VECTORS, "uncertainty": UNCERTAINTY}
+    (the paper's formula: long forms without a section)"""
+VIEWS = {
+    "neighbors": NEIGHBORS,
+    "senses": SENSES,
+    "sections": views.view(_SECTIONS, _add_sections, _look_at_sections),
+    "gate": views.view(_GATE, _add_gate, _look_at_gate),
+    "interpolate": views.view(_INTERPOLATE, _add_interpolation, _look_at_interpolation),
+    "mixtures": MIXTURES,
+    "vectors": VECTORS,
+    "uncertainty": UNCERTAINTY,
+}
 _INSPECT = """\
 look inside a trained model
 

@@ -18,10 +18,21 @@ from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import Command, add_overwrite
+from lmcells.cli.arguments import Command, add_overwrite, adder
 from lmcells.cli.terminal import print_columns, print_json, print_table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
+
+
+def _add_neighbors(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("word WORD", "a word that the model knows")
+    add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
+    text = "the other words' cells: under the same section, or expected over their own sections"
+    add("--against", text, one_of=AGAINST)
+    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES)
+    views.add_min_count(add)
+    add("--top N", "list N words", number=10)
 
 
 def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -40,6 +51,17 @@ def _print_nearest(found: Row) -> None:
     print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
     columns = "nearest {word} | KL {divergence:.2f} | cosine {cosine:.2f} | seen {count:,}"
     views.print_rows(found.neighbors, columns)
+
+
+def _add_senses(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("word WORD", "a word that the model knows")
+    add("--sections NAME", "sections to look at", nargs="+", default=[])
+    add("--words WORD", "words to compare it with", nargs="+", default=[])
+    add("--n-sections N", "sections to choose, if none are given", number=6)
+    add("--n-words N", "words to choose, if none are given", number=12)
+    add("--top N", "list N nearest words for each section", number=5)
+    views.add_min_count(add)
 
 
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -83,6 +105,15 @@ def _letter(column: int) -> str:
     return (_letter(more - 1) if more else "") + ascii_uppercase[letter]
 
 
+def _add_mixtures(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
+    add("--sections", "the names are sections")
+    add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
+    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2)
+    add("--seed N", "random seed", number=0, least=0)
+
+
 def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     mixture = section_mixture if options.sections else phrase_mixture
     by_name = {marginal.name: marginal for marginal in (mixture(model, name) for name in options.names)}
@@ -123,22 +154,21 @@ def _with_error(found: Mapping[str, float]) -> str:
     return f"{found['value']:.2f}" + (f" ± {error:.2f}" if error else "")
 
 
-_VECTORS = {"words": word_vectors, "sections": section_vectors}
+_VECTORS_OF = {"words": word_vectors, "sections": section_vectors}
 
 
 def _add_vectors(parser: argparse.ArgumentParser) -> None:
-    text = f"write the vectors ({', '.join(FORMATS)})"
-    views.option("--output FILE", text, required=True, type=Path)(parser)
+    add = adder(parser)
+    add("--output FILE", f"write the vectors ({', '.join(FORMATS)})", required=True, type=Path)
     add_overwrite(parser, replaces="a file")
-    views.choice("--what", "whose vectors", tuple(_VECTORS))(parser)
-    views.MODEL(parser)
-    views.JSON(parser)
+    add("--what", "whose vectors", one_of=tuple(_VECTORS_OF))
+    views.add_model(add)
 
 
 def _write_vectors(options: argparse.Namespace) -> None:
     format_ = require_format(options.output)
     model = PretrainedModel.from_pretrained(model_folder(options.model))
-    names, vectors = _VECTORS[options.what](model)
+    names, vectors = _VECTORS_OF[options.what](model)
     write_vectors(options.output, (names, vectors))
     summary = {"format": format_, options.what: len(names), "dimensions": vectors.shape[1]}
     n_left_out = len(getattr(model, options.what)) - len(names)
@@ -147,6 +177,18 @@ def _write_vectors(options: argparse.Namespace) -> None:
         return
     left_out = [("left out, no word counted", n_left_out)] if n_left_out else []
     print_table([*summary.items(), *left_out], title=str(options.output))
+
+
+def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("words WORD", "words to show as well, marked in the figure", nargs="*")
+    text = "rank words by the variance within their cells, between their sections, or in total"
+    add("--by", text, one_of=VARIANCES)
+    add("--top N", "list N words from each end", number=8, least=0)
+    add("--min-count N", "only words seen N times or more in training", number=MIN_COUNT)
+    views.add_inventory(add)
+    add("--resamples N", "resamples of the bootstrap", number=N_RESAMPLES, least=20)
+    add("--seed N", "random seed of the bootstrap", number=0, least=0)
 
 
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -188,68 +230,7 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print_columns([("", "words", *VARIANCES), *found])
 
 
-_WORD = views.option("word WORD", "a word that the model knows")
-_AGAINST = "the other words' cells: under the same section, or expected over their own sections"
-NEIGHBORS = views.view(
-    _look_at_neighbors,
-    _WORD,
-    views.option("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)'),
-    views.choice("--against", _AGAINST, AGAINST),
-    views.choice("--by", "KL divergence of the cells, or cosine of their means", MEASURES),
-    views.min_count(),
-    views.number("--top", "list N words", 10),
-    help_=f"""\
-the words nearest to a word, under a section
-
-List the words nearest to a word's cell p(z | word, section). Without --section: to its expected meaning over the
-sections that it was seen in; with --section "{NULL_SECTION}": to its cell with null metadata. The other words' cells
-are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
-the section pulls the word.
-
-examples:
-  lmcells inspect neighbors history --section "FAMILY HISTORY"
-  lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg""",
-)
-SENSES = views.view(
-    _look_at_senses,
-    _WORD,
-    views.option("--sections NAME", "sections to look at", nargs="+", default=[]),
-    views.option("--words WORD", "words to compare it with", nargs="+", default=[]),
-    views.number("--n-sections", "sections to choose, if none are given", 6),
-    views.number("--n-words", "words to choose, if none are given", 12),
-    views.number("--top", "list N nearest words for each section", 5),
-    views.min_count(),
-    help_="""\
-what a word is near to under different sections
-
-Compare a word's cell under each section with a list of words. The probabilities are a softmax of -KL(p(z | word,
-section) || the other word's expected meaning) over the list; "x1.4" says that a word is 1.4 times as likely as it is
-for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
-most. Without --words: frequent words that distinguish the sections.
-
-examples:
-  lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
-  lmcells inspect senses cold --output cold.svg""",
-)
-MIXTURES = views.view(
-    _look_at_mixtures,
-    views.option("names NAME", "a word or phrase; with --sections, a section", nargs="+"),
-    views.option("--sections", "the names are sections"),
-    views.number("--top", "list N components of each mixture, the heaviest", 5, least=0),
-    views.number("--samples", "draws from each mixture", N_SAMPLES, least=2),
-    views.number("--seed", "random seed", 0, least=0),
-    help_=f"""\
-words or sections as mixtures of Gaussians, and the divergences between them
-
-A word is a mixture of its cells under each section that it occurs in; a section (--sections) is a mixture of the cells
-of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
-sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.
-
-examples:
-  lmcells inspect mixtures cold fever "heart failure" --output mixtures.svg
-  lmcells inspect mixtures --sections "SOCIAL HISTORY" "FAMILY HISTORY" MEDICATIONS""",
-)
-_VECTORS_HELP = """\
+_VECTORS = """\
 write the expected meaning of every word or section as vectors (word2vec, gensim)
 
 Write the expected meaning of every word, over the sections that it occurs in, or of every section, over its words, in
@@ -260,18 +241,39 @@ examples:
   lmcells inspect vectors --what sections --output sections.txt
 then, in Python:
   KeyedVectors.load_word2vec_format("words.bin", binary=True).most_similar("fever")"""
-VECTORS = Command(_VECTORS_HELP, _add_vectors, _write_vectors)
-_BY = "rank words by the variance within their cells, between their sections, or in total"
-UNCERTAINTY = views.view(
-    _look_at_uncertainty,
-    views.option("words WORD", "words to show as well, marked in the figure", nargs="*"),
-    views.choice("--by", _BY, VARIANCES),
-    views.number("--top", "list N words from each end", 8, least=0),
-    views.min_count(MIN_COUNT),
-    views.INVENTORY,
-    views.number("--resamples", "resamples of the bootstrap", N_RESAMPLES, least=20),
-    views.number("--seed", "random seed of the bootstrap", 0, least=0),
-    help_="""\
+_NEIGHBORS = f"""\
+the words nearest to a word, under a section
+
+List the words nearest to a word's cell p(z | word, section). Without --section: to its expected meaning over the
+sections that it was seen in; with --section "{NULL_SECTION}": to its cell with null metadata. The other words' cells
+are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
+the section pulls the word.
+
+examples:
+  lmcells inspect neighbors history --section "FAMILY HISTORY"
+  lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg"""
+_SENSES = """\
+what a word is near to under different sections
+
+Compare a word's cell under each section with a list of words. The probabilities are a softmax of -KL(p(z | word,
+section) || the other word's expected meaning) over the list; "x1.4" says that a word is 1.4 times as likely as it is
+for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
+most. Without --words: frequent words that distinguish the sections.
+
+examples:
+  lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
+  lmcells inspect senses cold --output cold.svg"""
+_MIXTURES = f"""\
+words or sections as mixtures of Gaussians, and the divergences between them
+
+A word is a mixture of its cells under each section that it occurs in; a section (--sections) is a mixture of the cells
+of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
+sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.
+
+examples:
+  lmcells inspect mixtures cold fever "heart failure" --output mixtures.svg
+  lmcells inspect mixtures --sections "SOCIAL HISTORY" "FAMILY HISTORY" MEDICATIONS"""
+_UNCERTAINTY = """\
 words by prior variance, against frequency and number of senses
 
 How sure the model is of its words before it reads a context: the variance of their cells within a section, and between
@@ -280,5 +282,9 @@ with frequency, the effective number of sections, and the number of long forms o
 
 examples:
   lmcells inspect uncertainty
-  lmcells inspect uncertainty history cold ms --by between --output uncertainty.svg""",
-)
+  lmcells inspect uncertainty history cold ms --by between --output uncertainty.svg"""
+NEIGHBORS = views.view(_NEIGHBORS, _add_neighbors, _look_at_neighbors)
+SENSES = views.view(_SENSES, _add_senses, _look_at_senses)
+MIXTURES = views.view(_MIXTURES, _add_mixtures, _look_at_mixtures)
+VECTORS = Command(_VECTORS, _add_vectors, _write_vectors)
+UNCERTAINTY = views.view(_UNCERTAINTY, _add_uncertainty, _look_at_uncertainty)

@@ -38,7 +38,7 @@ def _add_find(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
-    add("--min-count N", "minimum number of notes that define a sense (2)", type=at_least(1), default=2)
+    add("--min-count N", "minimum number of notes that define a sense", number=2)
     text = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
     add("--inventory FILE", text, type=Path)
     arguments.add_columns(parser.add_argument_group("reading notes"))

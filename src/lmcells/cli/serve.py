@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add_expander(parser)
     add("--workers N", "processes (1)", type=int, default=1)
-    add("--log-format", "of the log on standard error (text)", choices=("text", "json"), default="text")
+    add("--log-format", "of the log on standard error", one_of=("text", "json"))
     add("--check", "only ask the service on this port whether it is ready")
     add = adder(parser.add_argument_group("access"))
     add("--token-file FILE", "tokens that clients may send, one per line", type=Path)

@@ -12,7 +12,6 @@ from lmcells.cli.terminal import ProgressLine, print_json, print_table
 from lmcells.pretrain import ELMO, KINDS, TrainedModel, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
-_DTYPES = ("float32", "float16", "int8")
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
 _PASSED_ON = (
     "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
@@ -49,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "any other setting of the TOML file; may be repeated"
     add("--set TABLE.KEY=VALUE", text, dest="overrides", **REPEATED)
     add = adder(parser.add_argument_group("saving"))
-    text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)"
-    add("--dtype", text, choices=_DTYPES, default=_DTYPES[0])
+    text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
+    add("--dtype", text, one_of=("float32", "float16", "int8"))
     add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
     text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
