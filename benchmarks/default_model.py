@@ -122,6 +122,7 @@ def train(shop: Workshop) -> None:
         lmcells("unpack", shop.at("corpus.packed"), "--output", shop.at("corpus"))
     settings = shop.config["training"]
     epochs = ("--epochs", settings["epochs"], "--seed", shop.seed)
+    uncounted = ("--set", f"training.uncounted={settings['uncounted']}")
     store = (
         "--dtype",
         "int8",
@@ -130,7 +131,7 @@ def train(shop: Workshop) -> None:
         "--long-forms",
         shop.at("long_forms.csv"),
     )
-    lmcells("train", shop.at("corpus"), *epochs, *store, "--output", shop.at("trained"))
+    lmcells("train", shop.at("corpus"), *epochs, *uncounted, *store, "--output", shop.at("trained"))
 
 
 def compile_long_forms(shop: Workshop) -> None:

@@ -89,7 +89,7 @@ def read_own(name: str, ids: set[str], *, output: Path) -> None:
             "--inventory",
             own.inventory,
         ]
-        options = ["--max-per-sense", MOST, "--output", every]
+        options = ["--max-per-sense", MOST, "--allow-candidates", "--output", every]
         subprocess.run(list(map(str, command + options)), check=True)
         found = [example for example in DevSet(every, own.inventory).examples if example.id in ids]
     if len(found) < len(ids):

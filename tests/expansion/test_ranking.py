@@ -233,6 +233,19 @@ def test_the_short_form_itself_is_not_read(model: PretrainedModel) -> None:
     np.testing.assert_allclose(ranker.scores([one])[0], ranker.scores([other])[0])
 
 
+def test_in_a_short_window_a_sense_fits_sooner_and_less_surely(model: PretrainedModel) -> None:
+    ranker = MaskedSpanRanker(model, INVENTORY)
+    read = np.ones((2, 33), bool)
+    read[1, 4:] = False
+    scores = np.tile([9.0, 5.0, -np.inf], (2, 1))
+    whole, short = ranker.comparable(scores, read)
+    np.testing.assert_array_equal(whole, scores[0])
+    assert short[1] > whole[1]
+    assert short[0] > short[1]
+    assert short[0] - short[1] < whole[0] - whole[1]
+    assert short[2] == -np.inf
+
+
 def test_a_long_form_that_never_occurred_is_known_by_its_words(model: PretrainedModel) -> None:
     never = Sense("PT", "gait balance", ("gait balance",))
     known, unknown = MaskedSpanRanker(model, INVENTORY.add(never).add(UNHEARD)).prototypes("PT")[2:]

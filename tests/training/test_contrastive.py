@@ -15,7 +15,7 @@ from lmcells.training import train
 from lmcells.training.contrastive import contrastive_loss, info_nce, phrase_loss
 from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import LoadedChunk, ShardReader
-from lmcells.training.spans import MaskedSpans, Occurrences, Spans
+from lmcells.training.spans import MaskedSpans, Occurrences, Spans, add_noise
 from training.small_runs import planted_corpus, tiny_config, tiny_settings, whole_chunk
 
 CPU = torch.device("cpu")
@@ -114,6 +114,35 @@ def test_a_mask_token_stands_in_the_middle_of_the_window(corpus: Corpus) -> None
     assert windows.context.shape[1] == 2 * config.window + 1
     assert (windows.context[:, config.window] == config.mask_id).all()
     assert windows.context_mask[:, config.window].all()
+
+
+@pytest.mark.parametrize("masks_span", [True, False])
+def test_windows_are_cut_short_around_the_masked_span(corpus: Corpus, masks_span: bool) -> None:
+    config = tiny_config(corpus, masks_span=masks_span)
+    spans = Spans.of_chunk(whole_chunk(corpus), min_count=4, exponent=0.5)
+    whole = masked(corpus, spans, spans.draw(16, generator()), masks_span=masks_span)
+    noisy = [
+        add_noise(
+            whole,
+            mask_id=config.mask_id,
+            settings=tiny_settings(contrastive_cut_rate=rate),
+            generator=generator(),
+        ).windows.context_mask
+        for rate in (0.0, 0.4, 0.9)
+    ]
+    was = whole.windows.context_mask
+    assert torch.equal(noisy[0], was)
+    assert was.sum() > noisy[1].sum() > noisy[2].sum()
+    (before, after), (were_before, were_after) = (
+        (mask[:, : config.window], mask[:, -config.window :]) for mask in (noisy[2], was)
+    )
+    if masks_span:
+        assert noisy[2][:, config.window].all()
+    # What is left is what stood nearest: nothing present lies beyond something that was cut.
+    for side, full in ((before.flip(1), were_before.flip(1)), (after, were_after)):
+        cut = (full & ~side).cummax(dim=1).values
+        assert not (side & cut).any()
+        assert set(side.sum(dim=1).tolist()) >= {0, 1}
 
 
 def test_phrases_never_cross_a_boundary_and_come_up_often_enough() -> None:

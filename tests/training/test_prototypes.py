@@ -1,5 +1,6 @@
 """Prototypes of frequent words and phrases, in a corpus under the ids of a model, and their way through a folder."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,26 @@ def model(corpus: Corpus) -> CellModel:
 @pytest.fixture(scope="module")
 def prototypes(model: CellModel, corpus: Corpus) -> Prototypes:
     return build_prototypes(model, corpus, settings=SETTINGS)
+
+
+def test_text_of_an_uncounted_note_type_is_read_and_not_counted(tmp_path: Path) -> None:
+    notes = [
+        {"id": f"t/{n}", "category": kind, "sections": [{"header": "A", "text": text}]}
+        for n, (kind, text) in enumerate(
+            [("written", "zinc copper gait"), ("seen", "gait stairs copper")] * 3
+        )
+    ]
+    corpus = corpus_of(tmp_path, notes, min_count=1)
+    model = random_network(corpus, "lmc", phrase_dim=4, masks_span=True)
+    counts = []
+    for uncounted in ("", "written", "no such type"):
+        settings = replace(SETTINGS, contrastive_min_count=2, uncounted=uncounted)
+        found = build_prototypes(model, corpus, settings=settings)
+        assert found is not None
+        counts.append(dict(zip(found.phrases, found.counts.tolist(), strict=True)))
+    assert counts[0].keys() == counts[1].keys()
+    assert counts[0] == counts[2]
+    assert [(of["gait"], of["stairs"], of["zinc copper"]) for of in counts[:2]] == [(6, 3, 3), (3, 3, 1)]
 
 
 def test_frequent_words_and_phrases_have_prototypes(prototypes: Prototypes, corpus: Corpus) -> None:

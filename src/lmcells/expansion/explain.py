@@ -126,7 +126,8 @@ def _losses(
     sections = np.full(len(hidden.center), section)
     sections[1] = NULL
     posterior = ranker.posterior(hidden, sections)
-    scores = ranker.scorer(posterior)(mention.short_form, list(range(len(sections)))) + evidence  # (W, K)
+    scores = ranker.scorer(posterior)(mention.short_form, list(range(len(sections))))  # (W, K)
+    scores = ranker.comparable(scores, hidden.context_mask) + evidence
     scores = scores[:, np.isfinite(scores[0])] / temperature
     if scores.shape[1] < 2:
         return None

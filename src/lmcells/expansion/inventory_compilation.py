@@ -72,7 +72,10 @@ def compile_inventory(
     text = ModelText.of_corpus(
         corpus,
         config=network.config,
-        settings=TrainingSettings(metadata=model.config.metadata_kind),
+        settings=TrainingSettings(
+            metadata=model.config.metadata_kind,
+            uncounted=model.config.training.get("settings", {}).get("uncounted", ""),
+        ),
         device=device,
         vocabulary=model.words,
         metadata=metadata_ids(model, corpus) if model.sizes.kind != "bsg" else (),

@@ -29,7 +29,7 @@ from lmcells.expansion.long_forms import (
     words_section_weights,
 )
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
+from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
 
@@ -37,6 +37,12 @@ Ranking = Literal["auto", "masked-span", "divergence"]
 Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
 
 _BATCH = 1024  # mentions that are read and ranked together
+
+# Fewer words say less: scores of true senses are lower and less certain in short windows. As fitted to training text
+# by benchmarks/short_windows.py, with a window of n words of N:
+_FITS = 7.4  # the score above which a sense rather fits than not, n = N
+_FITS_BY_LENGTH = 1.45  # how much lower that is, times log(N / n)
+_SCALE_BY_LENGTH = 0.2  # how much less a difference of scores says, times log(N / n)
 _MOST_KNOWN = 20_000  # short forms whose candidates are remembered
 
 
@@ -95,8 +101,13 @@ class PosteriorRanker(ABC):
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
         score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
         for short_form, rows in rows_of.items():
-            for row, of_senses in zip(rows, score(short_form, rows), strict=True):
+            read = windows.context_mask[rows]
+            for row, of_senses in zip(rows, self.comparable(score(short_form, rows), read), strict=True):
                 scores[row] = of_senses
+        return scores
+
+    def comparable(self, scores: Floats, read: Mask) -> Floats:  # noqa: ARG002
+        """Return scores (B, K) on a scale that does not depend on how many words were read (B, T)."""
         return scores
 
     @abstractmethod
@@ -214,6 +225,12 @@ class MaskedSpanRanker(PosteriorRanker):
             return self._known(short_form).scores(masked_spans[rows])
 
         return score
+
+    def comparable(self, scores: Floats, read: Mask) -> Floats:
+        missing = np.log(read.shape[1] / read.sum(axis=1, keepdims=True).clip(1))  # (B, 1)
+        above = scores - _FITS + _FITS_BY_LENGTH * missing
+        comparable: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
+        return comparable
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:

@@ -14,7 +14,7 @@ from lmcells.expansion.layers import extend
 from lmcells.expansion.long_forms import Floats, Ids
 from lmcells.expansion.ranking import PosteriorRanker, Scorer
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mention, ReadWindows
+from lmcells.expansion.windows import Mask, Mention, ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 from lmcells.service.jobs import Batch, Job, Lane, write_answer
 from lmcells.service.messages import InventoryEdits
@@ -191,6 +191,9 @@ class SlicedRanker(PosteriorRanker):
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
         return self._ranker.scorer(posterior)
+
+    def comparable(self, scores: Floats, read: Mask) -> Floats:
+        return self._ranker.comparable(scores, read)
 
 
 def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:

@@ -249,8 +249,7 @@ class CellTask(Task[CellModel, Step]):
             masked = add_noise(
                 spans.masked(drawn, config=config, segment_metadata=metadata),
                 mask_id=config.mask_id,
-                mask_rate=settings.contrastive_mask_rate,
-                null_rate=settings.contrastive_null_rate,
+                settings=settings,
                 generator=sampler.generator,
             )
         return batch, sampler.section_draws(batch), centers.present, masked

@@ -42,6 +42,7 @@ class ModelText:
     chunk: Chunk  # words and segments
     words: list[str]  # by id: the model's vocabulary, and what else was kept
     segment_metadata: Tensor | None  # (segments,) int32, below 0 where the model has none; None for bsg
+    is_counted: Tensor | None  # (segments,) bool; None where all are
     config: ModelConfig
 
     @classmethod
@@ -69,8 +70,12 @@ class ModelText:
         if config.kind != "bsg":
             own = np.asarray(corpus.segment_metadata(settings.metadata))
             of_segment = to_device(own if vocabulary is None else np.asarray(metadata, np.int32)[own], device)
+        is_counted = None
+        if settings.uncounted:
+            names = np.array(corpus.metadata_names("category")) != settings.uncounted
+            is_counted = to_device(names[corpus.segment_metadata("category")], device)
         if vocabulary is None:
-            return cls(chunk, corpus.words, of_segment, config)
+            return cls(chunk, corpus.words, of_segment, is_counted, config)
         known = {word: id_ for id_, word in enumerate(vocabulary)}
         others = sorted(set(kept).intersection(corpus.words) - known.keys())
         words = [*vocabulary, *[_NOT_A_WORD] * (config.n_read - len(vocabulary)), *others]
@@ -78,7 +83,7 @@ class ModelText:
         table = np.array([known.get(word, _UNKNOWN) for word in corpus.words], np.int32)
         tokens = to_device(table, device)[chunk.tokens]
         stays = tokens != _UNKNOWN
-        return cls(Chunk(tokens[stays], chunk.segments[stays]), words, of_segment, config)
+        return cls(Chunk(tokens[stays], chunk.segments[stays]), words, of_segment, is_counted, config)
 
     def readable(self, windows: Windows) -> Windows:
         """The same windows without the words that were kept although the model does not know them."""
@@ -91,6 +96,15 @@ class ModelText:
             context=torch.where(is_read, windows.context, 0),
             context_mask=windows.context_mask & is_read,
         )
+
+    def counts(self, spans: Spans) -> Tensor:
+        """How often each span occurs where occurrences count, at least once: -> (U,)."""
+        if self.is_counted is None:
+            return spans.counts
+        counted = self.is_counted[self.chunk.segments[spans.positions]].cumsum(0)
+        last = spans.offsets + spans.counts - 1
+        before = torch.where(spans.offsets > 0, counted[spans.offsets - 1], 0)
+        return (counted[last] - before).clamp_min(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +237,7 @@ def _read(
     every = torch.cat(chosen)
     return Prototypes(
         phrases=_names(spans, every, text.words),
-        counts=spans.counts[every].cpu().numpy().astype(np.int64),
+        counts=text.counts(spans)[every].cpu().numpy().astype(np.int64),
         offsets=np.cumsum(n_each).astype(np.int64),
         prototypes=torch.cat(prototypes).cpu().numpy(),
         shares=torch.cat(shares).cpu().numpy(),

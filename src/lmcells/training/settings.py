@@ -41,6 +41,7 @@ class TrainingSettings(LoopSettings):
     final_learning_rate: Annotated[float, Limits(at_most=1)] = 1.0
     gradient_clip: float = 0.0
     metadata: str = "section"  # the kind of metadata that the model conditions on
+    uncounted: str = ""  # a note type whose text tells what phrases mean, not how often they are used
 
     subsampling: float = 1e-3  # threshold for frequent words; 0 keeps all
     smoothing: float = 1.0  # k of add-k in beta(m | w)
@@ -53,6 +54,7 @@ class TrainingSettings(LoopSettings):
     contrastive_exponent: float = 0.5  # spans are drawn from count^this
     contrastive_min_count: Annotated[int, Limits(at_least=2)] = 4  # of a span that can be drawn
     contrastive_mask_rate: Rate = 0.0  # how often a word around a masked span is masked too
+    contrastive_cut_rate: Rate = 0.0  # how often a window around a masked span is cut short
     contrastive_null_rate: Rate = 0.0  # how often the section of a masked span is withheld
     contrastive_reads_all: bool = False  # no subsampling around a masked span, as when notes are expanded
 

@@ -160,13 +160,29 @@ def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tenso
 
 
 def add_noise(
-    spans: MaskedSpans, *, mask_id: int, mask_rate: float, null_rate: float, generator: torch.Generator
+    spans: MaskedSpans, *, mask_id: int, settings: TrainingSettings, generator: torch.Generator
 ) -> MaskedSpans:
-    """Mask some words around the masked spans and withhold the section of some: what remains must say enough."""
+    """Mask some words around the masked spans, cut some windows short, and withhold the section of some: what remains
+    must say enough."""
     windows = spans.windows
     mask, metadata = windows.context_mask, windows.metadata
-    if mask_rate > 0:
-        mask = mask & ((windows.context == mask_id) | ~chance(mask_rate, mask.shape, generator))
-    if null_rate > 0 and metadata is not None:
-        metadata = metadata.masked_fill(chance(null_rate, metadata.shape, generator), NULL_METADATA)
+    if settings.contrastive_mask_rate > 0:
+        is_masked = chance(settings.contrastive_mask_rate, mask.shape, generator)
+        mask = mask & ((windows.context == mask_id) | ~is_masked)
+    if settings.contrastive_cut_rate > 0:
+        mask = mask & _within_reach(mask, rate=settings.contrastive_cut_rate, generator=generator)
+    if settings.contrastive_null_rate > 0 and metadata is not None:
+        is_null = chance(settings.contrastive_null_rate, metadata.shape, generator)
+        metadata = metadata.masked_fill(is_null, NULL_METADATA)
     return replace(spans, windows=replace(windows, context_mask=mask, metadata=metadata))
+
+
+def _within_reach(mask: Tensor, *, rate: float, generator: torch.Generator) -> Tensor:
+    """At the given rate, leave only so many positions before the middle of a window, and after it, as chance says."""
+    n_rows, n_columns = mask.shape
+    radius = n_columns // 2
+    reach = (torch.rand((2, n_rows, 1), generator=generator, device=mask.device) * (radius + 1)).int()
+    reach = torch.where(chance(rate, reach.shape[1:], generator), reach, radius)  # (2, B, 1)
+    columns = torch.arange(n_columns, dtype=torch.int32, device=mask.device)
+    before, after = radius - columns, columns - (n_columns - 1 - radius)  # how far, 1 is next to the middle
+    return (before <= reach[0]) & (after <= reach[1])
