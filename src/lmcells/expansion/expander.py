@@ -2,12 +2,12 @@
 
 import csv
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
@@ -17,10 +17,16 @@ from lmcells.expansion.calibration import Calibration, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory, as_rules
-from lmcells.expansion.layers import LayerLike, extend
+from lmcells.expansion.layers import LayerLike, extend, read_layers
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
+from lmcells.expansion.ranking import (
+    MaskedSpanRanker,
+    PosteriorRanker,
+    Ranker,
+    best_ranker,
+    share_within_notes,
+)
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
@@ -72,6 +78,8 @@ class Lexicon:
     ranker: Ranker
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
+    below: "Lexicon | None" = None  # the lexicon over which this one is laid,
+    changed: Collection[str] = ()  # and the short forms whose senses are others
 
     def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a short form, and of none."""
@@ -80,35 +88,47 @@ class Lexicon:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
             of_senses, of_none = self.priors.of(short_form, names)
             if not in_capitals:
-                for index in self.in_other_case.get(short_form, ()):
+                for index in self.in_other_case(short_form):
                     of_senses[index] -= _OTHER_CASE
             self._known_priors[key] = of_senses, of_none
         return self._known_priors[key]
 
+    def is_error_prone(self, short_form: str, long_form: str) -> bool:
+        """Whether patient-safety lists advise against a short form for a sense."""
+        senses = self.inventory.by_short_form.get(short_form, ())
+        return any(each.error_prone for each in senses if each.long_form == long_form)
+
+    def in_other_case(self, short_form: str) -> list[int]:
+        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
+        if short_form not in self._known_in_other_case:
+            names = self._spellings(short_form) if short_form == short_form.upper() else []
+            senses = self.inventory.by_short_form
+            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
+            at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
+            self._known_in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
+        return self._known_in_other_case[short_form]
+
+    def _spellings(self, capitals: str) -> list[str]:
+        """Return the short forms that differ in case only."""
+        below = self.below._spellings(capitals) if self.below else []
+        return [*below, *self._own_spellings.get(capitals, ())]
+
     @cached_property
-    def error_prone(self) -> frozenset[tuple[str, str]]:
-        """The short forms and senses that patient-safety lists advise against."""
-        return frozenset((each.short_form, each.long_form) for each in self.inventory if each.error_prone)
+    def _own_spellings(self) -> dict[str, list[str]]:
+        """The short forms that the inventory below lacks, by their capitals."""
+        spellings: dict[str, list[str]] = {}
+        for short_form in self.inventory.short_forms if self.below is None else self.changed:
+            if self.below is None or short_form not in self.below.inventory:
+                spellings.setdefault(short_form.upper(), []).append(short_form)
+        return spellings
+
+    @cached_property
+    def _known_in_other_case(self) -> dict[str, list[int]]:
+        return {}
 
     @cached_property
     def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
         return {}
-
-    @cached_property
-    def in_other_case(self) -> dict[str, list[int]]:
-        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
-        entries: dict[str, list[str]] = {}
-        for name in self.inventory.short_forms:
-            entries.setdefault(name.upper(), []).append(name)
-        found = {}
-        for name, names in entries.items():
-            if len(names) > 1 and name in names:
-                senses = self.inventory.by_short_form
-                others = {sense.long_form for each in names if each != name for sense in senses[each]}
-                at = [index for index, sense in enumerate(senses[name]) if sense.long_form in others]
-                if 0 < len(at) < len(senses[name]):
-                    found[name] = at
-        return found
 
 
 class Expander:
@@ -160,7 +180,7 @@ class Expander:
         self._letters = _letter_senses(model) if letters else None
         self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
-        self._lexicons = _Lexicons(self._build)
+        self._lexicons = _Lexicons(self.inventory, self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
 
     @classmethod
@@ -402,7 +422,7 @@ class Expander:
         mention = occurrence.mention
         assert mention is not None
         # Whether a text is in capitals matters only to few short forms.
-        in_capitals = occurrence.short_form not in lexicon.in_other_case or is_in_capitals(mention.text)
+        in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
@@ -420,17 +440,27 @@ class Expander:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
         return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
-    def _build(self, inventory: SenseInventory) -> Lexicon:
-        letters = self._letters[0] if self._letters is not None else None
-        read = NoteReader(
-            inventory,
-            sections=self._style,
-            letters=letters,
-            codes=self._codes,
-            header_rules=self._header_rules,
-        )
+    def _build(
+        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
+    ) -> Lexicon:
+        """Prepare an inventory; with a base only the short forms that changed are looked at, None: all."""
+        if base is None:
+            read = NoteReader(
+                inventory,
+                sections=self._style,
+                letters=self._letters[0] if self._letters is not None else None,
+                codes=self._codes,
+                header_rules=self._header_rules,
+            )
+        else:
+            read = base.read.over(inventory, changed)
+        if base is not None and isinstance(base.ranker, PosteriorRanker):
+            ranker: Ranker = base.ranker.over(inventory, changed)
+        else:
+            ranker = self._make_ranker(self.model, inventory)
         priors = self._priors if inventory.has_priors else SensePriors({})
-        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
+        below = (None, ()) if changed is None else (base, changed)
+        return Lexicon(inventory, read, ranker, self._letters, priors, *below)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -441,7 +471,7 @@ class Expander:
         self.__dict__.update(state)
         self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
         self._letters = _letter_senses(self.model) if state["_letters"] else None
-        self._lexicons = _Lexicons(self._build)
+        self._lexicons = _Lexicons(self.inventory, self._build)
 
 
 def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
@@ -470,7 +500,7 @@ def _expansion(
         source,
         candidates,
         abstained,
-        (occurrence.short_form, candidates[0].long_form) in lexicon.error_prone,
+        lexicon.is_error_prone(occurrence.short_form, candidates[0].long_form),
     )
 
 
@@ -506,10 +536,11 @@ def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[tup
 class _Lexicons:
     """The lexicons of the inventories used last, so that switching between a few costs nothing."""
 
-    def __init__(self, build: Callable[[SenseInventory], Lexicon]) -> None:
+    def __init__(self, inventory: SenseInventory, build: Callable[..., Lexicon]) -> None:
+        self._inventory = inventory
         self._build = build
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
-        self._lock = Lock()
+        self._lock = RLock()
 
     def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
         """Return the lexicon of one inventory over another: the same objects, unchanged files, or equal senses."""
@@ -517,12 +548,23 @@ class _Lexicons:
         key = key_below, key_above
         with self._lock:
             if key not in self._kept:
-                inventory = _alone(below) if above is None else extend(_alone(below), above)
-                self._kept[key] = (below, above), self._build(inventory)
+                self._kept[key] = (below, above), self._new(below, above)
                 if len(self._kept) > _KEPT_INVENTORIES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key][1]
+
+    def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
+        if above is None:
+            if below is self._inventory:
+                return self._build(below)
+            return self._build(_alone(below), self.of(self._inventory))
+        base, layers = self.of(below), read_layers(above)
+        inventory = base.inventory
+        for rules in layers:
+            inventory = extend(inventory, rules)
+        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
+        return self._build(inventory, base, changed)
 
 
 def _alone(given: LayerLike) -> SenseInventory:
