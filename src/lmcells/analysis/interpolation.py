@@ -18,16 +18,11 @@ import numpy.typing as npt
 from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
+from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Floats, LongFormMoments, long_form_moments
-from lmcells.expansion.ranking import (
-    CellRanker,
-    MaskedSpanRanker,
-    PosteriorRanker,
-    Ranking,
-    ranks_by_masked_span,
-)
+from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
@@ -60,19 +55,12 @@ def section_ranker(
     sections.
     """
     require_sections(model)
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    if null_metadata:
-        if by_masked_span:
-            why = "null metadata needs the ranking by divergence; this model ranks by masked span."
-            raise InputError(f"{why} Add: --ranking divergence")
-        return NullMetadataRanker(model, inventory)
-    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
-
-
-def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
-    """The model's calibration, for the ranking that it was fitted on; a plain softmax for another."""
-    is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
-    return Calibration.load(model.folder) if is_own else Calibration()
+    if not null_metadata:
+        return rank_cells(model, inventory, ranking=ranking)
+    if ranks_by_masked_span(model, ranking):
+        why = "null metadata needs the ranking by divergence; this model ranks by masked span."
+        raise InputError(f"{why} Add: --ranking divergence")
+    return NullMetadataRanker(model, inventory)
 
 
 def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:
@@ -122,7 +110,7 @@ def cells(
 
 
 def _find(short_form: str, text: str) -> Mention:
-    """As written, or else in another case; the user names it, so units and words in capitals count too."""
+    """Find the short form as written, else in another case; any word counts, since the user names it."""
     alone = rf"(?<!\w){re.escape(short_form)}(?!\w)"
     found = re.search(alone, text) or re.search(alone, text, re.IGNORECASE)
     if found is None:
@@ -182,7 +170,7 @@ def _probabilities(
     posterior: NumpyPosterior,
     calibration: Calibration,
 ) -> Floats:
-    """Of each long form, in the inventory's order, for each cell: -> (B, K)."""
+    """The probability of each long form, in the inventory's order, for each cell: -> (B, K)."""
     scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
     scores = ranker.comparable(scores, window.context_mask)
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])
