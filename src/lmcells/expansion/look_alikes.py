@@ -118,7 +118,9 @@ _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
-_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
+_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}|-[A-Z\d]+-\d{4}")
+_IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
+_IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _OPENING_BEFORE = re.compile(
@@ -253,11 +255,13 @@ class LookAlikes:
         return part is not None and part.match(self._text, end) is not None
 
     def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
+        """ "OR 97338", "diagnosis(es)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         if _IDENTIFIER_FOLLOWS.match(self._text, end):
+            return True
+        if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
             return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
