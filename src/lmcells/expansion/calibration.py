@@ -29,7 +29,7 @@ ORDINARY_WORD = "ordinary_word"
 """Why there is nothing to expand: the ordinary reading of what is written is more likely than any sense."""
 
 _MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
-ORDINARY_WEIGHTS = (0.8, 0.85, 2.89, 4.08, -6.46)
+ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
 
 
