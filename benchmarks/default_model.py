@@ -191,7 +191,7 @@ def write_card(shop: Workshop) -> None:
         read_at=shop.at("commit").read_text("utf-8"),
         compiled_at=git("rev-parse", "--short", "HEAD").decode().strip(),
         n_phrases=f"{n_phrases:,}",
-        n_passages=f"{len(PASSAGES.read_text('utf-8').splitlines()):,}",
+        n_passages=f"{sum(len(json.loads(line)['sections']) for line in PASSAGES.open(encoding='utf-8')):,}",
         n_words=f"{config['corpus']['sizes']['n_words']:,}",
         n_tokens=f"{config['corpus']['sizes']['n_tokens'] / 1e6:.1f}",
         minutes=f"{config['training']['seconds'] / 60:.0f}",

@@ -116,7 +116,10 @@ class Fuzz:
             ]
         if draw.random() < 0.2:
             sense = {"short_form": draw.choice(PIECES), "long_form": draw.choice(PIECES)}
-            action = draw.choice(("add", "remove", "rules", "only", "x"))
+            action = draw.choice(("add", "remove", "rules", "rules", "only", "x"))
+            if action == "rules":
+                where = draw.choice(({}, {"section": draw.choice(PIECES)}, {"ward": "*[?"}))
+                sense |= {"action": draw.choice(("add", "forbid", "pin", "ban")), "where": where}
             given["inventory"] = {action: [sense] * draw.randrange(3)}
         if draw.random() < 0.3:
             given = draw.choice(

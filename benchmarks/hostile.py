@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -87,11 +88,11 @@ async def many_notes(port: int, texts: Sequence[str]) -> None:
     await repeat(port, json.dumps({"notes": [{"text": text} for text in texts[:300]]}).encode())
 
 
-async def own_senses(port: int, _: Sequence[str]) -> None:
+async def own_senses(port: int, _: Sequence[str], n_senses: int = 1) -> None:
     for number in count():
-        sense = {"short_form": "QQ", "long_form": f"quality {number}"}
+        senses = [{"short_form": f"QQ{at}", "long_form": f"quality {number} {at}"} for at in range(n_senses)]
         with suppress(OSError):
-            await send(port, request(json.dumps({"text": "QQ", "inventory": {"add": [sense]}}).encode()))
+            await send(port, request(json.dumps({"text": "QQ0", "inventory": {"add": senses}}).encode()))
 
 
 async def hold(port: int, n_connections: int, start: bytes) -> None:
@@ -133,7 +134,8 @@ ATTACKS: dict[str, Attack] = {
     "3 60 kB of PT, explained": one_short_form,
     "3 100 kB note, explained": long_note,
     "3 300 notes": many_notes,
-    "3 other senses each time": own_senses,
+    "3 another sense each time": own_senses,
+    "3 1,000 other senses each time": partial(own_senses, n_senses=1_000),
     "4 1,100 silent sockets": silent_sockets,
     "4 500 half headers": half_headers,
     "4 300 MB header": long_header,

@@ -25,12 +25,12 @@ KINDS = {"lmc": "centers", "mbsge": "centers", "bsg": "centers", "elmo": "words"
 def write_notes(path: Path, n_tokens: int, *, n_words: int = 100_000, n_sections: int = 10_000) -> None:
     """Write notes of ten sections with a hundred words each."""
     draw = np.random.default_rng(0)
-    chances = [1 / np.arange(1, n + 1) / np.sum(1 / np.arange(1, n + 1)) for n in (n_words, n_sections)]
+    word_bounds, section_bounds = (np.cumsum(1 / np.arange(1, n + 1)) for n in (n_words, n_sections))
     names = np.array([f"w{number:x}q" for number in range(n_words)])
     with path.open("w", encoding="utf-8") as file:
         for note in range(n_tokens // 1000):
-            words = names[draw.choice(n_words, 1000, p=chances[0])].reshape(10, 100)
-            headers = draw.choice(n_sections, 10, p=chances[1]).tolist()
+            words = names[np.searchsorted(word_bounds, draw.random(1000) * word_bounds[-1])].reshape(10, 100)
+            headers = np.searchsorted(section_bounds, draw.random(10) * section_bounds[-1]).tolist()
             sections = [
                 {"header": f"SECTION {header}", "text": " ".join(text)}
                 for header, text in zip(headers, words, strict=True)
@@ -49,6 +49,8 @@ def measure(kind: str, corpus: Path, folder: Path, minutes: float, batch_size: i
     )
     lines = (folder / f"{kind}.training" / "metrics.jsonl").read_text().splitlines()
     reports = [each for each in map(json.loads, lines) if each.get("seconds", 0) > WARM_UP]
+    if len(reports) < 2:
+        raise SystemExit(f"{kind}: fewer than two reports after {WARM_UP} s; give more --minutes.")
     first, last = reports[0], reports[-1]
     done, seconds = last[KINDS[kind]] - first[KINDS[kind]], last["seconds"] - first["seconds"]
     print(f"{kind}: {done / seconds:,.0f} {KINDS[kind]}/s over {seconds:.0f} s", flush=True)

@@ -2,10 +2,14 @@
 
     PYTHONPATH=src python benchmarks/training_quality.py CORPUS --dataset D --inventory I --output FOLDER
     python benchmarks/training_quality.py --plot FOLDER/curves.json          # FOLDER/curves.png, .pdf
+    PYTHONPATH=src python benchmarks/training_quality.py CORPUS --gradient-noise 64 256 1024 4096
 
 The engine draws ten sections for a word once a step, in a table of moments. The straightforward way draws ten
 sections for every context word and negative of every center and evaluates the model network for each, as the paper
 writes it. Windows, masks, negatives, batch size, optimiser and epochs are the same. Needs torch and numpy alone.
+
+`--gradient-noise` asks what sharing a word's draws costs at each batch size: the variance of a step's gradient at the
+weights after a short training, both ways, over batches drawn anew. A ratio of 1.2 is what a batch smaller by 1.2 does.
 """
 
 import argparse
@@ -13,6 +17,7 @@ import json
 import statistics
 import tempfile
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -35,6 +40,7 @@ from lmcells.training.device_corpus import Chunk
 from lmcells.training.sampler import Sampler
 
 REPORTS = 40  # points of a curve
+PART = 128  # centers whose 400 evaluations are held at once
 
 
 def straightforward_loss(model: LatentMeaningCells, sampler: Sampler, batch: Batch) -> torch.Tensor:
@@ -96,6 +102,50 @@ def train_engine(
         lines = [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
     totals = [line["reconstruction"] + line["prior_divergence"] for line in lines if "reconstruction" in line]
     return result.model, _stretches(totals)
+
+
+def gradient_noise(options: argparse.Namespace) -> None:
+    """Print the variance of a step's gradient by batch size, of the engine's way and the straightforward one."""
+    corpus, device = Corpus.open(options.corpus), torch.device(options.device)
+    config = ModelConfig(n_words=len(corpus.words), n_metadata=corpus.n_metadata("section"))
+    settings = TrainingSettings(epochs=options.epochs)
+    model, _ = train_engine(corpus, config=config, settings=settings, device=device)
+    assert isinstance(model, LatentMeaningCells)
+    model.train()
+    generator = torch.Generator(device).manual_seed(1)
+    chunk = Chunk.load(corpus, [(0, corpus.tokens.size)], settings=settings, device=device)
+    sampler = Sampler.of_corpus(corpus, config=config, settings=settings, generator=generator)
+
+    def gradient(batch_size: int, *, is_shared: bool) -> torch.Tensor:
+        """Of the mean loss of one batch, of all parameters."""
+        places = torch.randint(len(chunk), (batch_size,), generator=generator, device=device)
+        batch = sampler.batch(chunk, places, present=torch.ones_like(places, dtype=torch.bool))
+        model.zero_grad()
+        if is_shared:
+            model.loss(batch, sampler.section_draws(batch)).total.mean().backward()
+        else:
+            for part in range(0, batch_size, PART):  # 400 evaluations of each center take memory
+                rows = {field.name: getattr(batch, field.name)[part : part + PART] for field in fields(batch)}
+                (straightforward_loss(model, sampler, Batch(**rows)).sum() / batch_size).backward()
+        return torch.cat([each.grad.flatten() for each in model.parameters() if each.grad is not None])
+
+    print(
+        f"{'batch':>8} {'engine':>12} {'straightforward':>16} {'ratio':>7}   (variance of the gradient, summed)"
+    )
+    for batch_size in options.gradient_noise:
+        variances = []
+        for is_shared in (True, False):
+            total = squares = None
+            for _ in range(options.repeats):
+                found = gradient(batch_size, is_shared=is_shared).double()
+                total = found if total is None else total + found
+                squares = found.square() if squares is None else squares + found.square()
+            assert total is not None
+            assert squares is not None
+            n = options.repeats
+            variances.append(float((squares - total.square() / n).sum()) / (n - 1))
+        shared, own = variances
+        print(f"{batch_size:8,d} {shared:12.4g} {own:16.4g} {shared / own:7.3f}", flush=True)
 
 
 @torch.no_grad()
@@ -190,9 +240,15 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--plot", type=Path, metavar="CURVES")
+    parser.add_argument(
+        "--gradient-noise", type=int, nargs="+", metavar="BATCH", help="batch sizes; and stop"
+    )
+    parser.add_argument("--repeats", type=int, default=20, help="gradients for each variance (20)")
     options = parser.parse_args()
     if options.plot:
         plot(options.plot)
+    elif options.corpus and options.gradient_noise:
+        gradient_noise(options)
     elif not (options.corpus and options.dataset and options.inventory):
         parser.error("CORPUS, --dataset and --inventory are needed, or --plot")
     else:

@@ -1,6 +1,7 @@
 """How fast the LMC trains: the engine against a straightforward implementation, on a synthetic Zipf corpus.
 
     PYTHONPATH=src python benchmarks/training_speed.py                      # 300 steps on a GPU, full sizes
+    PYTHONPATH=src python benchmarks/training_speed.py --batch-sizes 1024 4096 16384 65536 --profile FILE
     PYTHONPATH=src python benchmarks/training_speed.py --epochs 1 --scaling # a whole epoch; 1x, 3x, 10x tokens
     PYTHONPATH=src python benchmarks/training_speed.py --check              # the kernels against the float32 model
     PYTHONPATH=src python benchmarks/training_speed.py --device cpu         # small sizes, 2 cores
@@ -13,7 +14,9 @@ center (400 times), batches of 1,024 made on the CPU by a loader with 4 workers,
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +27,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows, kl_divergence
 from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, OccurrenceSections
 from lmcells.training.sampler import Sampler
+from lmcells.training.task import clip_gradients
 
 LEARNING_RATE = 1e-3
 
@@ -127,22 +131,29 @@ class Engine:
         self.places = torch.zeros(sizes.batch, dtype=torch.int32, device=device)
         self.present = torch.ones(sizes.batch, dtype=torch.bool, device=device)
         self.losses = torch.zeros(2, device=device)  # sums of both parts over all steps
-        self.loss: Callable[[Batch, SectionDraws], Loss] = self.model.loss
+        self.norm = torch.zeros((), device=device)
+        self.loss: Callable[..., Loss] = self.model.loss
+        self.draw: Callable[[], tuple[Any, SectionDraws]] = self.draw_plainly
         self.run: Callable[[], None] = self.step
         if on_gpu:
             from lmcells.training.kernels import CapturedStep
             from lmcells.training.kernels.loss import FusedLoss
 
-            self.loss = FusedLoss(self.model)
+            self.loss = fused = FusedLoss(self.model)
+            self.draw = lambda: fused.draw(self.sampler, self.chunk, self.places, present=self.present)
             self.run = CapturedStep(self.step, generators=[self.sampler.generator])
 
-    def step(self) -> None:
-        """One step at `places`, in a form that a CUDA graph can hold."""
+    def draw_plainly(self) -> tuple[Any, SectionDraws]:
         batch = self.sampler.batch(self.chunk, self.places, present=self.present)
-        loss = self.loss(batch, self.sampler.section_draws(batch))
-        parts = torch.stack([loss.reconstruction.mean(), loss.prior_divergence.mean()])
+        return batch, self.sampler.section_draws(batch)
+
+    def step(self) -> None:
+        """One step at `places`, as `lmcells train` takes it, in a form that a CUDA graph can hold."""
+        loss = self.loss(*self.draw())
+        parts = torch.stack([loss.reconstruction.sum(), loss.prior_divergence.sum()]) / self.sizes.batch
         self.optimizer.zero_grad(set_to_none=True)
         parts.sum().backward()  # type: ignore[no-untyped-call]
+        self.norm += clip_gradients(self.model, max_norm=0.0)
         self.optimizer.step()
         self.losses += parts.detach()
 
@@ -305,12 +316,13 @@ GROUPS = (  # parts of kernel names, first match counts
     ("LSTM forward", ("lstm_forward",)),
     ("LSTM backward", ("lstm_backward", "sum_over_time")),
     ("attention", ("attention_forward", "attention_backward")),
-    ("moment table", ("moments_forward", "moments_backward")),
-    ("hinge", ("hinge_forward",)),
-    ("lookup", ("look_up", "close_gaps")),
-    ("divergence", ("divergence_forward", "divergence_backward")),
+    ("moment table", ("moments_forward", "moments_backward", "project_rows")),
+    ("hinge", ("hinge_forward", "hinge_backward")),
+    ("windows and sections drawn", ("draw_windows", "draw_sections", "lay_out", "number_groups")),
+    ("lookup", ("look_up",)),
+    ("heads, prior and divergence of the centers", ("centers_forward", "centers_backward", "heads_")),
     ("sorted sums (gradients of all tables)", ("sum_runs", "sum_whole_chunks")),
-    ("sorting ids", ("sort", "Sort", "searchsorted", "radix", "histogram")),
+    ("sorting ids", ("sort", "Sort", "searchsorted", "radix", "Radix", "histogram", "scan", "Scan")),
     ("Adam", ("Adam", "adam")),
     ("matrix products", ("gemm", "nvjet", "cutlass", "splitK", "cublas", "dot_kernel", "gemv")),
     ("random numbers and dropout", ("distribution", "dropout", "random")),
@@ -319,8 +331,8 @@ GROUPS = (  # parts of kernel names, first match counts
 )
 
 
-def profile(engine: Engine, *, n_steps: int = 5) -> None:
-    """Where a step's time goes, by the kernels of replayed graphs."""
+def profile(engine: Engine, *, n_steps: int = 10) -> str:
+    """Where a step's time goes, by the kernels of replayed graphs, as a table."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -335,13 +347,45 @@ def profile(engine: Engine, *, n_steps: int = 5) -> None:
         by_group[group][0] += event.self_device_time_total / n_steps / 1e3
         by_group[group][1] += event.count // n_steps
     total = sum(spent for spent, _ in by_group.values())
-    print(f"\nWhere a step goes ({total:.2f} ms in kernels)")
+    n_launches = sum(launches for _, launches in by_group.values())
+    lines = [
+        f"Where a step of {engine.sizes.batch:,} goes ({total:.3f} ms in {n_launches} kernels; "
+        f"{engine.train(100).rate / 1e6:.2f} M centers/s)"
+    ]
     for name, (spent, launches) in sorted(by_group.items(), key=lambda entry: -entry[1][0]):
-        print(f"  {name:40s} {spent:7.3f} ms {100 * spent / total:5.1f} %  {launches:4d} launches")
-    print("  longest kernels:")
-    for event in sorted(events, key=lambda event: -event.self_device_time_total)[:24]:
+        lines.append(f"  {name:44s} {spent:7.3f} ms {100 * spent / total:5.1f} %  {launches:4d} launches")
+    lines.append("  longest kernels:")
+    for event in sorted(events, key=lambda event: -event.self_device_time_total)[:40]:
         spent, count = event.self_device_time_total / n_steps / 1e3, event.count // n_steps
-        print(f"    {spent:7.3f} ms {count:3d} x {event.key[:110]}")
+        lines.append(f"    {spent:7.3f} ms {100 * spent / total:5.1f} % {count:3d} x {event.key[:110]}")
+    return "\n".join(lines)
+
+
+def measure_batches(
+    sizes: Sizes, batches: list[int], *, device: torch.device, profile_to: Path | None, seconds: float = 4.0
+) -> None:
+    """The engine's rate at each batch size, on one corpus, and the profiles of the smallest and the largest."""
+    corpus = SyntheticCorpus.draw(sizes, device=device)
+    print(
+        f"{sizes.n_tokens:,} tokens, {sizes.n_words:,} words\n   batch   centers/s   ms a step   peak GB",
+        flush=True,
+    )
+    profiles = []
+    for batch in batches:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+        engine = Engine(corpus, replace(sizes, batch=batch), device=device)
+        tried = engine.train(20)
+        run = engine.train(max(20, int(20 * seconds / tried.seconds)))
+        peak = torch.cuda.max_memory_allocated() / 1e9 if device.type == "cuda" else 0.0
+        print(f"{batch:8,d} {run.rate:11,.0f} {1e3 * batch / run.rate:11.3f} {peak:9.1f}", flush=True)
+        if profile_to is not None and batch in (min(batches), max(batches)):
+            profiles.append(profile(engine))
+        del engine
+    if profile_to is not None:
+        profile_to.write_text("\n\n".join(profiles) + "\n", encoding="utf-8")
+        print("\n" + "\n\n".join(profiles))
 
 
 def print_floor(sizes: Sizes, *, bandwidth: float = 4.3e12, rate: float = 790e12) -> None:
@@ -446,13 +490,13 @@ def dropout_is_its_own_transpose(model: LatentMeaningCells, batch: Batch) -> boo
     table = model.prior.words.weight.detach().double().abs().float().add(1).requires_grad_()
     seed = torch.tensor([12345], dtype=torch.int32, device=table.device)
     rows = look_up(
-        table, windows.words, windows.words_grouping, present=windows.words_present, dtype=torch.float32,
-        dropout=Dropout(0.2, seed),
+        table, windows.places[: windows.n_steps + 1], windows.words, present=windows.present,
+        dtype=torch.float32, dropout=Dropout(0.2, seed),
     )  # fmt: skip
     weights = torch.randn_like(rows)
     (gradient,) = torch.autograd.grad(rows, table, weights)
     one, other = (rows.double() * weights).sum(), (table.double() * gradient).sum()
-    kept = (rows[..., : table.shape[1]] != 0).float().mean() / windows.words_present.float().mean()
+    kept = (rows[..., : table.shape[1]] != 0).float().mean() / windows.present.float().mean()
     size = (rows.double() * weights).norm()
     return bool((one - other).abs() < 1e-4 * size) and bool((kept - 0.8).abs() < 2e-3)
 
@@ -479,7 +523,8 @@ def main() -> None:
         "--plain-steps", type=int, help="of the straightforward one (default: 400, 5); 0: none"
     )
     parser.add_argument("--scaling", action="store_true", help="an epoch at 1x, 3x and 10x tokens")
-    parser.add_argument("--profile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--batch-sizes", type=int, nargs="+", help="rates of the engine at these, and stop")
+    parser.add_argument("--profile", type=Path, metavar="FILE", help="write where a step's time goes")
     parser.add_argument("--check", action="store_true", help="compare the kernels with the model, and stop")
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -495,7 +540,10 @@ def main() -> None:
         n_sections=sizes.n_sections,
         batch=options.batch or sizes.batch,
     )
-    compare(sizes, options, device=device)
+    if options.batch_sizes:
+        measure_batches(sizes, options.batch_sizes, device=device, profile_to=options.profile)
+    else:
+        compare(sizes, options, device=device)
 
 
 def compare(sizes: Sizes, options: argparse.Namespace, *, device: torch.device) -> None:
@@ -529,9 +577,9 @@ def compare(sizes: Sizes, options: argparse.Namespace, *, device: torch.device) 
         print(
             f"        GPU memory: {peak / 1e9:.1f} GB at the peak ({held / 1e9:.1f} GB reserved), corpus included"
         )
-        if options.profile:
-            profile(engine)
-            print_floor(sizes)
+        if options.profile is not None:
+            options.profile.write_text(profile(engine) + "\n", encoding="utf-8")
+        print_floor(sizes)
     if options.scaling:
         print("\nCost by tokens\n      tokens    epoch      centers/s")
         for part in (10, 10 / 3, 1):

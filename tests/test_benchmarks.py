@@ -1,5 +1,8 @@
 """The benchmarks run: what they measure stands in the README, and what they import moves."""
 
+import csv
+import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -28,7 +31,7 @@ def test_each_says_how_it_is_called(name: str) -> None:
 
 def test_the_engine_is_timed_against_a_straightforward_one() -> None:
     sizes = ("--steps", 1, "--plain-steps", 1, "--tokens", 20_000, "--batch", 256)
-    assert "the engine is" in run("training_speed.py", "--device", "cpu", "--no-profile", *sizes)
+    assert "the engine is" in run("training_speed.py", "--device", "cpu", *sizes)
 
 
 def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) -> None:
@@ -63,3 +66,41 @@ def test_confident_expansions_replace_short_forms_on_one_side(tmp_path: Path) ->
         assert sorted(counts) == [(0, n), (n, 0)]
     assert all("T 98.6" in side[1]["text"] for side in sides)
     assert [side[2]["text"] for side in sides] == ["", ""]
+
+
+def test_all_stages_are_timed_on_invented_notes(tmp_path: Path) -> None:
+    small = ("--set", "model.window=2", "--set", "model.n_section_draws=1", "--set", "model.hidden_dim=8")
+    sizes = (
+        "--tokens",
+        3e4,
+        6e4,
+        "--batch-size",
+        512,
+        "--max-per-sense",
+        5,
+        "--workers",
+        1,
+        "--device",
+        "cpu",
+    )
+    lines = run("end_to_end.py", "--output", tmp_path, *sizes, *small).splitlines()
+    rows = json.loads((tmp_path / "results.json").read_text())
+    stages = [row["stage"] for row in rows]
+    assert stages[: len(stages) // 2] == stages[len(stages) // 2 :]
+    assert stages[1:5] == ["prepare", "train, start", "train, steps", "train, end"]
+    assert len(lines) == len(rows) + 2
+    seconds = {row["stage"]: row["seconds"] for row in rows[: len(rows) // 2]}
+    parts = sum(seconds[f"train, {part}"] for part in ("start", "steps", "end"))
+    assert parts == pytest.approx(seconds["train, all"], abs=0.1)
+    assert min(row["peak_gigabytes"] for row in rows if row["peak_gigabytes"] is not None) > 0
+
+
+def test_the_same_seed_invents_the_same_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from end_to_end import COLUMNS, write_block
+
+    first, again, other = (write_block(3, seed=seed, n_tokens=2000) for seed in (1, 1, 2))
+    assert first == again != other
+    rows = list(csv.reader(io.StringIO(first.decode(), newline="")))
+    assert {len(row) for row in rows} == {len(COLUMNS)}
+    assert any("\n" in row[-1] and '"' in row[-1] for row in rows)

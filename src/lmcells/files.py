@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,7 +147,12 @@ class FolderFormat:
     def describe_files(self, folder: Path) -> FileTable:
         """Return the size and checksum of each file but the index."""
         paths = sorted(path for path in folder.iterdir() if path.name != self.index)
-        return {path.name: {"bytes": path.stat().st_size, "sha256": sha256(path)} for path in paths}
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to others
+            checksums = pool.map(sha256, paths)
+            return {
+                path.name: {"bytes": path.stat().st_size, "sha256": checksum}
+                for path, checksum in zip(paths, checksums, strict=True)
+            }
 
     def write_index(self, folder: Path, fields: Mapping[str, Any]) -> None:
         """Write the index, the last file of a folder; `fields` include "files", as `describe_files` gives them."""

@@ -4,30 +4,41 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for
 from signal import SIG_IGN, SIGINT, signal
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lmcells.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+"""Work and its items -> the result of each item as it comes."""
 
 
 def run_in_workers(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int, *, prepare: Callable[[], object]
 ) -> Iterator[Result]:
     """Yield the result of each item as it comes, with one worker from this process; others are prepared once each."""
+    with worker_pool(workers, prepare=prepare) as run:
+        yield from run(work, items)
+
+
+@contextmanager
+def worker_pool(workers: int, *, prepare: Callable[[], object]) -> Iterator[Run]:
+    """Yield a function that has several works done, one after another, by the same processes."""
     if workers == 1:
-        yield from map(work, items)
+        yield map
         return
     # Forking a process that has threads is not safe, so each worker is a fresh interpreter.
     spawn = get_context("spawn")
     with ProcessPoolExecutor(workers, spawn, initializer=_start_worker, initargs=(prepare,)) as pool:
-        running: set[Future[Result]] = set()
-        try:
+
+        def run(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+            running: set[Future[Result]] = set()
             for item in items:
                 running.add(pool.submit(work, item))
                 if len(running) > workers:  # only one item waits: memory stays bounded
@@ -36,6 +47,9 @@ def run_in_workers(
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
+
+        try:
+            yield run
         except BrokenProcessPool:
             raise InputError(
                 "a worker was killed, perhaps for lack of memory. Continue with --resume and fewer --workers."

@@ -32,7 +32,6 @@ def split(mixture: GaussianMixture, n: int) -> GaussianMixture:
     return GaussianMixture(*(np.repeat(column, n, axis=0) for column in columns))
 
 
-@settings(deadline=None)
 @given(mixtures)
 def test_the_log_density_is_that_of_scipy(mixture: GaussianMixture) -> None:
     points = 3 * np.random.default_rng(0).normal(size=(20, mixture.dim))
@@ -177,7 +176,7 @@ def test_split_gaussians_have_the_closed_form_in_many_dimensions() -> None:
     assert within(entropy(split(p, 3), random=1), float(50 * np.log(2 * np.pi * np.e * 0.7)))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(mixtures, st.integers(0, 1000))
 def test_a_divergence_is_not_negative_and_bounded_from_above(p: GaussianMixture, seed: int) -> None:
     q = random_mixture(seed, n=3, dim=p.dim)

@@ -9,15 +9,9 @@ from hypothesis import strategies as st
 
 from expansion.clinic import INVENTORY
 from lmcells.analysis import Row
-from lmcells.analysis.interpolation import (
-    calibration_of,
-    cells,
-    empty_window,
-    interpolate,
-    read_window,
-    section_ranker,
-)
+from lmcells.analysis.interpolation import cells, empty_window, interpolate, read_window, section_ranker
 from lmcells.errors import ConfigError, InputError
+from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.inventory import SenseInventory
@@ -63,7 +57,7 @@ def test_it_is_what_the_expander_says(shipped_ranker: PosteriorRanker) -> None:
     assert {each.long_form: each.learnt for each in path.long_forms} == pytest.approx(said, abs=1e-6)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     words=st.lists(st.sampled_from("gait stairs warfarin plasma filler unheard-of".split()), max_size=5),
     section=st.sampled_from(["PLAN", "LABS"]),

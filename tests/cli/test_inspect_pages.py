@@ -6,17 +6,36 @@ Their numbers are of the shipped model, which gets better; they are not compared
 import contextlib
 import re
 import shlex
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from lmcells.analysis import cells, point_figures
+from lmcells.analysis.cells import expected_words
 from lmcells.cli.inspect import VIEWS
 from lmcells.cli.main import main
 from lmcells.evaluation.dataset import Example, write_dataset
+from lmcells.pretrained import PretrainedModel
+from lmcells.pretrained.folder import model_folder
 
 PAGES = Path(__file__).parents[2] / "docs" / "inspect"
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]+))?\)")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def opened_once() -> Iterator[None]:
+    """All blocks look at the shipped model: open it, and expect its words over their sections, once."""
+    moments = cache(lambda: expected_words(PretrainedModel.from_pretrained(model_folder(None))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PretrainedModel, "from_pretrained", cache(PretrainedModel.from_pretrained))
+        patch.setattr(cells, "expected_words", lambda _: moments())
+        patch.setattr(
+            point_figures, "write_names", lambda *_, **__: 0
+        )  # takes longest, and has its own tests
+        yield
 
 
 def text_of(page: str) -> str:

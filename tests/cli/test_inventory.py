@@ -2,10 +2,8 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ import torch
 
 from expansion.clinic import INVENTORY, UNHEARD, clinic_corpus, random_model
 from expansion.masked_span_clinic import WARD_INVENTORY, stored_model, ward_corpus
-from lmcells.cli.main import main
+from lmcells.cli.main import INTERRUPTED, main
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
 from lmcells.pretrained import PretrainedModel
 from refusals import assert_refused
@@ -294,21 +292,19 @@ def test_compile_refuses_a_model_without_a_phrase_network_and_replaces_only_mode
     assert_refused(code, capsys, command="inventory", message="is not a model, and is not overwritten")
 
 
-def test_a_killed_compile_leaves_no_half_model(folder: Path, tmp_path: Path) -> None:
+def test_a_compile_that_stops_leaves_no_half_model(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
     output = tmp_path / "new"
-    process = subprocess.Popen([sys.executable, "-m", "lmcells", *compile_command(folder, output)])
-    while process.poll() is None:
-        if any(path.name.endswith(".partial") for path in tmp_path.iterdir()):
-            process.send_signal(signal.SIGKILL)
-            break
-        time.sleep(0.0005)
-    process.wait()
-    if output.exists():  # it was quicker than the signal
-        PretrainedModel.from_pretrained(output, verify=True)
-    else:
-        assert process.returncode == -signal.SIGKILL
-    assert main(compile_command(folder, tmp_path / "again")) == 0
-    PretrainedModel.from_pretrained(tmp_path / "again", verify=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", stop)  # all files are written, and none is in its place
+        assert main(compile_command(folder, output)) == INTERRUPTED
+    assert not list(tmp_path.iterdir())
+    assert main(compile_command(folder, output)) == 0
+    PretrainedModel.from_pretrained(output, verify=True)
 
 
 def test_check_lists_all_bad_rows_and_rules_that_do_nothing(

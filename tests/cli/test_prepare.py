@@ -8,15 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
 from lmcells.cli.main import main
-from lmcells.corpus import Corpus, build
-from lmcells.corpus.shard import batch_notes
+from lmcells.corpus import Corpus
+from lmcells.notes.readers import opening
 from note_files import write_bytes, write_csv, write_jsonl, write_mimic4, write_noteevents, write_parquet
 
 
@@ -191,19 +190,21 @@ def interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-# `lmcells prepare` with shards of 20 notes, which waits to be stopped after three of them.
+# `lmcells prepare` with parts of a kilobyte, which waits to be stopped after three of them.
 WAITING = """
 import sys, time
 from lmcells.cli.main import main
-from lmcells.corpus import build, shard
+from lmcells.corpus import build
+from lmcells.notes.readers import cut_notes, opening
 
-def batches(notes):
-    for number, batch in enumerate(shard.batch_notes(notes, max_notes=20)):
+def lots(*given, **named):
+    for number, lot in enumerate(cut_notes(*given, **named)):
         if number == 3:
             time.sleep(600)
-        yield batch
+        yield lot
 
-build.batch_notes = batches
+opening.PART_BYTES = 1000
+build.cut_notes = lots
 sys.exit(main(["prepare", *sys.argv[1:]]))
 """
 
@@ -216,13 +217,13 @@ sys.exit(main(["prepare", *sys.argv[1:]]))
 def test_a_stopped_build_leaves_no_corpus_and_resumes_to_the_same_bytes(
     tmp_path: Path, stop: signal.Signals, whom: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "batch_notes", partial(batch_notes, max_notes=20))
+    monkeypatch.setattr(opening, "PART_BYTES", 1000)
     rows = [{"id": f"s/{i}", "text": f"HPI: word{i % 7} word{i % 31}\n\nPLAN: w{i}"} for i in range(120)]
     common = [str(write_jsonl(tmp_path / "n.jsonl", rows)), "--min-count", "0"]
     killed, work = tmp_path / "killed", tmp_path / "killed.building"
     command = [sys.executable, "-c", WAITING, *common, "--output", str(killed), "--workers", "2"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-    while not (before := {path: path.stat().st_mtime_ns for path in work.glob("shard-??????")}):
+    while not (before := {path: path.stat().st_mtime_ns for path in work.glob("shard-??????-????")}):
         assert process.poll() is None, "the build ended before it could be stopped"
         time.sleep(0.01)
     workers = psutil.Process(process.pid).children(recursive=True)

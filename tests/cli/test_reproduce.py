@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.reproduce.small_protocol import TINY_ELMO, changed, write_notes, write_protocol
+from evaluation.reproduce.small_protocol import TINY_ELMO, changed, draw_nothing, write_notes, write_protocol
 from evaluation.tiny_checkpoint import write_checkpoint
 from lmcells.cli.main import main
 from lmcells.corpus import Corpus
@@ -95,6 +95,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert reproduce(config, *(f"--only={name}" for name in names), "--jobs", "2") == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execution, "_start", in_this_process)
+        draw_nothing(patch)
         assert reproduce(config) == 0
     return config
 

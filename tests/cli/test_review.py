@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from lmcells.cli.main import main
-from lmcells.evaluation.whole_notes import read_marked_notes
+from lmcells.evaluation.marked_notes import read_marked_notes
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_decisions import Choice, Version
 from lmcells.service.reviews import ReviewStore

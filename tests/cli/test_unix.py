@@ -39,9 +39,10 @@ def notes(tmp_path: Path) -> Path:
 
 def test_a_pipe_gives_the_rows_of_a_file(notes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    arguments = ("--shard-notes", "7", "--workers", "2")
-    assert run("annotate", notes, "--output", out, *arguments).returncode == 0
-    piped = run("annotate", "-", "--output", "-", *arguments, input=notes.read_bytes())
+    assert main(["annotate", str(notes), "--output", str(out), "--shard-notes", "7"]) == 0
+    piped = run(
+        "annotate", "-", "--output", "-", *"--shard-notes 7 --workers 2".split(), input=notes.read_bytes()
+    )
     assert piped.returncode == 0, piped.stderr
     assert piped.stdout == out.read_bytes()
     assert b"notes read" in piped.stderr
@@ -52,7 +53,9 @@ def test_rows_for_omop_are_numbered_in_a_pipe_too(tmp_path: Path) -> None:
     given = ("--output-format", "omop", "--nlp-date", "2026-01-31")
     piped = run("annotate", "-", "--output", "-", *given, input=table.encode())
     (tmp_path / "note.csv").write_text(table)
-    run("annotate", tmp_path / "note.csv", "--output", tmp_path / "out.jsonl", *given)
+    assert (
+        main(["annotate", str(tmp_path / "note.csv"), "--output", str(tmp_path / "out.jsonl"), *given]) == 0
+    )
     rows = [json.loads(line) for line in piped.stdout.splitlines()]
     assert [row["note_nlp_id"] for row in rows] == list(range(1, len(rows) + 1))
     assert piped.stdout == (tmp_path / "out.jsonl").read_bytes()
@@ -68,8 +71,7 @@ def test_the_format_of_standard_input_is_told_by_its_first_bytes(format_: str) -
 
 def test_a_table_without_rows_gives_a_file_without_rows(tmp_path: Path) -> None:
     (tmp_path / "notes.csv").write_text("id,text\n")
-    done = run("annotate", tmp_path / "notes.csv", "--output", tmp_path / "out.csv")
-    assert done.returncode == 0, done.stderr
+    assert main(["annotate", str(tmp_path / "notes.csv"), "--output", str(tmp_path / "out.csv")]) == 0
     assert (tmp_path / "out.csv").read_text().startswith("note_id,start,end,")
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 1
 
@@ -148,7 +150,7 @@ def test_a_dumb_terminal_gets_no_escapes() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int) -> None:
-    rows = [{"id": str(number), "text": " ".join(each["text"] for each in NOTES)} for number in range(300)]
+    rows = [{"id": str(number), "text": " ".join(each["text"] for each in NOTES)} for number in range(60)]
     notes = write_jsonl(tmp_path / "many.jsonl", rows)
     out = tmp_path / "out.jsonl"
     command = ["annotate", notes, "--output", out, "--shard-notes", "2", "--workers", workers]
@@ -159,7 +161,7 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
         start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - ignored in the background
     )
-    while not list(tmp_path.glob("out.jsonl.parts/part-*")):
+    while len(list(tmp_path.glob("out.jsonl.parts/part-*"))) < 6:  # of 30; by then both workers are there
         assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: all processes get it
@@ -168,7 +170,7 @@ def test_ctrl_c_says_how_to_go_on_and_resuming_does(tmp_path: Path, workers: int
     last = "lmcells annotate: interrupted. Go on with the same command and --resume."
     assert errors.decode().splitlines() == [last]
     assert run(*command, "--resume").returncode == 0
-    assert len(out.read_bytes().splitlines()) > 300
+    assert len(out.read_bytes().splitlines()) > 60
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from corpora import corpus_of, segments
 from lmcells.corpus import CorpusSettings, build
 from lmcells.corpus.assemble import stable_order
 from lmcells.corpus.build import build_corpus
-from lmcells.corpus.shard import batch_notes, distinct
-from lmcells.errors import ConfigError, InputError
+from lmcells.corpus.shard import batch_notes, build_shard, distinct
+from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.notes import spelled_out
+from lmcells.notes.readers import opening
 from lmcells.notes.tokens import iterate_tokens
+from note_files import write_csv, write_jsonl, write_parquet, write_text_folder
 
 FOLDER_IS_REUSED = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -69,6 +72,14 @@ def test_sections_are_numbered_by_how_often_their_own_spelling_was_seen(tmp_path
     headers = [*["PLAN"] * 3, *["PAST MEDICAL HISTORY"] * 2, "PMH", "PAST MEDICAL HX", "PMHX"]
     corpus = corpus_of(tmp_path, [f"{header}: pain" for header in headers], min_header_count=2)
     assert corpus.metadata_names("section") == ["<no section>", "PLAN", "PAST MEDICAL HISTORY"]
+
+
+@pytest.mark.parametrize("style", ["paper", "rules"])
+def test_a_header_is_counted_in_all_its_cases(tmp_path: Path, style: str) -> None:
+    notes = ["PLAN: pain", "Plan: fever", "Plan: cough", "HPI: rash", "HPI: gout"]
+    corpus = corpus_of(tmp_path, notes, sections=style, min_header_count=3)
+    assert corpus.metadata_names("section")[-1] == "PLAN"
+    assert [name for name, _ in segments(corpus)][:3] == ["PLAN"] * 3
 
 
 def test_given_sections_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -168,15 +179,72 @@ def test_every_token_is_in_the_corpus_in_order(tmp_path: Path, texts: list[str],
     assert [corpus.words[token] for token in corpus.tokens] == expected
 
 
-def test_the_number_of_workers_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "batch_notes", partial(batch_notes, max_notes=20))
-    notes = [f"HPI: word{i % 7} word{i % 31} of fat mass (FM)\n\nPLAN: rest {i}, less FM" for i in range(100)]
-    one = corpus_of(tmp_path / "one", notes, workers=1, stop_words=True, spelled_out=0.5)
-    two = corpus_of(tmp_path / "two", notes, workers=2, stop_words=True, spelled_out=0.5)
-    names = sorted(path.name for path in one.folder.iterdir())
-    assert names == sorted(path.name for path in two.folder.iterdir())
-    for name in names:
-        assert (one.folder / name).read_bytes() == (two.folder / name).read_bytes(), name
+def folder_of_all_formats(folder: Path) -> Path:
+    """Write files that are cut, files that are not, and rows that give no note; some notes have no id."""
+    texts = [
+        f'HPI: word{i % 7} word{i % 31} of fat mass (FM)\n\nPLAN: rest {i}, "less FM"\n' for i in range(60)
+    ]
+    rows = [{"id": i, "text": text, "category": f"ward {i % 3}"} for i, text in enumerate(texts)]
+    folder.mkdir(parents=True)
+    columns = ("id", "text", "category")
+    write_csv(folder / "a.csv", [*rows, {"id": 3, "text": ""}, *rows[:9]], columns=columns, newline="\r\n")
+    (folder / "b.csv").write_text("text,x\n" + 'stray 5\' 3" tall,1\n"HPI: closed\nlater",2\nshort\n' * 30)
+    write_csv(folder / "c.csv.gz", rows, columns=columns, gzip=True)
+    write_jsonl(folder / "d.jsonl", [{"text": text} for text in texts])
+    write_parquet(folder / "e.parquet", {"id": [f"{i}" for i in range(60)], "text": texts}, row_group_size=7)
+    write_text_folder(folder / "f", {f"{i}.txt": text for i, text in enumerate(texts[:20])})
+    return folder
+
+
+@pytest.mark.parametrize("part_bytes", [300, 3000])
+def test_the_number_of_workers_and_the_size_of_parts_do_not_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    notes = folder_of_all_formats(tmp_path / "notes")
+    (tmp_path / "ids.txt").write_text("a/5\nc/7\nnone/1\n")
+    settings = CorpusSettings(min_count=0, min_header_count=1, stop_words=True, spelled_out=0.5)
+    build_it = partial(build_corpus, notes, settings=settings, exclude_ids=tmp_path / "ids.txt")
+    whole = build_it(output=tmp_path / "whole", workers=1)
+    monkeypatch.setattr(opening, "PART_BYTES", part_bytes)
+    for workers in (1, 2, 3):
+        built = build_it(output=tmp_path / f"by {workers}", workers=workers)
+        assert built.manifest == whole.manifest
+        for name in (*whole.manifest.files, "manifest.json"):
+            assert (built.folder / name).read_bytes() == (whole.folder / name).read_bytes(), name
+
+
+def test_a_build_that_was_stopped_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = folder_of_all_formats(tmp_path / "notes")
+    settings = CorpusSettings(min_count=0, min_header_count=1)
+    whole = build_corpus(notes, output=tmp_path / "whole", settings=settings)
+    monkeypatch.setattr(opening, "PART_BYTES", 1000)
+    monkeypatch.setattr(build, "batch_notes", partial(batch_notes, max_notes=10))
+    begun: list[Path] = []
+
+    def stop_at_fifteen(shard: tuple[Path, Any], **named: Any) -> None:
+        begun.append(shard[0])
+        if len(begun) == 15:
+            raise KeyboardInterrupt
+        build_shard(shard, **named)
+
+    monkeypatch.setattr(build, "build_shard", stop_at_fifteen)
+    with pytest.raises(KeyboardInterrupt):
+        build_corpus(notes, output=tmp_path / "corpus", settings=settings)
+    resumed = build_corpus(notes, output=tmp_path / "corpus", settings=settings, resume=True)
+    assert resumed.manifest == whole.manifest
+    assert len(begun) - len(set(begun)) == 1
+    assert len(begun) > 20
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_cannot_be_read_is_said_by_the_first_file_that_has_it(tmp_path: Path, workers: int) -> None:
+    for number, name in enumerate(("a.csv", "b.csv", "c.parquet")):
+        (tmp_path / name).write_text("id,text\n1,pain\n" if number == 0 else "no,such\n1,2\n" * 3)
+    paths = [tmp_path / name for name in ("a.csv", "b.csv", "c.parquet")]
+    with pytest.raises(FormatError, match=r"b\.csv has no column 'text'"):
+        build_corpus(paths, output=tmp_path / "corpus", workers=workers)
 
 
 def test_stop_words_are_read_where_they_are_asked_for(tmp_path: Path) -> None:

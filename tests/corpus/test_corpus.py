@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,8 @@ import numpy as np
 import pytest
 
 from corpora import corpus_of
-from lmcells.corpus import Corpus, count_words_by_metadata, statistics, subsample
+from lmcells.corpus import Corpus, count_words_by_metadata, occurrence_metadata, statistics, subsample
+from lmcells.corpus.corpus import OCCURRENCE_SECTIONS, SECTION_COUNTS
 from lmcells.corpus.statistics import keep_probability
 from lmcells.errors import ConfigError, CorpusError
 
@@ -36,12 +39,20 @@ def test_occurrences_are_the_places_of_each_word_in_order(corpus: Corpus) -> Non
         assert corpus.word_counts[word] == corpus.occurrences_of(word).size
 
 
-@pytest.mark.parametrize("block", [1, 3, 1 << 22])
+def of_before(corpus: Corpus) -> Corpus:
+    """The corpus as it was when nothing was counted by section until it was needed."""
+    names = set(corpus.manifest.files) - {*SECTION_COUNTS, OCCURRENCE_SECTIONS}
+    files = {name: corpus.manifest.files[name] for name in names}
+    return Corpus(corpus.folder, replace(corpus.manifest, files=files))
+
+
+@pytest.mark.parametrize("block", [None, 1, 3, 1 << 22])
 def test_word_and_metadata_counts_are_those_of_the_tokens(
-    corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
-    counts = count_words_by_metadata(corpus, "section")
+    if block is not None:
+        monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
+    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), "section")
     section = corpus.segment_metadata("section")[corpus.token_segment]
     for word in range(len(corpus.words)):
         expected = np.bincount(section[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
@@ -51,27 +62,66 @@ def test_word_and_metadata_counts_are_those_of_the_tokens(
         np.testing.assert_allclose(counts.word_given_metadata(metadata, add=0.5), expected / expected.sum())
 
 
+def test_sections_of_occurrences_are_the_same_stored_or_gathered(corpus: Corpus) -> None:
+    expected = [
+        corpus.segment_metadata("section")[corpus.token_segment[corpus.occurrences_of(word)]].tolist()
+        for word in range(len(corpus.words))
+    ]
+    for each in (corpus, of_before(corpus)):
+        assert occurrence_metadata(each).tolist() == list(chain.from_iterable(expected))
+
+
+@pytest.mark.parametrize(("max_per_word", "entries", "block"), [(3, 1 << 22, 1 << 22), (7, 16, 8), (5, 4, 1)])
+def test_of_a_frequent_word_one_occurrence_of_each_stretch_is_kept(
+    corpus: Corpus, max_per_word: int, entries: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "_ENTRIES", entries)
+    monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
+    found = occurrence_metadata(corpus, "document", max_per_word=max_per_word)
+    expected: list[int] = []
+    for word in range(len(corpus.words)):
+        documents = corpus.segment_metadata("document")[corpus.token_segment[corpus.occurrences_of(word)]]
+        for rank in range(min(documents.size, max_per_word)):
+            first = len(expected) // entries * entries
+            chances = np.random.Generator(np.random.Philox(key=[0, first])).random(
+                entries if entries < 99 else 999
+            )
+            stretch = documents.size / min(documents.size, max_per_word)
+            expected.append(int(documents[int((rank + chances[len(expected) - first]) * stretch)]))
+    assert found.tolist() == expected
+
+
 def test_probabilities_of_what_was_never_seen_are_uniform(corpus: Corpus) -> None:
     counts = count_words_by_metadata(corpus, "section")
     unseen = corpus.metadata_names("section").index("<no section>")
     np.testing.assert_allclose(counts.word_given_metadata(unseen, add=0), 1 / len(corpus.words))
 
 
-def test_subsampling_depends_on_the_seed_and_the_place_alone(corpus: Corpus) -> None:
-    whole = subsample(corpus, threshold=0.01, seed=7)
-    middle = corpus.tokens.size // 2
-    parts = [
-        subsample(corpus, threshold=0.01, seed=7, last=middle),
-        subsample(corpus, threshold=0.01, seed=7, first=middle),
-    ]
-    assert whole.tokens.tolist() == np.concatenate([part.tokens for part in parts]).tolist()
-    assert whole.token_segment.tolist() == np.concatenate([part.token_segment for part in parts]).tolist()
-    assert whole.tokens.tolist() != subsample(corpus, threshold=0.01, seed=8).tokens.tolist()
-    assert 0 < whole.tokens.size < corpus.tokens.size
+def kept(
+    corpus: Corpus, *ranges: tuple[int, int], threshold: float = 0.01, seed: int = 7
+) -> list[tuple[int, int]]:
+    """The tokens that stay, with their segments."""
+    pieces = subsample(corpus, threshold=threshold, seed=seed, ranges=ranges or ((0, corpus.tokens.size),))
+    return [pair for piece in pieces for pair in zip(*(array.tolist() for array in piece), strict=True)]
+
+
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_subsampling_depends_on_the_seed_and_the_place_alone(
+    corpus: Corpus, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statistics, "_BLOCK", block)
+    whole, n_tokens = kept(corpus), corpus.tokens.size
+    middle = n_tokens // 2
+    assert whole == kept(corpus, (0, middle)) + kept(corpus, (middle, n_tokens))
+    assert whole == kept(corpus, (0, 5), (5, 6), (6, n_tokens))
+    assert kept(corpus, (0, 9), (20, 31)) == kept(corpus, (0, 9)) + kept(corpus, (20, 31))
+    assert whole != kept(corpus, seed=8)
+    assert 0 < len(whole) < n_tokens
 
 
 def test_a_threshold_of_zero_keeps_every_token(corpus: Corpus) -> None:
-    assert subsample(corpus, threshold=0, seed=1).tokens.tolist() == corpus.tokens.tolist()
+    everything = zip(corpus.tokens.tolist(), corpus.token_segment.tolist(), strict=True)
+    assert kept(corpus, threshold=0) == list(everything)
 
 
 def test_frequent_words_stay_as_often_as_the_word2vec_formula_says() -> None:

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
@@ -114,7 +114,6 @@ answers = st.lists(
 
 
 @given(answers)
-@settings(deadline=None)
 def test_auroc_is_that_of_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
     score, positive = zip(*pairs, strict=True)
     if len(set(positive)) == 1:
@@ -124,7 +123,6 @@ def test_auroc_is_that_of_scikit_learn(pairs: list[tuple[float, bool]]) -> None:
 
 
 @given(answers, st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_examples_does_not_matter(pairs: list[tuple[float, bool]], random: Random) -> None:
     shuffled = list(pairs)
     random.shuffle(shuffled)
@@ -133,7 +131,6 @@ def test_the_order_of_examples_does_not_matter(pairs: list[tuple[float, bool]], 
 
 
 @given(answers)
-@settings(deadline=None)
 def test_bins_hold_equal_mass_and_every_example(pairs: list[tuple[float, bool]]) -> None:
     confidence, is_right = zip(*pairs, strict=True)
     points = calibrate.reliability_points(confidence, is_right)
@@ -148,7 +145,6 @@ def test_bins_hold_equal_mass_and_every_example(pairs: list[tuple[float, bool]])
 
 
 @given(answers)
-@settings(deadline=None)
 def test_the_coverage_curve_is_what_each_threshold_gives(pairs: list[tuple[float, bool]]) -> None:
     confidence, is_right = (np.array(column) for column in zip(*pairs, strict=True))
     curve = calibrate.coverage_curve(confidence, is_right)

@@ -17,7 +17,7 @@ from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import acronym_table, confusion_matrix, measure, summarise_seeds
 from lmcells.evaluation.predictions import Exclusion, Predictions
-from lmcells.evaluation.report import Published, Setting, write_report
+from lmcells.evaluation.report import Findings, Published, Setting, write_report
 from lmcells.evaluation.report.findings import commonest_mistakes, window_around
 from lmcells.evaluation.report.tables import escape
 
@@ -103,11 +103,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("reports") / "report"
     everyone = results()
     runs = {result.model: [result.metrics, everyone[0].metrics] for result in everyone}
-    write_report(
-        folder,
+    findings = Findings(
         everyone,
         dataset_name="reverse_dev <i>",
-        seeds=runs,
+        runs=runs,
         curves={"LMC": [(0.0, 0.2), (1.0, 0.6)], "other": [(0.5, 0.3)]},
         ablation={"LMC": (vars(everyone[0].metrics), vars(everyone[1].metrics))},
         chosen_on="dev & co",
@@ -117,6 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         n_rounds=50,
         n_resamples=50,
     )
+    write_report(folder, findings)
     return folder
 
 
@@ -280,7 +280,7 @@ def test_one_flawless_model_on_one_note_always_gives_the_same_files_and_old_ones
         old.parent.mkdir(parents=True)
         old.touch()
     for folder in (again, once):
-        write_report(folder, [result], dataset_name="tiny")
+        write_report(folder, Findings([result], dataset_name="tiny"))
     files = {path.relative_to(again): path.read_bytes() for path in again.rglob("*.*")}
     assert files == {path.relative_to(once): path.read_bytes() for path in once.rglob("*.*")}
     text = Page((once / "report.html").read_text(encoding="utf-8")).text
@@ -293,7 +293,9 @@ def test_models_on_different_examples_and_a_choice_made_here(tmp_path: Path) -> 
     """They are reported without comparison, and the choice is called flattered."""
     made = [random_predictions(i, n=40 + i, n_notes=9, test_set=i, model=f"m{i}") for i in range(2)]
     here = [setting._replace(here={}) for setting in settings()]
-    write_report(tmp_path, list(map(result_of, made)), dataset_name="two", chosen_on="two", settings=here)
+    write_report(
+        tmp_path, Findings(list(map(result_of, made)), dataset_name="two", chosen_on="two", settings=here)
+    )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "were not evaluated on the same examples" in page
     assert "are flattered by the choice" in page
@@ -304,7 +306,7 @@ def test_many_models_with_names_in_any_script(tmp_path: Path) -> None:
     names = ["模型", "a" * 60, "\udcff\x00", *(f"m{i}" for i in range(6))]
     made = [random_predictions(i, n=30, n_notes=8, test_set=1, model=name) for i, name in enumerate(names)]
     results = [ModelResult(p.model, p, measure(p), {}, None, None, 0.0, {}) for p in made]
-    write_report(tmp_path, results, dataset_name="many", n_rounds=10, n_resamples=10)
+    write_report(tmp_path, Findings(results, dataset_name="many", n_rounds=10, n_resamples=10))
     text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
     shown = [name.replace("\udcff", "?") for name in names]
     assert [name for name in shown if name not in text] == []
@@ -316,7 +318,7 @@ def test_many_models_with_names_in_any_script(tmp_path: Path) -> None:
 def test_models_must_be_named_apart(tmp_path: Path, models: list[str]) -> None:
     made = [result_of(random_predictions(0, n_notes=9, model=model)) for model in models]
     with pytest.raises(InputError, match="each with a name of its own"):
-        write_report(tmp_path, made, dataset_name="d")
+        write_report(tmp_path, Findings(made, dataset_name="d"))
 
 
 def test_without_matplotlib_the_error_says_what_to_install(
@@ -325,14 +327,14 @@ def test_without_matplotlib_the_error_says_what_to_install(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"pip install 'lmcells\[report\]'"):
-        write_report(tmp_path / "r", results()[:1], dataset_name="d")
+        write_report(tmp_path / "r", Findings(results()[:1], dataset_name="d"))
     assert not (tmp_path / "r").exists()
 
 
 def test_folder_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be written"):
-        write_report(tmp_path / "file" / "report", results()[:1], dataset_name="d")
+        write_report(tmp_path / "file" / "report", Findings(results()[:1], dataset_name="d"))
 
 
 def test_mistakes_are_grouped_by_kind_commonest_first() -> None:
@@ -364,7 +366,9 @@ def test_latex_escapes_every_special_character() -> None:
 def test_an_oracle_is_never_bold_and_weighted_f1_is_the_papers(tmp_path: Path) -> None:
     everyone = results()
     oracle = max(everyone, key=lambda result: result.metrics.macro_f1)
-    write_report(tmp_path, everyone, dataset_name="x", oracles=[oracle.model], n_rounds=5, n_resamples=5)
+    write_report(
+        tmp_path, Findings(everyone, dataset_name="x", oracles=[oracle.model], n_rounds=5, n_resamples=5)
+    )
     lines = (tmp_path / "tables" / "main.tex").read_text().splitlines()
     (row,) = [line for line in lines if line.startswith(f"{escape(oracle.model)} &")]
     assert "textbf" not in row

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lmcells.evaluation import whole_notes
+from lmcells.evaluation import marked_notes, whole_notes
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
@@ -20,9 +20,9 @@ INVENTORY = SenseInventory.from_senses(
 )
 
 
-def mark(written: str, kind: str, *senses: str) -> whole_notes.Mark:
+def mark(written: str, kind: str, *senses: str) -> marked_notes.Mark:
     start = TEXT.index(written)
-    return whole_notes.Mark(start, start + len(written), kind, senses)
+    return marked_notes.Mark(start, start + len(written), kind, senses)
 
 
 def answer(written: str, long_form: str | None, probability: float = 0.9) -> Expansion:
@@ -42,7 +42,7 @@ def answer(written: str, long_form: str | None, probability: float = 0.9) -> Exp
     )
 
 
-NOTE = whole_notes.MarkedNote(
+NOTE = marked_notes.MarkedNote(
     "n1",
     TEXT,
     (
@@ -67,7 +67,7 @@ def test_each_answer_is_judged_by_the_rule() -> None:
         answer("OR", "operating room"),
         answer("none", "nothing", 0.4),
     ]
-    outcomes = whole_notes.judge(NOTE, given, whole_notes.Meanings(INVENTORY))
+    outcomes = whole_notes.judge(NOTE, given, marked_notes.Meanings(INVENTORY))
     assert [(TEXT[o.start : o.end], o.verdict) for o in outcomes] == [
         ("Pt", "right"),
         ("s/p", "missed"),
@@ -107,7 +107,7 @@ def test_each_answer_is_judged_by_the_rule() -> None:
     ],
 )
 def test_wordings_of_one_meaning_count_as_one(said: str, meant: str, same: bool) -> None:
-    assert whole_notes.Meanings(INVENTORY).same(said, [meant]) is same
+    assert marked_notes.Meanings(INVENTORY).same(said, [meant]) is same
 
 
 def test_three_formats_are_read_and_bad_rows_are_named_and_skipped(tmp_path: Path) -> None:
@@ -119,26 +119,26 @@ def test_three_formats_are_read_and_bad_rows_are_named_and_skipped(tmp_path: Pat
     lines = tmp_path / "notes.jsonl"
     lines.write_text(json.dumps(row) + "\n{broken\n" + json.dumps({**row, "mentions": [{"start": 9}]}) + "\n")
     report = ReadReport()
-    expected = (whole_notes.Mark(0, 2, "short_form", ("patient",)),)
-    assert [note.marks for note in whole_notes.read_marked_notes(lines, report=report)] == [expected]
+    expected = (marked_notes.Mark(0, 2, "short_form", ("patient",)),)
+    assert [note.marks for note in marked_notes.read_marked_notes(lines, report=report)] == [expected]
     assert (report.n_read, report.n_skipped) == (1, 2)
 
     (tmp_path / "brat").mkdir()
     (tmp_path / "brat/a.txt").write_text("Pt ok")
     (tmp_path / "brat/a.ann").write_text("T1\tAcronym 0 2\tPt\n#1\tAnnotatorNotes T1\tpatient\n")
-    assert [note.marks for note in whole_notes.read_marked_notes(tmp_path / "brat", report=ReadReport())] == [
-        expected
-    ]
+    assert [
+        note.marks for note in marked_notes.read_marked_notes(tmp_path / "brat", report=ReadReport())
+    ] == [expected]
 
     label = {"id": "r", "type": "labels", "value": {"start": 0, "end": 2, "labels": ["Acronym"]}}
     text = {"id": "r", "type": "textarea", "value": {"start": 0, "end": 2, "text": ["patient"]}}
     task = {"id": 1, "data": {"text": "Pt ok", "note_id": "a"}, "annotations": [{"result": [label, text]}]}
     export = tmp_path / "tasks.json"
     export.write_text(json.dumps([task]))
-    assert [note.marks for note in whole_notes.read_marked_notes(export, report=ReadReport())] == [expected]
+    assert [note.marks for note in marked_notes.read_marked_notes(export, report=ReadReport())] == [expected]
 
 
 def test_probabilities_stay_honest_where_senses_are_missing() -> None:
     sentences = Path(__file__).parents[2] / "benchmarks" / "data" / "everyday_sentences_dev.jsonl"
-    marked = list(whole_notes.read_marked_notes(sentences, report=ReadReport()))[:120]
+    marked = list(marked_notes.read_marked_notes(sentences, report=ReadReport()))[:120]
     assert 0 < whole_notes.calibration_error_without_senses("default", marked, shipped_inventory()) < 0.15

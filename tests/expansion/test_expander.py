@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -265,19 +266,20 @@ def test_a_file_that_changed_is_read_again(expander: Expander, tmp_path: Path) -
 
 
 def test_changing_between_inventories_builds_each_once(model: PretrainedModel) -> None:
-    built: list[SenseInventory] = []
+    built: list[object] = []
 
-    def make_ranker(model: PretrainedModel, inventory: SenseInventory) -> CellRanker:
-        built.append(inventory)
-        return CellRanker(model, inventory)
+    class Counting(CellRanker):
+        def over(self, *layer: Any) -> Self:
+            built.append(layer)
+            return super().over(*layer)
 
-    expander = Expander(model, INVENTORY, make_ranker=make_ranker)
+    expander = Expander(model, INVENTORY, make_ranker=Counting)
     second = SenseInventory.from_senses(INVENTORY.senses("PT"))
     for _ in range(5):
         expander("PT")
         expander("PT", inventory=second)
         expander("CVA", inventory=[dict(OTHER[0])])
-    assert len(built) == 3
+    assert len(built) == 2
     for number in range(20):
         expander("PT", inventory=[{"short_form": "PT", "long_form": f"sense {number}"}])
     assert len(expander._lexicons._kept) == 8

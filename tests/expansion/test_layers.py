@@ -1,10 +1,16 @@
 """Layers of inventories: what is added, forbidden and pinned where, in files and in answers."""
 
 import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lmcells import Expander
 from lmcells.errors import InventoryError
@@ -219,3 +225,99 @@ def test_layers_of_files_lie_over_the_shipped_inventory(tmp_path: Path) -> None:
     ]
     alone = Expander.from_pretrained(only_inventory=tmp_path / "site.csv", letters=False)
     assert [each.short_form for each in alone("MS QZX HTN")] == ["MS", "QZX"]
+
+
+# Layers over an expander that is prepared already
+
+EVERY_CASE = """HPI: Pt is a 27y/o with GI bleed s/p MI, seen by PT. PTs x3, 24 hr, q6h. mitral stenosis (MS).
+CARDIOLOGY: severe MS, pt stable, QQ and qq, Qq-7 qQ-7. NEXT TO PT: 3 QQ L. EF 40.
+PLAN: PT FOR MS AND QQ, GI BLEED. HTN MI
+"""
+SENSES = [
+    ("PT", "physical therapy"),
+    ("PT", "prothrombin time"),
+    ("PT", "gait"),
+    ("Pt", "patient"),
+    ("pt", "physical therapy"),
+    ("MS", "mitral stenosis"),
+    ("GI bleed", "bleeding of the gut"),
+    ("QQ", "quality of the quote"),
+    ("qq", "quart"),
+    ("QQ-7", "quality seven"),
+    ("qQ-7", "quote seven"),
+    ("L", "lumbar"),
+    ("q6h", "every sixth hour"),
+]
+WHERE: list[dict[str, str]] = [{}, {}, {"section": "CARDIOLOGY"}, {"section": "PLAN", "ward": "b*"}]
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> dict[str, Any]:
+    short_form, long_form = draw(st.sampled_from(SENSES))
+    action = draw(st.sampled_from(["add", "add", "forbid", "pin"]))
+    if action == "forbid" and draw(st.booleans()):
+        long_form = "*"
+    return rule(
+        short_form, long_form, action, where=draw(st.sampled_from(WHERE)), error_prone=draw(st.booleans())
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(layers=st.lists(st.lists(rules(), min_size=1, max_size=8), min_size=1, max_size=2))
+def test_a_layer_answers_as_an_expander_of_its_inventory_would(
+    shipped: Expander, layers: list[list[dict[str, Any]]]
+) -> None:
+    below = shipped if len(layers) == 1 else rebuilt(shipped, layers[0])
+    laid_over = below(EVERY_CASE, inventory=layers[-1], metadata={"ward": "B2"})
+    from_scratch = rebuilt(below, layers[-1])(EVERY_CASE, metadata={"ward": "B2"})
+    assert without_numbers(laid_over) == without_numbers(from_scratch)
+    assert numbers(laid_over) == pytest.approx(numbers(from_scratch), abs=1e-6)
+
+
+def rebuilt(expander: Expander, layer: list[dict[str, Any]]) -> Expander:
+    return Expander(expander.model, extend(expander.inventory, layer), calibration=expander.calibration)
+
+
+def without_numbers(found: list[Expansion]) -> list[Expansion]:
+    return [
+        replace(
+            each, probability=None, candidates=tuple(replace(one, probability=0) for one in each.candidates)
+        )
+        for each in found
+    ]
+
+
+def numbers(found: list[Expansion]) -> list[float]:
+    return [one.probability for each in found for one in each.candidates]
+
+
+def test_only_the_short_forms_of_a_layer_are_looked_at(shipped: Expander) -> None:
+    """Counted in instructions: a layer over thousands of short forms takes as many as over two."""
+    two = {name: shipped.inventory.senses(name) for name in ("PT", "MS")}
+    small = Expander(shipped.model, replace(shipped.inventory, by_short_form=two))
+    layer = [
+        rule("MS", "morphine", "pin", **IN_CARDIOLOGY),
+        rule("PT", "prothrombin time", "forbid"),
+        rule("ZZQ", "new"),
+    ]
+    over_two = n_instructions(lambda: small.lexicon(layer))
+    over_thousands = n_instructions(lambda: shipped.lexicon(layer))
+    assert 0 < over_thousands < 1.05 * over_two
+
+
+def n_instructions(do: Callable[[], object]) -> int:
+    counted = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal counted
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        counted += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        do()
+    finally:
+        sys.settrace(before)
+    return counted

@@ -377,7 +377,7 @@ def test_what_another_thread_forgets_is_looked_up_again(
     def forgotten_at_first(short_forms: list[str]) -> None:
         look_up(short_forms)
         if next(times) == 0:
-            ranker._senses.clear()
+            ranker._known.clear()
 
     monkeypatch.setattr(ranker, "look_up", forgotten_at_first)
     assert len(ranker.prototypes("PT")) == len(INVENTORY.senses("PT"))

@@ -76,6 +76,46 @@ def test_plain_cases_are_expanded(expander: Expander) -> None:
         assert NOTE[each.start : each.end] == each.short_form
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "THE PATIENT WAS GIVEN US DOLLARS OR A PET.",
+        "There are NO known allergies. NO fever.",
+        "Bilirubin < 2 OR surgery, dose 2 mg/kg OR placebo, performance status 0-1 OR Karnofsky 80.",
+        "There IS also a nodule. It IS small.",
+        "ON exam there is swelling. DO NOT give it again.",
+        "NONE OF 9 LYMPH NODES. LOW RISK.",
+    ],
+)
+def test_a_word_in_capitals_may_be_the_word(expander: Expander, text: str) -> None:
+    assert [text[each.start : each.end] for each in expander(text) if each.long_form] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "short_form", "long_form"),
+    [
+        ("Went to OR emergently, then OR staff came.", "OR", "operating room"),
+        ("TAKEN TO THE OR FOR REPAIR OR REVISION.", "OR", "operating room"),
+        ("HIGH GRADE PIN IN BOTH LOBES OF THE PROSTATE.", "PIN", "prostatic intraepithelial neoplasia"),
+        ("US OF THE ABDOMEN SHOWED GALLSTONES.", "US", "ultrasound"),
+        ("STUDIES: CT, MRI, MRA, PET, and EEG.", "PET", "positron emission tomography"),
+    ],
+)
+def test_a_word_in_capitals_may_be_a_short_form(
+    expander: Expander, text: str, short_form: str, long_form: str
+) -> None:
+    found = [each.long_form for each in expander(text) if each.short_form == short_form]
+    assert found
+    assert set(found) == {long_form}
+
+
+def test_what_is_explained_are_the_expansions(expander: Expander) -> None:
+    note = "NO fever. Went to OR for repair OR revision, MI in 2015, recvd antib. There IS a nodule."
+    expanded = expander(note)
+    assert "NO" not in {each.short_form for each in expanded}
+    assert len(expander.explain(note)) == len(expanded)
+
+
 def test_model_and_inventory_take_twenty_megabytes_at_most() -> None:
     inventory = Path(expansion.__file__).with_name(SHIPPED_INVENTORY)
     files = [inventory, *shipped_model().iterdir()]

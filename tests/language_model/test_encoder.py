@@ -63,7 +63,7 @@ def test_both_directions_have_weights_of_their_own() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=7), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_mirroring_reverses_the_words_of_each_row_and_twice_is_nothing(rows: list[list[int]]) -> None:
     longest = max(map(len, rows))
     values = torch.tensor([row + [-1] * (longest - len(row)) for row in rows])

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from language_model.small_models import WITHOUT_ONEDNN, without_onednn
-from lmcells.language_model.objective import (
-    WordTable,
-    full_losses,
-    negatives,
-    sampled_losses,
-    softmax_losses,
-)
+from lmcells.language_model.objective import WordTable, full_losses, negatives, sampled_losses, softmax_losses
 from lmcells.training.device_corpus import AliasTable
 
 N_WORDS, WIDTH = 300, 8

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from lmcells.errors import InputError
 from lmcells.notes.note import Note
-from lmcells.notes.readers import Columns, ReadReport, detect_format, read_notes
+from lmcells.notes.readers import (
+    Columns,
+    ReadReport,
+    cut_notes,
+    detect_format,
+    opening,
+    read_listed,
+    read_notes,
+)
+from lmcells.notes.readers.report import _SeenIds
 from note_files import (
     DISCHARGE_SUMMARY,
     MIMIC4_ROWS,
@@ -369,15 +378,19 @@ def test_ids_of_one_file_are_never_those_of_another(tmp_path: Path) -> None:
     assert len(set(ids)) == len(ids) == 7
 
 
-def test_ids_that_repeat_are_counted_in_any_number_of_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lmcells.notes.readers.report._SeenIds._BLOCK", 3)
-    rows = [{"id": str(number), "text": "x"} for number in (1, 2, 3, 4, 2, 5, 5, 6, 1, 1)]
-    _, report = read(write_csv(tmp_path / "notes.csv", rows))
-    saved = report.to_dict()
+@pytest.mark.parametrize("n_per_part", [1, 3, 4, 10])
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_ids_that_repeat_are_counted_in_any_number_of_blocks_and_parts(block: int, n_per_part: int) -> None:
+    ids = [f"notes/{number}" for number in (1, 2, 3, 4, 2, 5, 5, 6, 1, 1)]
+    whole = ReadReport(ids=_SeenIds(block=block))
+    for start in range(0, len(ids), n_per_part):
+        part = ReadReport.of_part()
+        for note_id in ids[start : start + n_per_part]:
+            part.ids.add(note_id)
+        whole.absorb(part)
+    saved = whole.to_dict()
     assert saved["warnings"] == {"id of an earlier note": 4}
-    assert saved["first_seen"]["id of an earlier note"] in ("notes/2", "notes/5")
+    assert saved["first_seen"]["id of an earlier note"] == "notes/2"
 
 
 def test_text_of_another_encoding_is_read(tmp_path: Path) -> None:
@@ -408,3 +421,127 @@ def test_bytes_read_end_at_the_size_of_the_files(tmp_path: Path) -> None:
     write_parquet(tmp_path / "c.parquet", {"id": ["1"], "text": ["x"]})
     _, report = read(tmp_path)
     assert report.n_bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def read_in_parts(path: Path, *, part_bytes: int) -> tuple[list[Note], dict[str, Any], int]:
+    """Read each part by itself, as several processes do; return the notes, the account and the number of parts."""
+    whole, notes, n_parts = ReadReport(), [], 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "PART_BYTES", part_bytes)
+        for lot in cut_notes([path], format="auto", columns=Columns()):
+            n_parts += 1
+            report = ReadReport.of_part()
+            for listed in lot:
+                notes += read_listed(listed, format="auto", columns=Columns(), report=report)
+            whole.absorb(report)
+    return notes, whole.to_dict(), n_parts
+
+
+@given(
+    st.lists(st.sampled_from([*'",\n\rab é', '"', '"', "\n", "\r\n", '""', ',"', '",', '"\n', "1,"])).map(
+        "".join
+    ),
+    st.booleans(),
+    st.integers(1, 12),
+)
+@settings(max_examples=500, deadline=None)
+def test_a_table_in_parts_is_the_table(content: str, is_quoted: bool, part_bytes: int) -> None:
+    """Whatever is in it: stray quotes, carriage returns, blank lines, a quote never closed, no last line break."""
+    header = '"id","text"\r\n' if is_quoted else "text,x\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "notes.csv")
+        path.write_bytes((header + content).encode())
+        whole, report = read(path)
+        notes, in_parts, _ = read_in_parts(path, part_bytes=part_bytes)
+    assert notes == whole
+    assert in_parts == report.to_dict()
+
+
+def test_rows_as_they_should_be_are_cut_at_every_row(tmp_path: Path) -> None:
+    """Line breaks, quotes and commas in fields, rows that end in \\r\\n, and ids that are row numbers."""
+    texts = [f'line {n}\n"quoted, {n}"\n\n""' for n in range(50)]
+    rows = [{"text": text, "x": "a\r\nb"} for text in texts]
+    path = write_csv(tmp_path / "notes.csv", rows, columns=("text", "x"), newline="\r\n")
+    notes, _, n_parts = read_in_parts(path, part_bytes=1)
+    assert [note.text for note in notes] == texts
+    assert [note.id.rpartition(":")[2] for note in notes] == [str(n) for n in range(1, 51)]
+    assert n_parts == 51
+
+
+def test_a_bad_row_of_a_later_part_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text('id,text\n1,"two\nlines"\n\n2,b\n3\n4,d\n')
+    _, report, n_parts = read_in_parts(path, part_bytes=1)
+    assert (report["skipped"], report["first_seen"]) == (
+        {"too few fields": 1},
+        {"too few fields": "notes.csv:6"},
+    )
+    assert n_parts == 6
+
+
+def test_a_quote_never_closed_is_refused_where_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "MAX_NOTE_CHARS", 100)
+    path = tmp_path / "notes.csv"
+    path.write_text("id,text\n1,a\n2,b\n3," + '"' + "word\n" * 100)
+    with pytest.raises(InputError, match=r"notes.csv, line 4: a field goes on for over 100 characters"):
+        read_in_parts(path, part_bytes=1)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                '{"id": "1", "text": "a"}',
+                '{"text": "b\\n"}',
+                "",
+                " \t",
+                "[]",
+                "{",
+                '{"id": 3}',
+                '{"text": ""}',
+                "\r",
+            ]
+        )
+    ),
+    st.booleans(),
+    st.integers(1, 60),
+)
+@settings(max_examples=200, deadline=None)
+def test_json_lines_in_parts_are_the_json_lines(lines: list[str], ends: bool, part_bytes: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "notes.jsonl")
+        path.write_text("\n".join([*lines, '{"id": 7, "text": "last"}']) + "\n" * ends)
+        whole, report = read(path)
+        notes, in_parts, _ = read_in_parts(path, part_bytes=part_bytes)
+    assert notes == whole
+    assert in_parts == report.to_dict()
+
+
+def test_lines_without_any_document_are_refused_in_parts_too(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text("[1]\n" * 20)
+    with pytest.raises(InputError, match="none of its 20 lines is a JSON object"):
+        read_in_parts(path, part_bytes=10)
+
+
+def test_row_groups_of_parquet_are_parts(tmp_path: Path) -> None:
+    columns = {"text": [f"note {n}" if n % 4 else "" for n in range(20)], "category": ["x"] * 20}
+    path = write_parquet(tmp_path / "notes.parquet", columns, row_group_size=3)
+    whole, report = read(path)
+    notes, in_parts, n_parts = read_in_parts(path, part_bytes=1)
+    assert (notes, in_parts, n_parts) == (whole, report.to_dict(), 7)
+
+
+def test_files_of_a_folder_share_lots_in_order(tmp_path: Path) -> None:
+    write_text_folder(tmp_path / "notes", {f"{n}.txt": f"note {n}" if n % 3 else "" for n in range(9)})
+    write_csv(tmp_path / "notes" / "4.csv", [{"id": str(n), "text": f"row {n}"} for n in range(9)])
+    (tmp_path / "notes" / "5.png").write_bytes(b"x")
+    write_csv(tmp_path / "notes" / "6.csv", [{"id": "z", "text": "packed"}], gzip=True)
+    whole, report = read(tmp_path / "notes")
+    for part_bytes, least in ((1, 10), (20, 6), (10_000, 1)):
+        notes, in_parts, n_parts = read_in_parts(tmp_path / "notes", part_bytes=part_bytes)
+        assert notes == whole
+        assert in_parts == report.to_dict()
+        assert n_parts >= least

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
@@ -20,8 +21,7 @@ from lmcells import Expander
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.service import ServiceSettings
 from lmcells.service.app import create_app
-from lmcells.service.connections import limited_connections
-from lmcells.service.server import listen
+from lmcells.service.server import listen, server_config
 from lmcells.service.server import url as url_of
 
 NOTE = "PLAN: Pt in PT for gait.\n\nLABS: PT 12, warfarin.\n\nPMH: multiple sclerosis (MS), MS."
@@ -47,17 +47,15 @@ def client(expander: Expander, **settings: Any) -> Iterator[TestClient]:
 
 
 @contextmanager
-def in_thread(expander: Expander, **settings: Any) -> Iterator[str]:
+def in_thread(expander: Expander, *, tls: SSLContext | None = None, **settings: Any) -> Iterator[str]:
     """The application behind a socket, in a thread of this process; -> its address."""
     given = as_settings(**settings)
-    app = create_app(expander, given)
-    http = limited_connections(given)
-    server = uvicorn.Server(uvicorn.Config(app, http=http, log_config=None, access_log=False, ws="none"))
+    server = uvicorn.Server(server_config(create_app(expander, given), given, tls=tls))
     listening = listen("127.0.0.1", 0)
     thread = Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
-        yield url_of(listening)
+        yield url_of(listening, scheme="https" if tls else "http")
     finally:
         server.should_exit = True
         thread.join()

@@ -172,9 +172,12 @@ def test_health_tells_that_it_can_answer(http: TestClient) -> None:
 
 
 def test_unknown_paths_and_methods_are_refused_as_json(http: TestClient) -> None:
-    assert http.get("/redoc").json() == {"detail": "Not Found"}
+    for path in ("/redoc", "/v1/expand/"):
+        answer = http.post(path, json={"text": "PT"})
+        assert (answer.status_code, answer.json()) == (404, {"detail": "no such path. See /docs."})
     answer = http.get("/v1/expand")
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
+    assert answer.json() == {"detail": "no such method on this path, allowed: POST."}
 
 
 def test_every_answer_has_the_security_headers(http: TestClient) -> None:
@@ -357,16 +360,19 @@ def test_answers_are_compressed_for_who_accepts_it(http: TestClient) -> None:
 def test_notes_one_a_line_are_answered_one_a_line(http: TestClient, encoding: str) -> None:
     wrong = {"id": "b", "text": "PT", "sections": [{"start": 0, "end": 99}]}
     notes = [{"id": "a", "text": NOTE}, wrong, {"id": "c", "text": "no short form"}]
-    content = "\n".join(map(json.dumps, notes))
+    content = "\n".join([*map(json.dumps, notes), '{"id": "d", "txt": 1}'])
     headers = {"Content-Type": NDJSON, "Accept": NDJSON, "Accept-Encoding": encoding}
     answer = http.post("/v1/expand?expanded_text=append", content=content, headers=headers)
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, NDJSON)
-    first, second, third = map(json.loads, answer.text.splitlines())
+    first, second, third, last = map(json.loads, answer.text.splitlines())
     assert NoteAnswer.model_validate(first | {"expanded": None}).id == "a"
     assert len(first["expanded"]["text"]) > len(NOTE)
     assert second["id"] == "b"
     assert second["detail"].startswith("sections: number 1 is 0-99")
     assert (third["id"], third["expansions"]) == ("c", [])
+    assert last == {"id": "d", "detail": "line 4: text: Field required. And 1 more."}
+    whole = http.post("/v1/expand", content=content, headers={"Content-Type": NDJSON})
+    assert (whole.status_code, whole.json()["detail"]) == (422, last["detail"])
     several = http.post("/v1/expand", json={"notes": notes[::2]}, headers={"Accept": NDJSON})
     assert [json.loads(line)["id"] for line in several.text.splitlines()] == ["a", "c"]
     none = http.post("/v1/expand", json={"notes": []}, headers={"Accept": NDJSON})

@@ -1,9 +1,11 @@
 """Connections that are silent, slow or too many: they are cut off, and others are not."""
 
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import httpx
 import pytest
@@ -22,7 +24,7 @@ def url(expander: Expander) -> Iterator[str]:
 
 
 def connect(url: str, start: bytes = b"") -> socket.socket:
-    host, _, port = url.removeprefix("http://").partition(":")
+    host, _, port = url.partition("://")[2].partition(":")
     connection = socket.create_connection((host, int(port)))
     connection.settimeout(20)
     connection.sendall(start)
@@ -142,3 +144,55 @@ def test_who_does_not_read_the_answer_is_cut_off(expander: Expander, monkeypatch
                 break
             time.sleep(0.1)
         assert is_cut
+
+
+# TLS
+
+
+HELLO = bytes.fromhex("1603010200010001fc0303")  # how a handshake begins
+
+
+@pytest.fixture
+def tls_url(expander: Expander, certificate: tuple[Path, Path]) -> Iterator[str]:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(*certificate)
+    with in_thread(expander, tls=tls, max_connections=20, receive_seconds=1.0) as running:
+        yield running
+
+
+@pytest.fixture
+def tls_client(tls_url: str, certificate: tuple[Path, Path]) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=tls_url, verify=ssl.create_default_context(cafile=certificate[0])) as client:
+        yield client
+
+
+@pytest.mark.parametrize("start", [b"", HELLO])
+def test_handshakes_that_are_not_completed_stop_nobody(
+    tls_url: str, tls_client: httpx.Client, start: bytes
+) -> None:
+    begin = time.monotonic()
+    with ExitStack() as open_:
+        silent = [open_.enter_context(connect(tls_url, start)) for _ in range(60)]
+        assert tls_client.post("/v1/expand", json={"text": "PT"}).status_code == 200
+        assert answer_of(silent[0]) == b""  # the oldest is cut off at once
+        assert time.monotonic() - begin < 1.0
+        assert answer_of(silent[-1]) == b""  # the youngest when its time is over
+        assert 1.0 <= time.monotonic() - begin < 5.0
+    assert tls_client.get("/livez").status_code == 200
+
+
+def test_what_is_no_handshake_is_cut_off(tls_url: str, tls_client: httpx.Client) -> None:
+    with connect(tls_url, b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n") as plain:
+        assert b"HTTP" not in answer_of(plain)
+    assert tls_client.get("/livez").status_code == 200
+
+
+def test_over_tls_a_header_must_arrive_in_time_too(tls_url: str, certificate: tuple[Path, Path]) -> None:
+    trusting = ssl.create_default_context(cafile=certificate[0])
+    with trusting.wrap_socket(connect(tls_url), server_hostname="127.0.0.1") as slow:
+        slow.sendall(HEAD)
+        assert answer_of(slow).startswith(b"HTTP/1.1 408 Request Timeout")
+    with trusting.wrap_socket(connect(tls_url), server_hostname="127.0.0.1") as whole:
+        body = b'{"text":"' + b"PT " * 8_000 + b'"}'
+        whole.sendall(HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        assert answer_of(whole).count(b'"short_form":"PT"') == 8_000

@@ -21,7 +21,7 @@ from lmcells.analysis.interpolation import interpolate, section_ranker
 from lmcells.analysis.neighbors import nearest_words
 from lmcells.analysis.sections import map_sections, nearest_sections
 from lmcells.analysis.senses import word_senses
-from lmcells.service.explore import ExploringThread, NameSearch
+from lmcells.service.explore import CountedNames, ExploringThread
 from service.serving import client
 
 PATHS: dict[str, dict[str, Any]] = {
@@ -165,7 +165,7 @@ def test_the_cells_of_a_word_lie_on_a_plane(http: TestClient) -> None:
         ("names", {"kind": "note"}, "kind: Input should be"),
         ("names", {"kind": "word", "search": "x" * 201}, "search: String should have at most 200 characters"),
         ("mixture", {"word": "x" * 101}, "word: String should have at most 100 characters"),
-        ("mixture", {"word": " "}, "word: String should match pattern"),
+        ("mixture", {"word": " "}, "word: is blank. Write"),
         ("mixture", {}, "word: Field required."),
     ],
 )
@@ -204,7 +204,7 @@ def test_nothing_is_made_before_it_is_asked_for(planted: Expander, monkeypatch: 
     def made(*_: object, **__: object) -> None:
         raise AssertionError
 
-    for name in ("map_sections", "section_ranker", "WordCells", "NameSearch"):
+    for name in ("map_sections", "section_ranker", "WordCells", "CountedNames"):
         monkeypatch.setattr(f"lmcells.service.explore.{name}", made)
     with client(planted) as http:
         assert http.post("/expand", json={"text": "SM"}).status_code == 200
@@ -283,12 +283,12 @@ def test_an_error_is_the_askers() -> None:
 COUNTS = {"history": 90, "histology": 40, "historical": 70, "past history": 10, "gait": 5}
 
 
-def found(search: NameSearch, text: str, limit: int = 8) -> list[str]:
+def found(search: CountedNames, text: str, limit: int = 8) -> list[str]:
     return [name for name, _ in search(text, limit=limit)]
 
 
 def test_what_begins_so_comes_first_the_commonest_first() -> None:
-    search = NameSearch(COUNTS)
+    search = CountedNames(COUNTS)
     assert found(search, "Hist") == ["history", "historical", "histology"]
     assert found(search, "histology") == ["histology"]
     assert found(search, "", limit=2) == ["history", "historical"]
@@ -296,17 +296,17 @@ def test_what_begins_so_comes_first_the_commonest_first() -> None:
 
 
 def test_the_name_itself_comes_before_commoner_ones_that_begin_with_it() -> None:
-    assert found(NameSearch({"histogram": 50, "histo": 2}), "histo") == ["histo", "histogram"]
+    assert found(CountedNames({"histogram": 50, "histo": 2}), "histo") == ["histo", "histogram"]
 
 
 def test_names_that_hold_the_text_come_next() -> None:
-    search = NameSearch(COUNTS, searched={name: name for name in COUNTS})
+    search = CountedNames(COUNTS, searched={name: name for name in COUNTS})
     assert found(search, "history") == ["history", "past history"]
 
 
 def test_a_misspelt_name_gets_the_nearest() -> None:
-    assert found(NameSearch(COUNTS), "histroy")[0] == "history"
-    assert found(NameSearch({"SOCIAL HISTORY": 1, "PLAN": 2}), "socail history") == ["SOCIAL HISTORY"]
+    assert found(CountedNames(COUNTS), "histroy")[0] == "history"
+    assert found(CountedNames({"SOCIAL HISTORY": 1, "PLAN": 2}), "socail history") == ["SOCIAL HISTORY"]
 
 
 @given(
@@ -315,7 +315,7 @@ def test_a_misspelt_name_gets_the_nearest() -> None:
     limit=st.integers(1, 5),
 )
 def test_there_is_always_a_name_and_never_one_twice(names: dict[str, int], text: str, limit: int) -> None:
-    search = NameSearch(names, searched={name: name.casefold() for name in names})
+    search = CountedNames(names, searched={name: name.casefold() for name in names})
     found_names = search(text, limit=limit)
     assert 1 <= len(found_names) <= limit
     assert len(set(found_names)) == len(found_names)

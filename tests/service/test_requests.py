@@ -10,23 +10,25 @@ import pytest
 from lmcells.errors import InputError
 from lmcells.service import ServiceSettings
 from lmcells.service.messages import ManyNotes, OneNote
-from lmcells.service.requests import NDJSON, read_request
+from lmcells.service.requests import read_lines, read_request
 from service.serving import SECRET
 
 MOST = 29_000  # values: more are refused before they get here
 
 
-def read(given: Any, content_type: str = "application/json", **options: Any) -> OneNote | ManyNotes:
-    content = given if isinstance(given, bytes) else json.dumps(given).encode()
-    return read_request(content, content_type, options, ServiceSettings(max_note_length=100, max_notes=1_000))
+SETTINGS = ServiceSettings(max_note_length=100, max_notes=1_000)
+
+
+def read(given: Any) -> OneNote | ManyNotes:
+    return read_request(given if isinstance(given, bytes) else json.dumps(given).encode(), SETTINGS)
 
 
 def test_one_note_several_notes_and_lines_are_read() -> None:
     assert read({"text": "PT", "explain": [3]}) == OneNote(text="PT", explain=(3,))
     assert isinstance(read({"notes": [{"text": "PT"}]}), ManyNotes)
-    lines = read(b'{"text": "PT"}\n\n{"id": "b", "text": "MS"}\r\n', NDJSON, explain=True)
-    assert isinstance(lines, ManyNotes)
-    assert ([note.text for note in lines.notes], lines.explain) == (["PT", "MS"], True)
+    content = b'{"text": "PT"}\n\n{"id": "b", "text": "MS"}\r\n'
+    lines, mistakes = read_lines(content, SETTINGS, {"explain": True})
+    assert ([note.text for note in lines.notes], lines.explain, mistakes) == (["PT", "MS"], True, {})
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,6 @@ def test_one_note_several_notes_and_lines_are_read() -> None:
         [],
         {"text": 1},
         {"text": None},
-        {"text": "PT", "notes": []},
         {"notes": {"text": "PT"}},
         {"text": "PT", "explain": "yes"},
         {"text": "PT", "explain": [-1]},
@@ -46,7 +47,7 @@ def test_one_note_several_notes_and_lines_are_read() -> None:
         {"text": "PT", "sections": [{"start": -1, "end": 1}]},
         {"text": "PT", "sections": [{"start": 0.5, "end": 1}]},
         {"text": "PT", "sections": [{"start": True, "end": 1}]},
-        {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
+        {"text": "PT", "inventory": {"add": [{"short_form": "P" * 51, "long_form": "x"}]}},
         b'{"text": "\\ud800"}',
         b'{"text": "\xff"}',
         b'{"text": NaN}',
@@ -62,18 +63,37 @@ def test_what_is_not_as_described_is_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("given", "said"),
     [
-        (b"[]", "line 2: not a JSON object."),
-        (b"{", "line 2: not JSON: "),
-        (b'{"text": 1}', "line 2: text: Input should be a valid string."),
-        (b'{"text": "' + b"x" * 101 + b'"}', "line 2: text: found 101 characters, allowed: 100."),
+        ({"text": "PT", "notes": []}, "body: has both text and notes. Send one of them."),
+        (
+            {"text": "PT", "inventory": {"add": [{"short_form": " ", "long_form": "x"}]}},
+            "inventory.add.0.short_form: is blank. Write at least one letter or digit.",
+        ),
     ],
 )
-def test_a_wrong_line_is_named(line: bytes, said: str) -> None:
+def test_a_line_says_what_to_do(given: Any, said: str) -> None:
     with pytest.raises(InputError) as error:
-        read(b'{"text": "PT"}\n' + line, NDJSON)
-    assert str(error.value).startswith(said)
+        read(given)
+    assert str(error.value) == said
+
+
+@pytest.mark.parametrize(
+    ("line", "said", "id_"),
+    [
+        (b"[]", "line 3: not a JSON object.", None),
+        (b"{", "line 3: not JSON: ", None),
+        (b'{"id": "b", "text": 1}', "line 3: text: Input should be a valid string.", "b"),
+        (b'{"id": 2, "text": "PT"}', "line 3: id: Input should be a valid string.", None),
+        (b'{"text": "' + b"x" * 101 + b'"}', "line 3: text: found 101 characters, allowed: 100.", None),
+    ],
+)
+def test_a_wrong_line_is_named_and_the_others_are_read(line: bytes, said: str, id_: str | None) -> None:
+    notes, mistakes = read_lines(b'{"text": "PT"}\n\n' + line + b'\n{"text": "MS"}', SETTINGS, {})
+    assert [note.text for note in notes.notes] == ["PT", "", "MS"]
+    assert mistakes.keys() == {1}
+    assert mistakes[1].startswith(said)
+    assert notes.notes[1].id == id_
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ import pytest
 
 from lmcells import Expander
 from lmcells.errors import InputError
-from lmcells.evaluation.whole_notes import evaluate_notes, read_marked_notes
+from lmcells.evaluation.marked_notes import read_marked_notes
+from lmcells.evaluation.whole_notes import evaluate_notes
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.layers import extend
 from lmcells.integrations.exports import read_annotated

@@ -2,11 +2,9 @@
 
 import gc
 import json
-import shutil
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -208,18 +206,15 @@ def test_workers_end_with_their_parent(pair: Served) -> None:
     wait_until(lambda: not any(process.is_running() for process in workers))
 
 
-def test_tls_tokens_from_a_file_and_a_log_of_json(folder: Path, tmp_path: Path) -> None:
-    if not shutil.which("openssl"):
-        pytest.skip("needs openssl to make a certificate")
-    certificate, key, tokens = (tmp_path / name for name in ("server.pem", "server.key", "tokens.txt"))
-    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *name)
-    subprocess.run([*make, "-out", certificate, "-keyout", key], check=True, capture_output=True)
+def test_tls_tokens_from_a_file_and_a_log_of_json(
+    folder: Path, tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    tokens = tmp_path / "tokens.txt"
     tokens.write_text("one\ntwo\n")
-    arguments = ("--tls-certificate", str(certificate), "--tls-key", str(key), "--token-file", str(tokens))
-    with served(folder, *arguments, "--log-format", "json") as server:
+    tls = ("--tls-certificate", str(certificate[0]), "--tls-key", str(certificate[1]))
+    with served(folder, *tls, "--token-file", str(tokens), "--log-format", "json") as server:
         assert server.url.startswith("https://")
-        trusting = ssl.create_default_context(cafile=certificate)
+        trusting = ssl.create_default_context(cafile=certificate[0])
         with httpx.Client(base_url=server.url, verify=trusting) as client:
             for token, status in (("one", 200), ("two", 200), ("three", 401)):
                 headers = {

@@ -1,7 +1,6 @@
 """Notes of many requests, expanded together: as if each had come alone, and each wrong one wrong alone."""
 
 import json
-from functools import partial
 from threading import Event
 from typing import Any
 
@@ -14,9 +13,9 @@ from lmcells.expansion import Sense, SenseInventory, expand_text
 from lmcells.expansion.layers import extend
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.service.jobs import Job
-from lmcells.service.messages import InventoryEdits, ManyNotes, NoteAnswer, OneNote, SenseMessage, SenseName
+from lmcells.service.messages import InventoryEdits, ManyNotes, NoteAnswer, OneNote
 from lmcells.service.metrics import ServiceMetrics
-from lmcells.service.worker import Worker, Workers, edit_inventory, lane_of
+from lmcells.service.worker import Worker, Workers, lane_of, rules_of
 from service.serving import NOTE
 
 ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_form": "MS"}]}
@@ -24,11 +23,7 @@ ADDED = {"add": [{"short_form": "PT", "long_form": "gait"}], "remove": [{"short_
 
 @pytest.fixture(scope="module")
 def worker(expander: Expander) -> Worker:
-    return worker_of(expander, ServiceMetrics())
-
-
-def worker_of(expander: Expander, metrics: ServiceMetrics) -> Worker:
-    return Worker(expander, partial(edit_inventory, expander.inventory), metrics)
+    return Worker(expander, ServiceMetrics())
 
 
 def answer(job: Job, index: int = 0) -> NoteAnswer:
@@ -121,7 +116,7 @@ def test_a_note_that_breaks_the_library_takes_no_other_with_it(
     monkeypatch.setattr(Expander, "expand_read", breaks_on_two_notes_of_length_three)
     broken, fine = asked(text="PT, PT, PT"), asked(text="PT, PT")
     metrics = ServiceMetrics()
-    run(worker_of(expander, metrics), broken, fine)
+    run(Worker(expander, metrics), broken, fine)
     assert isinstance(broken.answered.exception(0), ZeroDivisionError)
     assert fine.answered.exception(0) is None
     counted = metrics.render().decode()
@@ -139,21 +134,21 @@ def test_nothing_is_done_for_who_has_left(worker: Worker) -> None:
 
 
 def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second slice of a note is not ranked when its request has run out of time during the first."""
-    monkeypatch.setattr("lmcells.service.worker._SLICE", 2)
+    """The second batch of a note is not ranked when its request has run out of time during the first."""
+    monkeypatch.setattr("lmcells.expansion.ranking._BATCH", 2)
     job = asked(text="PT, " * 20)
-    n_slices = 0
+    n_batches = 0
     posterior = PosteriorRanker.posterior
 
     def given_up(*given: Any) -> Any:
-        nonlocal n_slices
-        n_slices += 1
+        nonlocal n_batches
+        n_batches += 1
         job.answered.cancel()
         return posterior(*given)
 
     monkeypatch.setattr(PosteriorRanker, "posterior", given_up)
-    run(worker_of(expander, ServiceMetrics()), job)
-    assert (n_slices, job.answers) == (1, {})
+    run(Worker(expander, ServiceMetrics()), job)
+    assert (n_batches, job.answers) == (1, {})
 
 
 # Lanes
@@ -166,7 +161,10 @@ def test_work_stops_when_nobody_waits_any_more(expander: Expander, monkeypatch: 
         ({"text": "PT", "explain": True}, "interactive"),
         ({"text": "x" * 3_000}, "interactive"),
         ({"text": "x" * 3_000, "explain": True}, "bulk"),
-        ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}]}}, "bulk"),
+        ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}]}}, "interactive"),
+        ({"text": "PT", "inventory": {"remove": [{"short_form": "MS"}] * 400}}, "bulk"),
+        ({"text": "x" * 3_000, "inventory": {"remove": [{"short_form": "MS"}] * 50}}, "bulk"),
+        ({"text": "x" * 6_000, "inventory": {"remove": [{"short_form": "MS"}] * 1_000}}, "heavy"),
         ({"notes": [{"text": "x" * 1_000}] * 300}, "bulk"),
         ({"text": "PT " * 20_000}, "heavy"),
         ({"text": "x" * 10_000, "explain": True}, "heavy"),
@@ -207,11 +205,15 @@ def test_one_note_stops_nobody(expander: Expander, monkeypatch: pytest.MonkeyPat
 
 # Inventories of requests
 
-ADD = SenseMessage(short_form="CVA", long_form="cerebrovascular accident", forms=("stroke",), concept_id="C7")
+
+def edited(**edits: Any) -> SenseInventory:
+    return extend(INVENTORY, rules_of(InventoryEdits.model_validate(edits), INVENTORY))
+
+
+ADD = {"short_form": "CVA", "long_form": "cerebrovascular accident", "forms": ["stroke"], "concept_id": "C7"}
 
 
 def test_edits_are_those_of_the_library() -> None:
-    edits = InventoryEdits(add=(ADD,), remove=(SenseName(short_form="PT", long_form="Prothrombin Time"),))
     expected = extend(
         INVENTORY,
         [
@@ -219,11 +221,11 @@ def test_edits_are_those_of_the_library() -> None:
             {"short_form": "PT", "long_form": "prothrombin time", "action": "forbid"},
         ],
     )
-    assert dict(edit_inventory(INVENTORY, edits).by_short_form) == dict(expected.by_short_form)
+    assert edited(add=[ADD], remove=[{"short_form": "PT", "long_form": "Prothrombin Time"}]) == expected
 
 
 def test_removing_all_senses_leaves_none() -> None:
-    assert edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="MS"),))).senses("MS") == ()
+    assert edited(remove=[{"short_form": "MS"}]).senses("MS") == ()
 
 
 def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> None:
@@ -238,24 +240,34 @@ def test_rules_of_a_request_pin_by_the_metadata_of_its_notes(worker: Worker) -> 
 
 
 def test_a_sense_may_be_replaced() -> None:
-    edits = InventoryEdits(
-        add=(SenseMessage(short_form="PT", long_form="physical therapy", forms=("physio",)),),
-        remove=(SenseName(short_form="PT", long_form="physical therapy"),),
-    )
-    assert edit_inventory(INVENTORY, edits).senses("PT")[-1].forms == ("physio",)
+    replaced = {"short_form": "PT", "long_form": "physical therapy"}
+    senses = edited(add=[replaced | {"forms": ["physio"]}], remove=[replaced]).senses("PT")
+    assert senses[-1].forms == ("physio",)
 
 
-def test_contradictions_are_named() -> None:
-    with pytest.raises(UnknownShortForm, match=r"'XYZ' is not in the inventory \(2 short forms\)"):
-        edit_inventory(INVENTORY, InventoryEdits(remove=(SenseName(short_form="XYZ"),)))
-    twice = ADD.model_copy(update={"long_form": "Cerebrovascular  accident"})
-    with pytest.raises(
-        InventoryError, match=r"^inventory\.add\.1: .* already \(inventory\.add\.0\)\. Leave one out"
-    ):
-        edit_inventory(INVENTORY, InventoryEdits(add=(ADD, twice)))
-    wrong = InventoryEdits(remove=(SenseName(short_form="PT", long_form="prothrombin tim"),))
-    with pytest.raises(InventoryError, match=r"is not a sense of 'PT'\. Nearest: 'prothrombin time'"):
-        edit_inventory(INVENTORY, wrong)
+@pytest.mark.parametrize(
+    ("edits", "error", "message"),
+    [
+        (
+            {"remove": [{"short_form": "XYZ"}]},
+            UnknownShortForm,
+            r"'XYZ' is not in the inventory \(2 short forms\)",
+        ),
+        (
+            {"add": [ADD, ADD | {"long_form": "Cerebrovascular  accident"}]},
+            InventoryError,
+            r"^inventory\.add\.1: .* already \(inventory\.add\.0\)\. Leave one out",
+        ),
+        (
+            {"remove": [{"short_form": "PT", "long_form": "prothrombin tim"}]},
+            InventoryError,
+            r"is not a sense of 'PT'\. Nearest: 'prothrombin time'",
+        ),
+    ],
+)
+def test_contradictions_are_named(edits: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        edited(**edits)
 
 
 def test_a_long_form_without_words_breaks_nothing(worker: Worker) -> None:
@@ -271,22 +283,20 @@ def test_a_removed_short_form_is_not_found_as_another(expander: Expander) -> Non
     every_sense = [{"short_form": "PT", "long_form": sense.long_form} for sense in INVENTORY.senses("PT")]
     for remove in ([{"short_form": "PT"}], every_sense):
         job = asked(text=text, inventory={"remove": remove})
-        run(worker_of(both, ServiceMetrics()), job)
+        run(Worker(both, ServiceMetrics()), job)
         assert [each.start for each in answer(job).expansions] == [0]
 
 
-def test_equal_edits_share_an_inventory_and_few_are_kept(expander: Expander) -> None:
-    assert edit_inventory(INVENTORY, InventoryEdits()) is INVENTORY
-    edited: list[InventoryEdits] = []
-
-    def edit(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-        edited.append(edits)
-        return edit_inventory(inventory, edits)
-
-    worker = Worker(expander, partial(edit, expander.inventory), ServiceMetrics())
+def test_equal_edits_share_an_inventory_and_few_are_kept(
+    expander: Expander, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[object] = []
+    lexicon = expander.lexicon
+    monkeypatch.setattr(expander, "lexicon", lambda *layers: prepared.append(layers) or lexicon(*layers))
+    worker = Worker(expander, ServiceMetrics())
     senses = [{"short_form": "X", "long_form": f"sense {number}"} for number in range(20)]
     for each in [*senses[:2], *senses[:2], *senses, senses[0]]:
         job = asked(text="PT", inventory={"add": [each]})
         run(worker, job)
         assert job.answered.result(0)
-    assert len(edited) == 20 + 1  # the first was no longer kept
+    assert len(prepared) == 20 + 1  # the first was no longer kept

@@ -13,6 +13,7 @@ then interpreted on the CPU, with float32 operands. Only a GPU can show:
 import os
 import subprocess
 import sys
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from torch import Tensor
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, LatentMeaningCells, ModelConfig, SectionDraws, Windows
+from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections
 from lmcells.training.kernels import CapturedStep, kernels_available
+from lmcells.training.sampler import Sampler
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if kernels_available() and not INTERPRETED else "cpu"
@@ -40,9 +43,10 @@ runs_kernels = pytest.mark.skipif(
 )
 if DEVICE == "cuda" or INTERPRETED:
     from lmcells.training.kernels.attention import attend_and_mix
-    from lmcells.training.kernels.lookup import group_places, look_up, sum_rows
+    from lmcells.training.kernels.lookup import group_distinct, group_places, look_up, sum_rows
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.operands import NARROW, Dropout
+    from lmcells.training.kernels.windows import draw_sections, draw_windows
 
 
 @pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the kernels run in this process")
@@ -138,6 +142,111 @@ def test_posteriors_and_gradients_are_the_models(settings: dict[str, int]) -> No
     assert_same_gradients(model, *totals)
 
 
+def small_sampler(**settings: object) -> tuple[Sampler, Chunk]:
+    """A sampler over 500 tokens in segments of about 12, smoothed sections, every word's section 3 or its own."""
+    torch.manual_seed(6)
+    config = ModelConfig(n_words=N_WORDS, n_metadata=N_SECTIONS, window=3, **settings)
+    chunk = Chunk(ids(N_WORDS, 500).int(), (torch.arange(500, device=DEVICE) // 12).int())
+    weights = torch.arange(1.0, N_WORDS + 1).double().numpy()
+    sections = OccurrenceSections(
+        sections=torch.stack([torch.arange(N_WORDS) % N_SECTIONS, torch.full((N_WORDS,), 3)], dim=1)
+        .flatten()
+        .int()
+        .to(DEVICE),
+        offsets=2 * torch.arange(N_WORDS, device=DEVICE),
+        sizes=torch.full((N_WORDS,), 2, dtype=torch.int32, device=DEVICE),
+        uniform_rate=torch.full((N_WORDS,), 0.25, device=DEVICE),
+        n_metadata=N_SECTIONS,
+    )
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    negatives = AliasTable.of_weights(weights, device=torch.device(DEVICE))
+    return Sampler(config, generator, negatives, sections, ids(N_SECTIONS, 42).int()), chunk
+
+
+@runs_kernels
+def test_kernels_draw_the_samplers_windows() -> None:
+    sampler, chunk = small_sampler(context_mask_rate=0.0, center_mask_rate=0.0)
+    positions = torch.arange(500, device=DEVICE, dtype=torch.int32)
+    present = positions < 490
+    wanted = sampler.batch(chunk, positions, present=present)
+    found = draw_windows(sampler, chunk, positions, present=present)
+    assert torch.equal(found.center, wanted.center)
+    assert torch.equal(found.metadata, wanted.metadata)
+    assert torch.equal(found.context_mask, wanted.context_mask)
+    assert torch.equal(found.context[wanted.context_mask], wanted.context[wanted.context_mask])
+    assert bool(found.center_mask.all())
+    assert not torch.equal(
+        found.negatives, draw_windows(sampler, chunk, positions, present=present).negatives
+    )
+
+
+@runs_kernels
+def test_kernels_draw_masks_negatives_and_sections_as_often_as_the_sampler() -> None:
+    sampler, chunk = small_sampler(context_mask_rate=0.3, center_mask_rate=0.1)
+    positions = torch.arange(20, 480, device=DEVICE, dtype=torch.int32).repeat(4)
+    present = torch.ones_like(positions, dtype=torch.bool)
+    batch = draw_windows(sampler, chunk, positions, present=present)
+    _, in_segment, _ = chunk.windows_at(positions, radius=3)
+    assert 0.67 < batch.context_mask[in_segment].float().mean() < 0.73
+    assert 0.87 < batch.center_mask.float().mean() < 0.93
+    # the chance of a word is proportional to its id + 1
+    assert float(batch.negatives.float().mean()) == pytest.approx(2 * N_WORDS / 3, rel=0.03)
+
+    grouping, _ = group_distinct(torch.tensor([4, 9, 9], device=DEVICE).int(), n_ids=N_WORDS)
+    drawn = draw_sections(sampler.sections, grouping, n_draws=4_000, generator=sampler.generator)
+    assert drawn[:2].ne(drawn[1]).any()
+    assert bool((drawn[2] == N_SECTIONS).all())
+    for row, word in enumerate((4, 9)):
+        shares = torch.bincount(drawn[row], minlength=N_SECTIONS) / 4_000
+        wanted = torch.full((N_SECTIONS,), 0.25 / N_SECTIONS, device=DEVICE)
+        wanted[3] += 0.375
+        wanted[word % N_SECTIONS] += 0.375
+        assert float((shares - wanted).abs().max()) < 0.04
+
+
+@runs_kernels
+def test_rows_that_fill_up_a_batch_change_nothing() -> None:
+    sampler, chunk = small_sampler(context_mask_rate=0.0, center_mask_rate=0.0)
+    model = lmc(window=3)
+    fused, positions = FusedLoss(model), torch.arange(40, device=DEVICE, dtype=torch.int32)
+    windows, draws = fused.draw(sampler, chunk, positions, present=positions < 33)
+    loss = fused(windows, draws)
+    assert int(windows.counts.sum()) == 33
+    for part in (loss.reconstruction, loss.prior_divergence):
+        assert bool((part[~windows.counts] == 0).all())
+    found = gradients(model, loss.total.sum())
+
+    given = windows.given
+    present = Batch(**{field.name: getattr(given, field.name)[:33] for field in fields(given)})
+    of_vocabulary = torch.zeros(N_WORDS, draws.sections.shape[1], dtype=torch.int32, device=DEVICE)
+    n_words = int(windows.words.n_groups)
+    of_vocabulary[draws.words[:n_words].long()] = draws.sections[:n_words]
+    wanted = gradients(model, model.loss(present, SectionDraws(sections=of_vocabulary)).total.sum())
+    for name, gradient in wanted.items():
+        assert_near(found[name], gradient, within=0.03)
+
+
+@runs_kernels
+def test_dropout_of_the_model_network_is_undone_in_backward() -> None:
+    """The loss moves along all parameters as their gradients say, the same elements being dropped."""
+    model, (batch, draws) = lmc(dropout=0.2), random_batch()
+    fused, losses = FusedLoss(model), []
+
+    def loss() -> Tensor:
+        torch.manual_seed(8)
+        return fused(batch, draws).total.double().mean()
+
+    slopes = gradients(model, loss())
+    parameters = {name: value for name, value in model.named_parameters() if name.startswith("prior.")}
+    before = {name: value.detach().clone() for name, value in parameters.items()}
+    for step in (0.01, -0.01):  # what each of the parameters alone changes the loss by
+        with torch.no_grad():
+            for name, value in parameters.items():
+                value.copy_(before[name] + step * slopes[name] / slopes[name].square().sum())
+            losses.append(float(loss()))
+    assert (losses[0] - losses[1]) / 0.02 == pytest.approx(len(parameters), rel=0.01)
+
+
 @runs_kernels
 def test_without_metadata_and_center_mask_they_are_null_and_present() -> None:
     model, (batch, draws) = lmc(), random_batch()
@@ -198,7 +307,7 @@ def test_dropout_in_lookups_is_undone_in_backward() -> None:
     torch.manual_seed(3)
     table = torch.randn(N_WORDS, 100, device=DEVICE, requires_grad=True)
     words, present, dropout = ids(N_WORDS, ROWS).int(), happens(0.8, ROWS), some_dropout()
-    grouping = group_places(words, n_groups=N_WORDS, present=present)
+    grouping = group_places(words.masked_fill(~present, N_WORDS), n_ids=N_WORDS)
     found = look_up(table, words, grouping, dtype=torch.float32, present=present, dropout=dropout)
     kept = kept_in_torch(ROWS * 128, dropout).view(ROWS, 128)[:, :100]
     assert 0.75 < (kept > 0).float().mean() < 0.85
@@ -230,9 +339,22 @@ def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
     places[:2_000] = 3  # a run over many whole chunks
     present = happens(0.9, 5_000)
     rows = torch.randint(-8, 9, (5_000, 128), device=DEVICE).float()
-    found = sum_rows(rows, group_places(places, n_groups=70, present=present), width=100)
+    absent = places.masked_fill(~present, 70)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, places.long(), rows * present.unsqueeze(1))
-    assert torch.equal(found, wanted[:, :100])
+    assert torch.equal(sum_rows(rows, group_places(absent, n_ids=70), width=100), wanted[:, :100])
+    grouping, group_of = group_distinct(absent, n_ids=70)
+    assert torch.equal(sum_rows(rows, grouping, width=100), wanted[:, :100])
+    assert torch.equal(grouping.of_group[group_of[present].long()], places[present])
+    distinct = places[present].unique()
+    assert int(grouping.n_groups) == len(distinct)
+    plus = torch.arange(70 * 100, device=DEVICE).float().view(70, 100)
+    by_group = sum_rows(rows, grouping, width=100, by_group=True, plus=plus)[: len(distinct)]
+    assert torch.equal(by_group, wanted[distinct, :100] + plus[: len(distinct)])
+    part = slice(1_900, 2_200)
+    wanted = torch.zeros(70, 128, device=DEVICE).index_add_(
+        0, places[part].long(), (rows * present.unsqueeze(1))[part]
+    )
+    assert torch.equal(sum_rows(rows[part], grouping, width=100, first_place=1_900), wanted[:, :100])
 
 
 @needs_gpu

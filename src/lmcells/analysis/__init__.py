@@ -1,4 +1,4 @@
-"""Looking inside a trained model: one module a view, as in `lmcells inspect VIEW`.
+"""Looking inside a trained model: one module per view, as in `lmcells inspect VIEW`.
 
 neighbors, senses        the words near a word's cell, and how sections move it
 sections                 which sections are alike: nearest ones, clusters, a map

@@ -16,7 +16,7 @@ from lmcells.pretrained.layers import Ids as AnyIds
 
 Ids = npt.NDArray[np.int64]
 
-_N_FREQUENT = 10_000  # words that are searched, unless told otherwise
+_N_FREQUENT = 10_000  # words that are searched by default
 _MAX_PAIRS = 1 << 14  # of a word and a section, computed at once
 
 
@@ -53,7 +53,7 @@ def expected_words(model: PretrainedModel) -> Expectation:
 
 
 def expected_sections(model: PretrainedModel) -> Expectation:
-    """The expectation of every section; one none of whose words were counted (n_counted is 0) is all zeros."""
+    """The expectation of every section; all zeros for a section without counted words (n_counted is 0)."""
     require_sections(model)
     prior, table = model.prior, model.statistics
     assert isinstance(prior, NumpyModelNetwork)  # no other model has sections
@@ -100,7 +100,7 @@ class WordCells:
     """Cells of a model's words: p(z | w, m) of the LMC, p(z | w) of BSG and MBSGE. Create one and keep it.
 
     cells = WordCells(model)
-    cells.of(words, "SOCIAL HISTORY")   # one Gaussian a word, under a section
+    cells.of(words, "SOCIAL HISTORY")   # one Gaussian per word, under a section
     cells.of(words, NULL_SECTION)       # null metadata
     cells.of(words, None)               # expected over the sections in which each word was seen
     """

@@ -62,7 +62,7 @@ def _write(axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, 
 
 
 def draw_nearest_words(found: Row) -> Figure:
-    """One row a word, the nearest on top."""
+    """One row per word, the nearest on top."""
     with page(0.85 + 0.19 * len(found.neighbors), 0.55) as figure:
         axes = figure.subplots()
         values = [getattr(each, found.measure) for each in found.neighbors]
@@ -111,7 +111,7 @@ _N_WIDE, _N_SLANTED, _N_UPRIGHT = 18, 16, 28  # columns with room for full-size 
 
 
 def draw_senses(senses: Row) -> Figure:
-    """A row a section, and one for the average; a column a word: its probability, and the ratio to the average."""
+    """One row per section and one for the average, one column per word: its probability and ratio to the average."""
     rows = [*senses.sections, senses.average]
     with page(1.25 + 0.36 * len(rows)) as figure:
         axes = figure.subplots()
@@ -234,7 +234,7 @@ _PANELS_A_ROW = 3
 
 
 def draw_interpolation(paths: Sequence[Row]) -> Figure:
-    """The paper's figure of MG: a panel a section; a long form has one colour, line and marker in all of them."""
+    """The paper's figure of MG: one panel per section; a long form has one colour, line and marker in all of them."""
     named = _long_forms_to_name(paths)
     n_columns = 2 if len(paths) == 4 else min(len(paths), _PANELS_A_ROW)
     n_rows = -(-len(paths) // n_columns)
@@ -272,7 +272,7 @@ def _draw_path(axes: Axes, path: Row, named: Sequence[str]) -> None:
 
 
 def _long_forms_to_name(paths: Sequence[Row]) -> list[str]:
-    """Those that matter in any panel, by their largest probability."""
+    """The long forms that are probable in any panel, by their largest probability."""
     greatest: dict[str, float] = {}
     for path in paths:
         for each in path.long_forms:

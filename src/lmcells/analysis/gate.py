@@ -47,9 +47,7 @@ class Occurrence(NamedTuple):
 
 def occurrences_of(examples: Iterable[Example]) -> Iterator[Occurrence]:
     """The short forms of a dataset."""
-    for each in examples:
-        mention = Mention(each.text, each.start, each.end, each.short_form, each.section)
-        yield Occurrence(mention, each.note_id, long_form=each.long_form)
+    return (Occurrence(each.mention, each.note_id, long_form=each.long_form) for each in examples)
 
 
 def occurrences_in(

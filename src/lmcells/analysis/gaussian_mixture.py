@@ -46,7 +46,9 @@ class GaussianMixture:
             object.__setattr__(self, name, np.asarray(getattr(self, name), np.float64))
         n, shapes = self.weights.size, (self.weights.shape, self.variances.shape)
         if not n or shapes != ((n,), (n,)):
-            raise ValueError(f"weights {shapes[0]} and variances {shapes[1]} must be one number a component.")
+            raise ValueError(
+                f"weights {shapes[0]} and variances {shapes[1]} must be one number per component."
+            )
         if self.means.ndim != 2 or self.means.shape[0] != n:
             raise ValueError(f"means have shape {self.means.shape}; {n} components need ({n}, d).")
         if not (self.weights > 0).all() or not np.isclose(self.weights.sum(), 1):
@@ -59,7 +61,7 @@ class GaussianMixture:
 
     @property
     def dim(self) -> int:
-        """Of the latent space."""
+        """The dimension of the latent space."""
         return int(self.means.shape[1])
 
     @property
@@ -85,7 +87,7 @@ class GaussianMixture:
 
     @property
     def covariance(self) -> Floats:
-        """Of a draw: (d, d)."""
+        """The covariance of a draw: (d, d)."""
         offsets = self.means - self.mean
         covariance: Floats = (self.weights * offsets.T) @ offsets + self.within * np.eye(self.dim)
         return covariance

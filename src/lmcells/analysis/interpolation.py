@@ -9,6 +9,7 @@ interpolate(ranker, "MG", section="IMAGING", text="seen on MG of the left breast
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,16 +18,11 @@ import numpy.typing as npt
 from lmcells.analysis import Row, rows_of
 from lmcells.analysis.names import require_sections, section_id
 from lmcells.errors import ConfigError, InputError
+from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import Floats, LongFormMoments, long_form_moments
-from lmcells.expansion.ranking import (
-    CellRanker,
-    MaskedSpanRanker,
-    PosteriorRanker,
-    Ranking,
-    ranks_by_masked_span,
-)
+from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.layers import Ids
@@ -41,12 +37,9 @@ _NO_WORD = "&"  # a short form without a token, so not a word of any model
 class NullMetadataRanker(CellRanker):
     """Ranks long forms by -KL(q || p(z | long form, null)), as in the paper's interpolation figure."""
 
-    def moments(self, short_form: str) -> LongFormMoments:
-        """Return the moments of the candidates, each a single Gaussian; computed once."""
-        if short_form not in self._moments:
-            senses = self.inventory.senses(short_form)
-            self._moments[short_form] = long_form_moments(senses, self.model, section_weights=None)
-        return self._moments[short_form]
+    def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[LongFormMoments]:
+        """Return the moments of the candidates, each a single Gaussian."""
+        return [long_form_moments(senses, self.model, section_weights=None) for senses in candidates]
 
 
 def section_ranker(
@@ -62,19 +55,12 @@ def section_ranker(
     sections.
     """
     require_sections(model)
-    by_masked_span = ranks_by_masked_span(model, ranking)
-    if null_metadata:
-        if by_masked_span:
-            why = "null metadata needs the ranking by divergence; this model ranks by masked span."
-            raise InputError(f"{why} Add: --ranking divergence")
-        return NullMetadataRanker(model, inventory)
-    return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
-
-
-def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
-    """The model's calibration, for the ranking that it was fitted on; a plain softmax for another."""
-    is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
-    return Calibration.load(model.folder) if is_own else Calibration()
+    if not null_metadata:
+        return rank_cells(model, inventory, ranking=ranking)
+    if ranks_by_masked_span(model, ranking):
+        why = "null metadata needs the ranking by divergence; this model ranks by masked span."
+        raise InputError(f"{why} Add: --ranking divergence")
+    return NullMetadataRanker(model, inventory)
 
 
 def read_window(ranker: PosteriorRanker, short_form: str, *, text: str | None = None) -> ReadWindows:
@@ -124,7 +110,7 @@ def cells(
 
 
 def _find(short_form: str, text: str) -> Mention:
-    """As written, or else in another case; the user names it, so units and words in capitals count too."""
+    """Find the short form as written, else in another case; any word counts, since the user names it."""
     alone = rf"(?<!\w){re.escape(short_form)}(?!\w)"
     found = re.search(alone, text) or re.search(alone, text, re.IGNORECASE)
     if found is None:
@@ -157,8 +143,8 @@ def interpolate(
     weights = np.linspace(0, 1, steps)
     by_hand = cells(model, window, np.full(steps, metadata), gate=weights)
     by_itself = cells(model, window, np.array([metadata, NULL]))
-    along = _probabilities(ranker, short_form, by_hand, calibration)  # (steps, K)
-    learnt, without_section = _probabilities(ranker, short_form, by_itself, calibration)  # (K,) each
+    along = _probabilities(ranker, short_form, window, by_hand, calibration)  # (steps, K)
+    learnt, without_section = _probabilities(ranker, short_form, window, by_itself, calibration)  # (K,) each
     names = [sense.long_form for sense in senses]
     paths = rows_of(long_form=names, probabilities=along.T, learnt=learnt, without_section=without_section)
     return Row(
@@ -178,8 +164,13 @@ def spelt_as_in(inventory: SenseInventory, short_form: str) -> str:
 
 
 def _probabilities(
-    ranker: PosteriorRanker, short_form: str, posterior: NumpyPosterior, calibration: Calibration
+    ranker: PosteriorRanker,
+    short_form: str,
+    window: ReadWindows,
+    posterior: NumpyPosterior,
+    calibration: Calibration,
 ) -> Floats:
-    """Of each long form, in the inventory's order, for each cell: -> (B, K)."""
+    """The probability of each long form, in the inventory's order, for each cell: -> (B, K)."""
     scores = ranker.scorer(posterior)(short_form, list(range(len(posterior.mean))))
+    scores = ranker.comparable(scores, window.context_mask)
     return np.stack([calibration.probabilities(of_senses) for of_senses in scores])

@@ -97,7 +97,7 @@ _LARGER = {"*": 1.7, "h": 1.1, "X": 1.1, "P": 1.1}  # markers with little ink
 
 
 def draw_section_map(shown: Row) -> Figure:
-    """Every section as a mark, a marker and a colour a cluster; the texts of the axes are the names that had room."""
+    """Every section as a mark, with one marker and colour per cluster, and its name if there is room."""
     below = _LEGEND_ROW * (-(-len(shown.clusters) // _COLUMNS) + 1) + 0.15
     height = _MAP_HEIGHT + below
     counts = np.log1p([section.count for section in shown.sections])

@@ -82,7 +82,7 @@ def cluster_sections(
     n_clusters = min(N_CLUSTERS, ids.size) if n_clusters is None else n_clusters
     if not 1 <= n_clusters <= ids.size:
         raise InputError(
-            f"{n_clusters} clusters were asked for; allowed: 1 to {ids.size}, the number of sections looked at."
+            f"{n_clusters} clusters were asked for; allowed: 1 to {ids.size}, the number of sections compared."
         )
     vectors = unit_embeddings(model, network, ids)
     labels = np.zeros(ids.size, np.int64)

@@ -1,4 +1,4 @@
-"""How sure a model is of its words: their variance before any context is read, and what it goes with.
+"""How sure a model is of its words: their variance before any context is read, and what correlates with it.
 
 A word's variance has two parts, each an average over the dimensions: `within` is the prior variance that the model
 gives its cells, averaged over the word's sections; `between` is how far its sections move the mean. They are compared
@@ -33,7 +33,7 @@ _OF_SHORT_FORMS = (("senses", None), ("senses", "frequency"))
 
 @dataclass(frozen=True, eq=False)
 class WordVariances:
-    """The variances of all words that were looked at, one row each."""
+    """The variances of all words that were measured, one row each."""
 
     ids: npt.NDArray[np.int64]
     words: tuple[str, ...]
@@ -61,7 +61,7 @@ class WordVariances:
         return [self.of(row) for row in order[:most].tolist()]
 
     def named(self, model: PretrainedModel, words: Sequence[str]) -> list[Row]:
-        """Some words, as a person names them."""
+        """The words of these names."""
         rows = {id_: row for row, id_ in enumerate(self.ids.tolist())}
         ids = [word_id(model, word) for word in words]
         for id_ in ids:

@@ -57,7 +57,7 @@ def write_vectors(path: Path, named: NamedVectors) -> None:
     is_binary = require_format(path) == "binary"
     names, vectors = named
     n, dim = vectors.shape
-    text = " %.9g" * dim + "\n"  # nine digits bring every float32 back
+    text = " %.9g" * dim + "\n"  # nine digits preserve every float32
     rows = zip(names, np.ascontiguousarray(vectors, dtype="<f4"), strict=True)
     try:
         with atomic_write(path) as temporary, temporary.open("wb") as file:

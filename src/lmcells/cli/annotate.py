@@ -8,36 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, adder
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.annotate import annotate, annotate_stream
 from lmcells.integrations.omop import parse_nlp_time
-from lmcells.integrations.rows import NoteFiles
 from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    add = parser.add_argument
-    add("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes, - for standard input")
+    add = adder(parser)
+    add("notes INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
     arguments.add_output(parser, "OUT", written, replaces="a file")
-    kinds = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP (rows)"
-    add("--output-format", choices=("rows", "omop"), default="rows", help=kinds)
+    text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP"
+    add("--output-format", text, one_of=("rows", "omop"))
     arguments.add_note_nlp(parser)
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
     arguments.add_finding(expanding)
-    sections = "how to find sections that the file does not give (rules)"
-    expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
+    text = "how to find sections that the file does not give"
+    adder(expanding)("--sections", text, one_of=SECTION_STYLES)
     arguments.add_columns(parser.add_argument_group("reading notes"))
-    running = arguments.add_running(parser, resumes="a job")
-    add = running.add_argument
-    add("--engine", choices=ENGINES, default="local", help="where to run (local)")
-    add("--workers", type=int, default=1, metavar="N", help="processes, each of which loads the model (1)")
-    add("--shard-notes", type=int, default=SHARD_NOTES, metavar="N", help="notes per shard (%(default)d)")
+    add = adder(arguments.add_running(parser, resumes="a job"))
+    add("--engine", "where to run", one_of=ENGINES)
+    add("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
+    add("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     omop = options.output_format == "omop"
     note_nlp = arguments.note_nlp_options(options, is_omop=omop, flag="--output-format")
     with ProgressLine() as line:
-        notes = NoteFiles(options.inputs, options.format, arguments.columns_of(options))
+        notes = arguments.note_files(options)
         nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
         running: dict[str, Any] = {
             "expander": arguments.expander_settings(options),
@@ -80,21 +78,17 @@ def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-COMMANDS = {
-    "annotate": Command(
-        summary="expand the short forms of files of notes",
-        description="""\
+_ANNOTATE = """\
+expand the short forms of files of notes
+
 Expand the short forms of whole files and folders of notes, and write one row per expansion: JSON lines, CSV or Parquet,
 by the name of --output. OUT.report.json holds exact counts; if rows were skipped, OUT.rejected.jsonl has the file, line
 and reason of each. A job that was stopped continues with --resume; neither that nor --workers or --engine changes the
-output by a byte.""",
-        example="""\
+output by a byte.
+
 examples:
   lmcells annotate notes.jsonl more/ --output expansions.parquet --workers 8
   lmcells annotate NOTEEVENTS.csv.gz --output expansions.jsonl --resume
   zcat notes.jsonl.gz | lmcells annotate - --output - | jq -r .long_form
-  lmcells annotate note.csv --output note_nlp.csv --output-format omop""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells annotate note.csv --output note_nlp.csv --output-format omop"""
+COMMANDS = {"annotate": Command(_ANNOTATE, add_arguments, run)}

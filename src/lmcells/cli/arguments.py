@@ -1,13 +1,14 @@
 """Options that several commands share: their names and what they mean are said once."""
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import ConfigError, InputError
+from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import FORMATS, Columns
 
 if TYPE_CHECKING:  # not needed to parse, and slow to import
@@ -16,23 +17,20 @@ if TYPE_CHECKING:  # not needed to parse, and slow to import
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
+REPEATED: dict[str, Any] = {"action": "append", "default": []}
 _HEADER_RULES = 'own headers: {"NAME": ["alias", ...]} in JSON'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Command:
-    """A command: how `--help` describes it, its options, and what it does with them."""
+    """A command: its help (summary, description, examples, with blank lines between), its options, and what it does."""
 
-    summary: str
-    description: str
-    example: str
+    help: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
 
 
-def command_group(
-    commands: Mapping[str, Command], *, summary: str, description: str, example: str, metavar: str = "ACTION"
-) -> Command:
+def command_group(help_: str, commands: Mapping[str, Command], *, metavar: str = "ACTION") -> Command:
     """Return a command that has commands of its own, such as `inventory find` and `inventory check`."""
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,26 +38,49 @@ def command_group(
         for name, command in commands.items():
             add_command(actions, name, command)
 
-    return Command(
-        summary=summary,
-        description=description,
-        example=example,
-        add_arguments=add_arguments,
-        run=lambda options: commands[options.action].run(options),
-    )
+    return Command(help_, add_arguments, lambda options: commands[options.action].run(options))
 
 
 def add_command(commands: "Commands[Any]", name: str, command: Command) -> argparse.ArgumentParser:
     """Add a command under its name; -> its parser."""
+    summary, text = command.help.split("\n\n", 1)
+    description, examples = text.rsplit("\n\n", 1)
+    plain = argparse.RawDescriptionHelpFormatter
     parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=command.summary,
-        description=command.description,
-        epilog=command.example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        name, help=summary, description=description, epilog=examples, formatter_class=plain
     )
     command.add_arguments(parser)
     return parser
+
+
+def adder(parser: argparse._ActionsContainer) -> Callable[..., None]:
+    """Return a function that adds options: `add("--seed N", "random seed (0)", type=int, default=0)`.
+
+    The first word is the name, the rest is how --help shows the value. A name with nothing else is a flag. `number` is
+    the default of a whole number from `least` on, `one_of` are choices, the first by default; help ends with it.
+    """
+
+    def add(
+        declared: str,
+        help_: str,
+        *,
+        number: int | None = None,
+        least: int = 1,
+        one_of: Sequence[str] = (),
+        **how: Any,
+    ) -> None:
+        name, _, metavar = declared.partition(" ")
+        if number is not None:
+            help_, how = f"{help_} ({number:,})", how | {"type": at_least(least), "default": number}
+        if one_of:
+            help_, how = f"{help_} ({one_of[0]})", how | {"choices": one_of, "default": one_of[0]}
+        if metavar:
+            how["metavar"] = metavar
+        elif not how:
+            how["action"] = "store_true"
+        parser.add_argument(name, help=help_, **how)
+
+    return add
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -79,29 +100,27 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def add_json(parser: argparse._ActionsContainer) -> None:
     """--json, for machines."""
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    adder(parser)("--json", "print the summary as JSON")
 
 
 def add_running(parser: argparse.ArgumentParser, *, resumes: str) -> Group:
     """--resume and --json, and the group they stand in."""
     running = parser.add_argument_group("running")
-    running.add_argument("--resume", action="store_true", help=f"go on with {resumes} that was stopped")
+    adder(running)("--resume", f"continue {resumes} that was stopped")
     add_json(running)
     return running
 
 
 def add_columns(reading: argparse._ActionsContainer) -> None:
     """--format and the columns of a note: how notes are read; see `columns_of`."""
-    add = reading.add_argument
-    add("--format", choices=FORMATS, default="auto", help="format of the notes (found automatically)")
-    add("--text-column", metavar="NAME", help="column of the text")
-    add("--id-column", metavar="NAME", help="column of the id")
-    add("--category-column", metavar="NAME", help="column of the note type")
-    further = "column of further metadata; may be repeated"
-    add("--metadata-column", action="append", default=[], metavar="NAME", help=further)
-    add("--encoding", default="utf-8", metavar="NAME", help="of the text, such as cp1252 or utf-16 (utf-8)")
-    between = "between the fields of a table; tab for a tab (by the format)"
-    add("--delimiter", metavar="CHARACTER", help=between)
+    add = adder(reading)
+    add("--format", "format of the notes (found automatically)", choices=FORMATS, default="auto")
+    add("--text-column NAME", "column of the text")
+    add("--id-column NAME", "column of the id")
+    add("--category-column NAME", "column of the note type")
+    add("--metadata-column NAME", "column of further metadata; may be repeated", **REPEATED)
+    add("--encoding NAME", "of the text, such as cp1252 or utf-16 (utf-8)", default="utf-8")
+    add("--delimiter CHARACTER", "between the fields of a table; tab for a tab (by the format)")
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
@@ -116,33 +135,38 @@ def columns_of(options: argparse.Namespace) -> Columns:
     )
 
 
+def note_files(options: argparse.Namespace) -> NoteFiles:
+    """Return the notes that the options name."""
+    return NoteFiles(options.notes, options.format, columns_of(options))
+
+
 def add_reading(parser: argparse.ArgumentParser) -> Group:
     """How notes are read and cut into sections, and the group to which a command adds its own."""
     reading = parser.add_argument_group("reading notes")
     add_columns(reading)
+    add = adder(reading)
     styles = "paper: the paper's expression; rules: ours; given: the file's own; auto: given, else rules; "
-    styles += "none: no note is cut"
-    reading.add_argument("--sections", choices=SECTION_STYLES, default="auto", help=styles)
-    reading.add_argument("--header-rules", type=Path, metavar="FILE", help=_HEADER_RULES)
+    add("--sections", styles + "none: no note is cut", choices=SECTION_STYLES, default="auto")
+    add("--header-rules FILE", _HEADER_RULES, type=Path)
     return reading
 
 
 def add_finding(parser: argparse._ActionsContainer) -> None:
     """What is expanded besides the short forms of the inventory, and when the expander abstains."""
-    add, by_letters = parser.add_argument, "expand nothing that is in no inventory, by its letters"
-    add("--no-letters", action="store_true", help=by_letters)
-    add("--codes", action="store_true", help="also read out codes such as pT3a, L5 and CD20")
-    add("--threshold", type=float, metavar="P", help="abstain below this probability (the model's own)")
+    add = adder(parser)
+    add("--no-letters", "do not expand by its letters what no inventory has")
+    add("--codes", "also read out codes such as pT3a, L5 and CD20")
+    add("--threshold P", "abstain below this probability (the model's own)", type=float)
 
 
 def add_expander(parser: argparse._ActionsContainer) -> None:
     """The model, own senses and own headers; see `expander_settings`."""
-    add = parser.add_argument
-    add("--model", metavar="DIR", help="model folder (the shipped one)")
+    add = adder(parser)
+    add("--model DIR", "model folder (the shipped one)")
     layers = "senses to add, forbid or pin over the shipped ones: CSV, TSV or JSON; may be repeated"
-    add("--inventory", action="append", default=[], metavar="FILE", help=layers)
-    add("--only-inventory", metavar="FILE", help="senses in place of the shipped ones")
-    add("--header-rules", metavar="FILE", help=_HEADER_RULES)
+    add("--inventory FILE", layers, **REPEATED)
+    add("--only-inventory FILE", "senses in place of the shipped ones")
+    add("--header-rules FILE", _HEADER_RULES)
 
 
 def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
@@ -159,13 +183,11 @@ def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
 
 def add_note_nlp(parser: argparse._ActionsContainer) -> None:
     """How OMOP's NOTE_NLP is written; see `note_nlp_options`."""
-    add = parser.add_argument
-    add("--nlp-date", metavar="DATE", help="omop: date, or date and time (now)")
-    first = "omop: note_nlp_id of the first row, for appending (1)"
-    add("--first-id", type=at_least(0), metavar="N", help=first)
-    concepts = "omop: CSV of section and concept_id, for section_concept_id"
-    add("--section-concepts", type=Path, metavar="FILE", help=concepts)
-    add("--no-abstained", action="store_true", help="omop: leave out short forms that were not expanded")
+    add = adder(parser)
+    add("--nlp-date DATE", "omop: date, or date and time (now)")
+    add("--first-id N", "omop: note_nlp_id of the first row, for appending (1)", type=at_least(0))
+    add("--section-concepts FILE", "omop: CSV of section and concept_id, for section_concept_id", type=Path)
+    add("--no-abstained", "omop: leave out short forms that were not expanded")
 
 
 def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions":
@@ -191,20 +213,19 @@ _CHECK_THEMSELVES = ("annotate", "reproduce")
 
 def add_output(parser: argparse._ActionsContainer, metavar: str, meaning: str, *, replaces: str) -> None:
     """--output, and --overwrite to replace what is there."""
-    parser.add_argument("--output", required=True, type=Path, metavar=metavar, help=meaning)
+    adder(parser)(f"--output {metavar}", meaning, required=True, type=Path)
     add_overwrite(parser, replaces=replaces)
 
 
 def add_overwrite(parser: argparse._ActionsContainer, *, replaces: str) -> None:
     """--overwrite, without which no command replaces a file or a folder."""
-    parser.add_argument("--overwrite", action="store_true", help=f"replace {replaces} that exists")
+    adder(parser)("--overwrite", f"replace {replaces} that exists")
 
 
 def add_dataset_output(parser: argparse.ArgumentParser, *, senses: str) -> None:
     """Where a dataset and its senses go."""
     add_output(parser, "DATASET", "JSON lines to write", replaces="a dataset or inventory")
-    meaning = f"also write the senses that {senses} (JSON or CSV)"
-    parser.add_argument("--inventory-output", type=Path, metavar="FILE", help=meaning)
+    adder(parser)("--inventory-output FILE", f"also write the senses that {senses} (JSON or CSV)", type=Path)
 
 
 def part_of_split(output: Path, part: str) -> Path:

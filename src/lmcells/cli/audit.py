@@ -6,30 +6,27 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, adder
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
 from lmcells.integrations.audit import audit
-from lmcells.integrations.rows import NoteFiles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
-    least = "notes in which something must stand to be listed (2)"
-    parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
-    counts = "write counts alone, no examples from the notes"
-    parser.add_argument("--no-context", action="store_true", help=counts)
+    add("--min-count N", "minimum number of notes that have what is listed", number=2)
+    add("--no-context", "write only counts, no examples from the notes")
     expanding = parser.add_argument_group("expanding")
     arguments.add_expander(expanding)
-    sections = "how to find sections that the file does not give (rules)"
-    expanding.add_argument("--sections", choices=SECTION_STYLES, default="rules", help=sections)
+    text = "how to find sections that the file does not give"
+    adder(expanding)("--sections", text, one_of=SECTION_STYLES)
     arguments.add_columns(parser.add_argument_group("reading notes"))
-    running = arguments.add_running(parser, resumes="an audit")
-    workers = arguments.at_least(1)
-    running.add_argument("--workers", type=workers, default=1, metavar="N", help="processes (1)")
+    add = adder(arguments.add_running(parser, resumes="an audit"))
+    add("--workers N", "processes", number=1)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -38,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
         raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
     with ProgressLine() as line:
         report = audit(
-            NoteFiles(options.notes, options.format, arguments.columns_of(options)),
+            arguments.note_files(options),
             options.output,
             expander=arguments.expander_settings(options),
             min_count=options.min_count,
@@ -63,21 +60,17 @@ def run(options: argparse.Namespace) -> None:
     )
 
 
-COMMANDS = {
-    "audit": Command(
-        summary="what the inventory and the section rules lack for your notes",
-        description="""\
+_AUDIT = """\
+what the inventory and the section rules lack for your notes
+
 Read notes and list, by frequency, the short forms that the inventory lacks, with long forms that the notes define or
 that the letters suggest; those it has whose sense was often unsure; and headers that no rule knows. FOLDER gets a page
 (audit.html), tables, and two files to edit and use: site_inventory.csv (--inventory) and header_rules.json
 (--header-rules). They hold text of the notes, so only you may read them. An audit that was stopped goes on with
---resume.""",
-        example="""\
+--resume.
+
 examples:
   lmcells audit notes/ --output audit
   lmcells audit NOTEEVENTS.csv.gz --output audit --workers 8 --min-count 20 --resume
-  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context"""
+COMMANDS = {"audit": Command(_AUDIT, add_arguments, run)}

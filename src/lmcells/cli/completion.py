@@ -6,7 +6,7 @@ The script is made from the parser, so it knows what this version knows and star
 import argparse
 from collections.abc import Iterator
 
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, adder
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -37,7 +37,7 @@ complete -o filenames -F _lmcells lmcells
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell to write for")
+    adder(parser)("shell", "the shell to write for", choices=SHELLS)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -104,16 +104,13 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-COMMANDS = {
-    "completion": Command(
-        summary="print a script for completion in a shell",
-        description="Print a script that completes commands, flags and their choices on the command line.",
-        example="""\
+_COMPLETION = """\
+print a script for completion in a shell
+
+Print a script that completes commands, flags and their choices on the command line.
+
 examples:
   lmcells completion bash > ~/.local/share/bash-completion/completions/lmcells
   lmcells completion zsh >> ~/.zshrc
-  lmcells completion fish > ~/.config/fish/completions/lmcells.fish""",
-        add_arguments=_add_arguments,
-        run=_run,
-    )
-}
+  lmcells completion fish > ~/.config/fish/completions/lmcells.fish"""
+COMMANDS = {"completion": Command(_COMPLETION, _add_arguments, _run)}

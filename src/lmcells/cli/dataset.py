@@ -1,14 +1,13 @@
 """`lmcells dataset`: labelled short forms to evaluate on, from CASI or from notes."""
 
 import argparse
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, add_json, part_of_split
-from lmcells.cli.terminal import ProgressLine, Table, account_rows, notes_message, print_result
+from lmcells.cli.arguments import REPEATED, Command, add_json, adder, note_files, part_of_split
+from lmcells.cli.terminal import ProgressLine, Table, account_rows, print_result
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
 from lmcells.evaluation.dataset import NoteSplit, write_dataset
@@ -16,7 +15,7 @@ from lmcells.evaluation.long_form_finder import LongFormFinder
 from lmcells.evaluation.reverse import build_reverse_dataset, frequent_sections
 from lmcells.expansion import load_inventory, save_inventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 
 
 def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
@@ -25,14 +24,14 @@ def _refuse_input_as_output(output: Path, inputs: Sequence[Path]) -> None:
 
 
 def _add_casi(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("raw", type=Path, metavar="RAW", help="the CASI file")
+    add = adder(parser)
+    add("raw RAW", "the CASI file", type=Path)
     arguments.add_dataset_output(parser, senses="are left")
-    add("--canonical-forms", type=Path, metavar="FILE", help="sense names: sf, target_lf_sense, target_label")
-    add("--section-map", type=Path, metavar="FILE", help="CSV of two columns, CASI's header and the model's")
-    add("--match-short-forms", type=Path, metavar="DATASET", help="keep only short forms of this dataset")
-    add("--keep-single-sense", action="store_true", help="keep short forms that are left with one sense")
-    add("--skip", action="append", default=[], choices=OPTIONAL, help="leave a filter out; may be repeated")
+    add("--canonical-forms FILE", "sense names: sf, target_lf_sense, target_label", type=Path)
+    add("--section-map FILE", "CSV of two columns, CASI's header and the model's", type=Path)
+    add("--match-short-forms DATASET", "keep only short forms of this dataset", type=Path)
+    add("--keep-single-sense", "keep short forms that are left with one sense")
+    add("--skip", "leave a filter out; may be repeated", **REPEATED, choices=OPTIONAL)
     add_json(parser)
 
 
@@ -82,25 +81,22 @@ def _why_empty(raw: Path, steps: list[dict[str, Any]]) -> str:
 
 
 def _add_reverse(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
-    parser.add_argument("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
+    add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
     arguments.add_dataset_output(parser, senses="occur")
-    add = parser.add_argument_group("what is drawn").add_argument
-    number: dict[str, Any] = {"type": int, "metavar": "N"}
-    add("--max-per-sense", default=500, help="at most so many examples per sense (500)", **number)
-    found = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
-    add("--min-found", default=0, help=found, **number)
-    add("--window", default=20, help="words on each side, not counting stop words (20)", **number)
-    add("--seed", default=0, help="random seed of the sample (0)", **number)
-    parts = "one dataset per name; the part of a note depends on its id"
-    add("--split", metavar="NAME=SHARE,...", help=parts)
-    add("--allow-candidates", action="store_true", help="keep windows that hold another of its long forms")
-    repeated = "drop examples with the same words as another of their sense"
-    add("--drop-repeated", action="store_true", help=repeated)
-    spelled = "only forms that have the short form's letters, in order"
-    add("--spelled-forms", action="store_true", help=spelled)
-    rare = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
-    arguments.add_reading(parser).add_argument("--min-header-count", default=1, help=rare, **number)
+    add = adder(parser.add_argument_group("what is drawn"))
+    add("--max-per-sense N", "maximum number of examples per sense (500)", default=500, type=int)
+    text = "keep short forms each of whose long forms is found N times in all notes (paper: 2), with all long forms"
+    add("--min-found N", text, default=0, type=int)
+    add("--window N", "words on each side, not counting stop words (20)", default=20, type=int)
+    add("--seed N", "random seed of the sample (0)", default=0, type=int)
+    add("--split NAME=SHARE,...", "one dataset per name; the part of a note depends on its id")
+    add("--allow-candidates", "keep windows that contain another long form of the short form")
+    add("--drop-repeated", "drop examples with the same words as another of their sense")
+    add("--spelled-forms", "only forms that have the short form's letters, in order")
+    text = "with --sections paper: rarer headers are body text, as in a corpus of these notes (1)"
+    adder(arguments.add_reading(parser))("--min-header-count N", text, default=1, type=int)
     add_json(parser)
 
 
@@ -150,15 +146,8 @@ def _reverse(options: argparse.Namespace) -> None:
 
 
 def _read_notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
-    columns = arguments.columns_of(options)
-    started, n_notes, n_characters = time.monotonic(), 0, 0
     with ProgressLine() as line:
-        for path in options.notes:
-            for note in read_notes(path, format=options.format, columns=columns, report=report):
-                yield note
-                n_notes, n_characters = n_notes + 1, n_characters + len(note.text)
-                if n_notes % 100 == 0:
-                    line.update(notes_message(n_notes, n_characters, seconds=time.monotonic() - started))
+        yield from line.counting(note_files(options).read(report))
 
 
 def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:
@@ -178,45 +167,36 @@ def _reverse_tables(summary: dict[str, Any]) -> Iterator[Table]:
         yield dataset["dataset"], rows
 
 
-_CASI = Command(
-    summary="from the hand-labelled CASI file",
-    description="""\
+_CASI = """\
+from the hand-labelled CASI file
+
 Read CASI as published by the University of Minnesota (or its CSV re-save), apply the filters of the paper in order, and
-print how many rows each one removes.""",
-    example="""\
+print how many rows each one removes.
+
 example:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl \\
     --canonical-forms labeled_sf_lf_map.csv --section-map casi_mimic_section_map.csv \\
-    --match-short-forms reverse.jsonl --inventory-output casi_inventory.json""",
-    add_arguments=_add_casi,
-    run=_casi,
-)
-_REVERSE = Command(
-    summary="from notes, by reverse substitution",
-    description="""\
+    --match-short-forms reverse.jsonl --inventory-output casi_inventory.json"""
+_REVERSE = """\
+from notes, by reverse substitution
+
 Find the long forms of an inventory in notes, replace each by its short form, and keep the long form as the label.
-Every example names its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.""",
-    example="""\
+Every example names its note, so that `lmcells prepare --exclude-ids DATASET` keeps it out of pre-training.
+
 examples:
   lmcells dataset reverse NOTEEVENTS.csv.gz --inventory casi_inventory.json --output mimic_rs.jsonl --sections paper \\
     --min-header-count 10 --min-found 2 --allow-candidates --drop-repeated --inventory-output mimic_rs.json
     (the paper's test set)
   lmcells dataset reverse notes/ --inventory inventory.json --output rs.jsonl --split dev=0.1,test=0.1
-    (writes rs.dev.jsonl and rs.test.jsonl; the other notes are left for pre-training)""",
-    add_arguments=_add_reverse,
-    run=_reverse,
-)
-COMMANDS = {
-    "dataset": arguments.command_group(
-        {"casi": _CASI, "reverse": _REVERSE},
-        summary="make a dataset of labelled short forms",
-        description="""\
+    (writes rs.dev.jsonl and rs.test.jsonl; the other notes are left for pre-training)"""
+_DATASET = """\
+make a dataset of labelled short forms
+
 Make a dataset to evaluate on: from CASI, whose short forms were labelled by hand, or from any notes, where long forms
-that are written out become their short forms (reverse substitution).""",
-        example="""\
+that are written out become their short forms (reverse substitution).
+
 examples:
   lmcells dataset casi AnonymizedClinicalAbbreviationsAndAcronymsDataSet.txt --output casi.jsonl
-  lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl""",
-        metavar="KIND",
-    )
-}
+  lmcells dataset reverse notes.parquet --inventory inventory.json --output reverse.jsonl"""
+_KINDS = {"casi": Command(_CASI, _add_casi, _casi), "reverse": Command(_REVERSE, _add_reverse, _reverse)}
+COMMANDS = {"dataset": arguments.command_group(_DATASET, _KINDS, metavar="KIND")}

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from lmcells.cli.arguments import Command, add_overwrite
+from lmcells.cli.arguments import Command, add_overwrite, adder
 from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
@@ -29,30 +29,28 @@ _SHOWN_LEAKED = 5
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("models", nargs="+", metavar="MODEL", help="model folder or baseline, see above")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dataset", type=Path, metavar="DATASET", help="labelled mentions, JSON lines")
-    marked = "whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export"
-    what.add_argument("--notes", type=Path, metavar="FILE", help=marked)
-    add("--inventory", type=Path, metavar="FILE", help="senses, JSON or CSV (--notes: the shipped ones)")
-    errors = "--notes: also write every error with its text (mode 0600)"
-    add("--errors", type=Path, metavar="FILE", help=errors)
-    outcomes = "--notes: keep what became of each note, to resume (mode 0600)"
-    add("--outcomes", type=Path, metavar="FILE", help=outcomes)
-    take_out = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
-    add("--take-out-senses", action="store_true", help=take_out)
-    add("--resume", action="store_true", help="--notes: go on from --outcomes after a stop")
-    add("--corpus", type=Path, help="the training corpus: counts of long forms, and the leakage check")
-    add("--section-map", type=Path, metavar="FILE", help="foreign to known headers, CSV or JSON")
-    add("--no-leakage-check", action="store_true", help="the dataset's notes are truly not the corpus'")
-    how = "of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
-    how += "masked-span where the model can"
-    add("--ranking", choices=get_args(Ranking), default="auto", help=how)
-    add("--output", type=Path, metavar="REPORT_DIR", help="write the report into this folder")
+    add = adder(parser)
+    add("models MODEL", "model folder or baseline, see above", nargs="+")
+    add_what = adder(parser.add_mutually_exclusive_group())
+    add_what("--dataset DATASET", "labelled mentions, JSON lines", type=Path)
+    text = "whole notes with marked short forms: JSON lines, a brat folder, or a Label Studio export"
+    add_what("--notes FILE", text, type=Path)
+    add("--inventory FILE", "senses, JSON or CSV (--notes: the shipped ones)", type=Path)
+    add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
+    add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
+    text = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
+    add("--take-out-senses", text)
+    add("--resume", "--notes: continue from --outcomes after a stop")
+    add("--corpus", "the training corpus: counts of long forms, and the leakage check", type=Path)
+    add("--section-map FILE", "foreign to known headers, CSV or JSON", type=Path)
+    add("--no-leakage-check", "skip the check: the dataset's notes are known not to be in the corpus")
+    text = "of cell models: masked-span, by what fits in place of the short form; divergence, the paper's; auto: "
+    text += "masked-span where the model can"
+    add("--ranking", text, choices=get_args(Ranking), default="auto")
+    add("--output REPORT_DIR", "write the report into this folder", type=Path)
     add_overwrite(parser, replaces="a report")
-    add("--json", action="store_true", help="print the results as JSON")
-    add("--seed", type=int, default=0, metavar="N", help="random seed of chance and of the intervals (0)")
+    add("--json", "print the results as JSON")
+    add("--seed N", "random seed of chance and of the intervals (0)", type=int, default=0)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -65,7 +63,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.inventory is None:
         raise InputError("--dataset needs --inventory FILE, the senses to choose from.")
     if output:
-        from lmcells.evaluation.report import require_matplotlib, write_report
+        from lmcells.evaluation.report import Findings, require_matplotlib, write_report
 
         require_matplotlib()  # before the work, not after it
     with ProgressLine() as line:
@@ -83,7 +81,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         )
     as_json = [result.to_json() for result in results]
     if output:
-        write_report(output, results, dataset_name=options.dataset.stem)
+        write_report(output, Findings(results, dataset_name=options.dataset.stem))
         write_json(output / "results.json", as_json, indent=1)
     if options.json:
         print_json(as_json)
@@ -112,7 +110,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )
     if options.json:
-        print_json([result.to_json() for result in results])
+        print_json([asdict(result) for result in results])
         return
     n_notes, n_short_forms = results[0].n_notes, results[0].counts["short_forms"]
     print(f"{options.notes}: {n_notes:,} notes, {n_short_forms:,} short forms; 95 % intervals, by note")
@@ -197,16 +195,15 @@ def _leakage_remark(found: Mapping[str, Any]) -> str:
 
 
 def _add_calibrate(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="model folder; with --check also default (shipped)")
-    add("--dataset", required=True, type=Path, metavar="DATASET", help="JSON lines")
-    add("--inventory", required=True, type=Path, metavar="FILE", help="senses, JSON or CSV")
-    share = "share of answers that should be right (0.95)"
-    add("--precision", type=float, default=0.95, metavar="P", help=share)
-    threshold = "abstain below this probability (the lowest that gives --precision)"
-    add("--least-probability", type=float, metavar="P", help=threshold)
-    add("--check", action="store_true", help="measure the model's calibration and change nothing")
-    add("--json", action="store_true", help="print the result as JSON")
+    add = adder(parser)
+    add("model MODEL", "model folder; with --check also default (shipped)")
+    add("--dataset DATASET", "JSON lines", required=True, type=Path)
+    add("--inventory FILE", "senses, JSON or CSV", required=True, type=Path)
+    add("--precision P", "share of answers that should be right (0.95)", type=float, default=0.95)
+    text = "abstain below this probability (the lowest that gives --precision)"
+    add("--least-probability P", text, type=float)
+    add("--check", "measure the model's calibration and change nothing")
+    add("--json", "print the result as JSON")
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -232,10 +229,9 @@ def _calibrate(options: argparse.Namespace) -> None:
         print_table(rows, title=str(options.model))
 
 
-COMMANDS = {
-    "evaluate": Command(
-        summary="measure models on labelled short forms, or on whole notes",
-        description=f"""\
+_EVALUATE = f"""\
+measure models on labelled short forms, or on whole notes
+
 Rank the long forms of every short form of a dataset, and print accuracy, F1 and negative log-likelihood with 95 %
 intervals, resampled by note. Nothing is fitted to the dataset. Models are evaluated one after the other.
 
@@ -244,25 +240,24 @@ precision and recall, by source and by probability. MODEL may then also be `dict
 `scispacy` (its abbreviation detector).
 
 MODEL is {CHOICES}.
-`dominant` is the dataset's own most common sense, an oracle; `section-mle` counts sections in --corpus.""",
-        example="""\
+`dominant` is the dataset's own most common sense, an oracle; `section-mle` counts sections in --corpus.
+
 examples:
   lmcells evaluate default dictionary --notes marked_notes.jsonl
   lmcells evaluate default --dataset rs.jsonl --inventory inventory.json
   lmcells evaluate model random dominant --dataset rs.jsonl --inventory inventory.json --corpus corpus
   lmcells evaluate model encoder:all-MiniLM-L6-v2 --dataset rs.jsonl --inventory inventory.json --output report
-  lmcells evaluate model --dataset casi.jsonl --inventory casi.json --section-map map.csv --no-leakage-check --json""",
-        add_arguments=_add_evaluate,
-        run=_evaluate,
-    ),
-    "calibrate": Command(
-        summary="fit a model's probabilities and when it abstains",
-        description="""\
+  lmcells evaluate model --dataset casi.jsonl --inventory casi.json --section-map map.csv --no-leakage-check --json"""
+_CALIBRATE = """\
+fit a model's probabilities and when it abstains
+
 Fit a temperature, the score of "no sense fits" and a threshold to a dataset, and write them into the model folder. The
 dataset should be derived from notes like those the model will be used on, by `lmcells dataset reverse`, and never be
-one that results are reported on; for that there is --check.""",
-        example="example:\n  lmcells calibrate model --dataset train_rs.jsonl --inventory senses.csv --precision 0.95",
-        add_arguments=_add_calibrate,
-        run=_calibrate,
-    ),
+one that results are reported on; for that there is --check.
+
+example:
+  lmcells calibrate model --dataset train_rs.jsonl --inventory senses.csv --precision 0.95"""
+COMMANDS = {
+    "evaluate": Command(_EVALUATE, _add_evaluate, _evaluate),
+    "calibrate": Command(_CALIBRATE, _add_calibrate, _calibrate),
 }

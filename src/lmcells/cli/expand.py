@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from lmcells.cli.arguments import Command, add_expander, add_finding, expander_settings
+from lmcells.cli.arguments import REPEATED, Command, add_expander, add_finding, adder, expander_settings
 from lmcells.cli.terminal import has_colors, print_json
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.expansion.expanded_text import expand_text
@@ -24,22 +24,22 @@ _N_ALTERNATIVES = 3
 _LEAST_SHOWN = 0.005
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # would move the cursor, or worse
 _WIDEST_NAME = 34
-_SUFFIXES = (".txt", ".text", ".md")  # of what is a file, if it exists or not
+_SUFFIXES = (".txt", ".text", ".md")  # a name that ends so is a file, even if it does not exist
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add, given = parser.add_argument, "the note, a file, or - for standard input"
-    add("note", nargs="?", default="-", metavar="TEXT | FILE | -", help=given)
+    add = adder(parser)
+    add("note TEXT | FILE | -", "the note, a file, or - for standard input", nargs="?", default="-")
     add_expander(parser)
     add_finding(parser)
-    add("--sections", choices=SECTION_STYLES, default="rules", help="how sections are found (rules)")
-    known = "what is known of the note, such as category=Echo, for senses that depend on it; may be repeated"
-    add("--metadata", action="append", default=[], metavar="NAME=VALUE", help=known)
-    add("--encoding", default="utf-8", metavar="NAME", help="of a file or standard input (utf-8)")
-    add = parser.add_mutually_exclusive_group().add_argument
-    add("--json", action="store_true", help="print JSON on a terminal too")
-    add("--pretty", action="store_true", help="show the note when piped too, without colours")
-    add("--expanded", action="store_true", help="print the note with its short forms written out")
+    add("--sections", "how sections are found", one_of=SECTION_STYLES)
+    text = "metadata of the note, such as category=Echo, for senses that depend on it; may be repeated"
+    add("--metadata NAME=VALUE", text, **REPEATED)
+    add("--encoding NAME", "of a file or standard input (utf-8)", default="utf-8")
+    add = adder(parser.add_mutually_exclusive_group())
+    add("--json", "print JSON on a terminal too")
+    add("--pretty", "show the note when piped too, without colours")
+    add("--expanded", "print the note with its short forms written out")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -57,21 +57,17 @@ def _run(options: argparse.Namespace) -> None:
         print(render(text, expansions, width=columns, color=has_colors(sys.stdout)))
 
 
-COMMANDS = {
-    "expand": Command(
-        summary="expand the short forms of a note",
-        description="""\
+_EXPAND = """\
+expand the short forms of a note
+
 Find the short forms of a note, and rank what each may stand for by its section and the words around it. On a terminal
-the note is shown with the answers; piped, or with --json, a JSON list is printed, one object a short form.""",
-        example="""\
+the note is shown with the answers; piped, or with --json, a JSON list is printed, one object per short form.
+
 examples:
   lmcells expand "PMH: Pt with CVA in 2019, now in PT twice weekly."
   lmcells expand note.txt --inventory mine.csv --expanded
-  cat note.txt | lmcells expand - --model model --json""",
-        add_arguments=_add_arguments,
-        run=_run,
-    )
-}
+  cat note.txt | lmcells expand - --model model --json"""
+COMMANDS = {"expand": Command(_EXPAND, _add_arguments, _run)}
 
 
 def read_text(given: str, *, encoding: str = "utf-8") -> str:

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import Command, adder
 from lmcells.cli.terminal import account_rows, print_result
 from lmcells.errors import ConfigError, InputError
 from lmcells.integrations import exports
 from lmcells.integrations.omop import export_note_nlp, parse_nlp_time
-from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 
 _FORMATS: dict[str, tuple[str, str | None, Callable[[Iterable[exports.AnnotatedNote], Path], int] | None]] = {
@@ -24,10 +23,10 @@ _FORMATS: dict[str, tuple[str, str | None, Callable[[Iterable[exports.AnnotatedN
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    add = parser.add_argument
-    add("annotations", type=Path, metavar="ANNOTATIONS", help="what lmcells annotate wrote")
-    add("--notes", required=True, nargs="+", type=Path, metavar="NOTES", help="the notes it was made from")
-    add("--to", required=True, choices=tuple(_FORMATS), help="what to write")
+    add = adder(parser)
+    add("annotations ANNOTATIONS", "file written by `lmcells annotate`", type=Path)
+    add("--notes NOTES", "the notes that were annotated", required=True, nargs="+", type=Path)
+    add("--to", "what to write", required=True, choices=tuple(_FORMATS))
     arguments.add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
     arguments.add_columns(parser)
     arguments.add_note_nlp(parser)
@@ -43,8 +42,7 @@ def run(options: argparse.Namespace) -> None:
         arguments.refuse_existing(options.output.with_suffix(".xml"), options)
     note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
     report = ReadReport()
-    files = NoteFiles(options.notes, options.format, arguments.columns_of(options))
-    notes = exports.read_annotated(options.annotations, files, report=report)
+    notes = exports.read_annotated(options.annotations, arguments.note_files(options), report=report)
     try:
         if write is not None:
             n_written = write(notes, options.output)
@@ -61,19 +59,15 @@ def run(options: argparse.Namespace) -> None:
     print_result(options, data, [(str(options.output), rows)])
 
 
-COMMANDS = {
-    "export": Command(
-        summary="write annotations for brat, doccano, Label Studio or OMOP",
-        description="""\
-Join what `lmcells annotate` wrote with the notes it was made from, and write it for an annotation tool: brat (a
+_EXPORT = """\
+write annotations for brat, doccano, Label Studio or OMOP
+
+Join what `lmcells annotate` wrote with the notes that were annotated, and write it for an annotation tool: brat (a
 folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as
-notes, JSON lines with the text that the offsets count in.""",
-        example="""\
+notes, JSON lines with the text that the offsets count in.
+
 examples:
   lmcells export expansions.jsonl --notes notes/ --to brat --output brat_folder
   lmcells export expansions.parquet --notes notes.csv --to label-studio --output tasks.json
-  lmcells export expansions.csv --notes note.csv --to omop --output note_nlp.csv""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells export expansions.csv --notes note.csv --to omop --output note_nlp.csv"""
+COMMANDS = {"export": Command(_EXPORT, add_arguments, run)}

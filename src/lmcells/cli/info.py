@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.cli.arguments import Command, add_json, add_output
+from lmcells.cli.arguments import Command, add_json, add_output, adder
 from lmcells.cli.terminal import Table, flat_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.corpus.corpus import FORMAT as CORPUS
@@ -143,45 +143,50 @@ def _unpack(options: argparse.Namespace) -> None:
 
 
 def _add_info(parser: argparse.ArgumentParser) -> None:
-    described = "a corpus, a model, or default: the shipped model"
-    parser.add_argument("path", type=Path, metavar="FOLDER", help=described)
-    parser.add_argument("--verify", action="store_true", help="compare the checksum of every file")
+    add = adder(parser)
+    add("path FOLDER", "a corpus, a model, or default: the shipped model", type=Path)
+    add("--verify", "compare the checksum of every file")
     add_json(parser)
 
 
 def _add_pack(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("corpus", type=Path, metavar="CORPUS", help="corpus folder")
+    adder(parser)("corpus CORPUS", "corpus folder", type=Path)
     add_output(parser, "FILE", "file to write", replaces="a file")
     add_json(parser)
 
 
 def _add_unpack(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("packed", type=Path, metavar="FILE", help="file written by `lmcells pack`")
+    adder(parser)("packed FILE", "file written by `lmcells pack`", type=Path)
     add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
     add_json(parser)
 
 
+_INFO = """\
+describe a corpus or a model
+
+Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent
+words and sections) or a model (kind, sizes, settings, what it was trained on and how), elmo included.
+
+example:
+  lmcells info corpus --verify
+  lmcells info model --json
+  lmcells info default"""
+_PACK = """\
+write a corpus to one compressed file
+
+Write a corpus to one compressed file, to take it to a machine that has only torch and numpy.
+
+example:
+  lmcells pack corpus --output corpus.packed"""
+_UNPACK = """\
+write the corpus folder that a packed file holds
+
+Write the corpus folder that was packed. Every file is checked; a damaged one is refused.
+
+example:
+  lmcells unpack corpus.packed --output corpus"""
 COMMANDS = {
-    "info": Command(
-        summary="describe a corpus or a model",
-        description="Describe a folder made by lmcells: a corpus (sizes, settings, how it was read, its most frequent\n"
-        "words and sections) or a model (kind, sizes, settings, what it was trained on and how), elmo included.",
-        example="example:\n  lmcells info corpus --verify\n  lmcells info model --json\n  lmcells info default",
-        add_arguments=_add_info,
-        run=_info,
-    ),
-    "pack": Command(
-        summary="write a corpus to one compressed file",
-        description="Write a corpus to one compressed file, to take it to a machine that has only torch and numpy.",
-        example="example:\n  lmcells pack corpus --output corpus.packed",
-        add_arguments=_add_pack,
-        run=_pack,
-    ),
-    "unpack": Command(
-        summary="write the corpus folder that a packed file holds",
-        description="Write the corpus folder that was packed. Every file is checked; a damaged one is refused.",
-        example="example:\n  lmcells unpack corpus.packed --output corpus",
-        add_arguments=_add_unpack,
-        run=_unpack,
-    ),
+    "info": Command(_INFO, _add_info, _info),
+    "pack": Command(_PACK, _add_pack, _pack),
+    "unpack": Command(_UNPACK, _add_unpack, _unpack),
 }

@@ -12,27 +12,30 @@ from typing import Any
 import numpy as np
 
 from lmcells.analysis import Row, gate, sections
-from lmcells.analysis.interpolation import STEPS, calibration_of, interpolate
+from lmcells.analysis.interpolation import STEPS, interpolate
 from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import add_reading, columns_of, command_group
+from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
 from lmcells.cli.terminal import print_columns
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
+from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.note import Note
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 
 
-def _add_choice_of_sections(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("all sections")
-    otherwise = f"{sections.N_CLUSTERS}, or fewer sections"
-    views.number("--clusters", "how many clusters", None, otherwise=otherwise)(group)
-    views.number("--sections", "how many sections, those with the most words", 200)(group)
+def _add_sections(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("section NAME", "a section that the model knows", nargs="?")
+    add("--top N", "list N nearest sections, or sections of each cluster", number=10)
+    add = adder(parser.add_argument_group("all sections"))
+    add("--clusters N", f"how many clusters ({sections.N_CLUSTERS}, or fewer sections)", type=at_least(1))
+    add("--sections N", "how many sections, those with the most words", number=200)
     networks = "variational: embeddings that gate and attention read; prior: those of the model network"
-    views.choice("--network", networks, sections.NETWORKS)(group)
+    add("--network", networks, one_of=sections.NETWORKS)
 
 
 def _look_at_sections(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -65,7 +68,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    print_columns(views.table(rows, columns), left=(0, 2))
+    views.print_rows(rows, columns, left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -78,6 +81,18 @@ def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
         print(lines.fill(f"{', '.join(names[:n_shown])}{more}"))
     shared = data["shared_neighbors"]
     print(f"The two networks have {shared:.1f} of a section's 10 nearest sections in common, on average.")
+
+
+def _add_gate(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="*", type=Path)
+    add("--dataset DATASET", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path)
+    add("--text TEXT", "one note, instead of files")
+    add("--top N", "list N sections, those with the most weight", number=20)
+    text = "show N short forms with the words around them, from the least weight to the most"
+    add("--examples N", text, number=8, least=0)
+    views.add_ranker(add)
+    add_reading(parser)
 
 
 def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
@@ -123,9 +138,7 @@ def _occurrences(
 def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
     if options.text is not None:
         yield Note("text", options.text)
-    columns = columns_of(options)
-    for path in options.notes:
-        yield from read_notes(path, format=options.format, columns=columns, report=report)
+    yield from note_files(options).read(report)
 
 
 def _print_summary(summary: Row, *, n_shown: int) -> None:
@@ -140,9 +153,7 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
     columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
-    print_columns(
-        views.table([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
-    )
+    views.print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -189,6 +200,17 @@ def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
 
 
+def _add_interpolation(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("short_form SHORT_FORM", "a short form of the inventory")
+    add("--section NAME", "the section; may be given several times", required=True, action="append")
+    add("--text TEXT", "a text that contains the short form (none: no words around it)")
+    add("--steps N", "how many weights from 0 to 1", number=STEPS, least=2)
+    text = "with --ranking divergence: long forms without a section, rather than under all of their own"
+    add("--null-metadata", text)
+    views.add_ranker(add)
+
+
 def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     ranker = views.open_ranker(options, model, null_metadata=options.null_metadata)
     calibration = calibration_of(model, ranking=options.ranking)
@@ -213,84 +235,61 @@ def _print_path(path: Row) -> None:
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    print_columns(views.table(path.long_forms, columns))
+    views.print_rows(path.long_forms, columns)
 
 
-SECTIONS = views.view(
-    _look_at_sections,
-    views.option("section", "a section that the model knows", nargs="?", metavar="NAME"),
-    views.number("--top", "list N nearest sections, or sections of each cluster", 10),
-    _add_choice_of_sections,
-    summary="which sections are alike: nearest ones, clusters and a map",
-    description="""\
+_SECTIONS = """\
+which sections are alike: nearest ones, clusters and a map
+
 With a section: the nearest sections by the cosine of their embeddings, in the variational network and in the model
 network. Without: the sections in clusters (Ward's method), and with --output a map of them that keeps neighbours
 together (t-SNE); names without room are left out, those of sections with little text first. Clusters and the map need
-pip install 'lmcells[report]'.""",
-    example="""\
+pip install 'lmcells[report]'.
+
+examples:
   lmcells inspect sections MEDICATIONS
-  lmcells inspect sections --clusters 12 --network prior --output sections.svg""",
-)
-_EXAMPLES = "show N short forms with the words around them, from the least weight to the most"
-GATE = views.view(
-    _look_at_gate,
-    views.option("notes", "file or folder of notes", nargs="*", type=Path, metavar="NOTES"),
-    views.option(
-        "--dataset", "JSON lines that `lmcells dataset` wrote, instead of notes", type=Path, metavar="DATASET"
-    ),
-    views.option("--text", "one note, instead of files", metavar="TEXT"),
-    views.number("--top", "list N sections, those with the most weight", 20),
-    views.number("--examples", _EXAMPLES, 8, least=0),
-    views.INVENTORY,
-    views.RANKING,
-    add_reading,
-    summary="how much weight sections get against words",
-    description="""\
+  lmcells inspect sections --clusters 12 --network prior --output sections.svg"""
+_GATE = """\
+how much weight sections get against words
+
 Show how much weight the gate gives to the section of each short form; the rest goes to the words around it. Short forms
 are those of a dataset, or those found in notes or in a text. Printed are the weights by section, whether short and
-topical sections get more, as the paper saw, and a few examples with the words right around them.""",
-    example="""\
+topical sections get more, as the paper saw, and a few examples with the words right around them.
+
+examples:
   lmcells inspect gate --text "MEDICATIONS: MS 2 mg IV prn."
   lmcells inspect gate notes/ --sections rules --examples 0
-  lmcells inspect gate --dataset rs.jsonl --output gate.svg""",
-)
-_NULL_METADATA = "with --ranking divergence: long forms without a section, rather than under all of their own"
-INTERPOLATE = views.view(
-    _look_at_interpolation,
-    views.option("short_form", "a short form of the inventory", metavar="SHORT_FORM"),
-    views.option(
-        "--section", "the section; may be given several times", required=True, action="append", metavar="NAME"
-    ),
-    views.option("--text", "a text that contains the short form (none: no words around it)", metavar="TEXT"),
-    views.number("--steps", "how many weights from 0 to 1", STEPS, least=2),
-    views.option("--null-metadata", _NULL_METADATA, action="store_true"),
-    views.INVENTORY,
-    views.RANKING,
-    summary="set the gate by hand between a short form's words and its section",
-    description="""\
+  lmcells inspect gate --dataset rs.jsonl --output gate.svg"""
+_INTERPOLATE = """\
+set the gate by hand between a short form's words and its section
+
 Give the section of a short form more and more weight, from 0 (the words around it) to 1 (the section), and follow the
 probability of every long form: the paper's figure of MG. Without --text there are no words around it: a ranking by
-masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.""",
-    example="""\
+masked span then starts from an empty masked span, one by divergence from the short form itself beside no word.
+
+examples:
   lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg
   lmcells inspect interpolate MG --section "DISCHARGE MEDICATIONS" --section IMAGING --section "PAST MEDICAL HISTORY"
   lmcells inspect interpolate RA --section "PAST MEDICAL HISTORY" --text "methotrexate for RA since 2012"
   lmcells inspect interpolate MG --section MEDICATIONS --ranking divergence --null-metadata
-    (the paper's formula: long forms without a section)""",
-)
-VIEWS = {"neighbors": NEIGHBORS, "senses": SENSES, "sections": SECTIONS, "gate": GATE}
-VIEWS |= {"interpolate": INTERPOLATE, "mixtures": MIXTURES, "vectors": VECTORS, "uncertainty": UNCERTAINTY}
-COMMANDS = {
-    "inspect": command_group(
-        VIEWS,
-        summary="look inside a trained model",
-        description="""\
+    (the paper's formula: long forms without a section)"""
+VIEWS = {
+    "neighbors": NEIGHBORS,
+    "senses": SENSES,
+    "sections": views.view(_SECTIONS, _add_sections, _look_at_sections),
+    "gate": views.view(_GATE, _add_gate, _look_at_gate),
+    "interpolate": views.view(_INTERPOLATE, _add_interpolation, _look_at_interpolation),
+    "mixtures": MIXTURES,
+    "vectors": VECTORS,
+    "uncertainty": UNCERTAINTY,
+}
+_INSPECT = """\
+look inside a trained model
+
 Look inside a trained model: what words and sections mean to it, how much it relies on the section, and how sure it is.
-Each view prints a table; --json gives the data, --output writes a figure.""",
-        example="""\
+Each view prints a table; --json gives the data, --output writes a figure.
+
 examples:
   lmcells inspect neighbors history --section "FAMILY HISTORY"
-  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg""",
-        metavar="VIEW",
-    )
-}
+  lmcells inspect interpolate MG --section "HOME MEDICATIONS" --output mg.svg"""
+COMMANDS = {"inspect": command_group(_INSPECT, VIEWS, metavar="VIEW")}

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
-from lmcells.cli.arguments import Command, add_overwrite, at_least
-from lmcells.cli.terminal import print_json
+from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
+from lmcells.cli.terminal import print_columns, print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.expander import shipped_inventory
@@ -20,66 +20,47 @@ from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
-Option = Callable[[argparse._ActionsContainer], None]  # adds itself to a parser or a group
 Seen = tuple[Mapping[str, Any], Any, Callable[[], None]]
 
 _FIGURES = (".svg", ".pdf", ".png")
-_FREQUENT = "the 10,000 most frequent"  # what `WordCells.frequent` chooses by default
 
 
-def option(name: str, text: str, **how: Any) -> Option:
-    """An option, or an argument, and what --help says about it."""
-
-    def add(parser: argparse._ActionsContainer) -> None:
-        parser.add_argument(name, help=text, **how)
-
-    return add
+def add_min_count(add: Callable[..., None]) -> None:
+    """--min-count: which words are searched."""
+    text = "only words seen N times or more in training (the 10,000 most frequent)"
+    add("--min-count N", text, type=at_least(1))
 
 
-def choice(name: str, text: str, allowed: Sequence[str]) -> Option:
-    """An option with a few values, the first by default."""
-    return option(name, f"{text} ({allowed[0]})", choices=allowed, default=allowed[0])
+def add_inventory(add: Callable[..., None]) -> None:
+    """--inventory; see `open_inventory`."""
+    add("--inventory FILE", "short forms and their long forms, JSON or CSV (the shipped ones)", type=Path)
 
 
-def number(name: str, text: str, default: int | None, *, least: int = 1, otherwise: str = "") -> Option:
-    """An option that is a whole number; its help ends with the default, or with what happens otherwise."""
-    shown = otherwise or f"{default:,}"
-    return option(name, f"{text} ({shown})", type=at_least(least), default=default, metavar="N")
+def add_ranker(add: Callable[..., None]) -> None:
+    """--inventory and --ranking; see `open_ranker`."""
+    add_inventory(add)
+    ways = "masked-span: by what fits where the short form is masked; divergence: the paper's; "
+    ways += "auto: masked-span if the model supports it"
+    add("--ranking", ways, choices=get_args(Ranking), default="auto")
 
 
-def min_count(default: int | None = None) -> Option:
-    """--min-count: which words are looked at."""
-    otherwise = _FREQUENT if default is None else ""
-    return number("--min-count", "only words seen N times or more in training", default, otherwise=otherwise)
-
-
-MODEL = option("--model", "model folder, or default (the shipped model)", default=DEFAULT, metavar="MODEL")
-JSON = option("--json", "print the data as JSON, not as a table", action="store_true")
-_SENSES = "short forms and their long forms, JSON or CSV (the shipped ones)"
-INVENTORY = option("--inventory", _SENSES, type=Path, metavar="FILE")
-RANKING = option(
-    "--ranking",
-    "masked-span: by what fits where the short form is masked; divergence: the paper's; "
-    "auto: masked-span if the model supports it",
-    choices=get_args(Ranking),
-    default="auto",
-)
-_OUTPUT = option("--output", f"also write a figure ({', '.join(_FIGURES)})", type=Path, metavar="FILE")
+def add_model(add: Callable[..., None]) -> None:
+    """--model and --json."""
+    add("--model MODEL", "model folder, or default (the shipped model)", default=DEFAULT)
+    add("--json", "print the data as JSON, not as a table")
 
 
 def view(
+    help_: str,
+    add_options: Callable[[argparse.ArgumentParser], None],
     look: Callable[[argparse.Namespace, PretrainedModel], Seen],
-    *options: Callable[[Any], Any],
-    summary: str,
-    description: str,
-    example: str,
 ) -> Command:
     """A command that looks at a model, writes the figure of --output, and prints the data as JSON or as a table."""
-    example = f"examples:\n{example}"
 
     def add_arguments(parser: argparse.ArgumentParser) -> None:
-        for add in (*options, MODEL, JSON, _OUTPUT):
-            add(parser)
+        add_options(parser)
+        add_model(adder(parser))
+        adder(parser)("--output FILE", f"also write a figure ({', '.join(_FIGURES)})", type=Path)
         add_overwrite(parser, replaces="a figure")
 
     def run(options: argparse.Namespace) -> None:
@@ -102,9 +83,7 @@ def view(
         else:
             print_view()
 
-    return Command(
-        summary=summary, description=description, example=example, add_arguments=add_arguments, run=run
-    )
+    return Command(help_, add_arguments, run)
 
 
 def open_inventory(options: argparse.Namespace) -> SenseInventory:
@@ -145,3 +124,8 @@ def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
     parts = [column.partition("{") for column in columns.split(" | ")]
     titles = [title.strip() for title, _, _ in parts]
     return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
+    """Print a table."""
+    print_columns(table(rows, columns), left=left)

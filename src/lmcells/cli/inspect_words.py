@@ -17,30 +17,28 @@ from lmcells.analysis.senses import measure_movement, word_senses
 from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
-from lmcells.cli.arguments import Command, add_overwrite
-from lmcells.cli.inspect_view import (
-    INVENTORY,
-    JSON,
-    MODEL,
-    Seen,
-    choice,
-    draw,
-    min_count,
-    number,
-    open_inventory,
-    option,
-    table,
-    view,
-)
+from lmcells.cli import inspect_view as views
+from lmcells.cli.arguments import Command, add_overwrite, adder
 from lmcells.cli.terminal import print_columns, print_json, print_table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
 
-def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+def _add_neighbors(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("word WORD", "a word that the model knows")
+    add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
+    text = "the other words' cells: under the same section, or expected over their own sections"
+    add("--against", text, one_of=AGAINST)
+    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES)
+    views.add_min_count(add)
+    add("--top N", "list N words", number=10)
+
+
+def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     how = {"against": options.against, "measure": options.by, "min_count": options.min_count}
     found = nearest_words(WordCells(model), options.word, options.section, n=options.top, **how)
-    return found, draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
+    return found, views.draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
 
 
 def _print_nearest(found: Row) -> None:
@@ -52,17 +50,28 @@ def _print_nearest(found: Row) -> None:
         moved = f"; {found.moved:.2f} nats from its average meaning"
     print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
     columns = "nearest {word} | KL {divergence:.2f} | cosine {cosine:.2f} | seen {count:,}"
-    print_columns(table(found.neighbors, columns))
+    views.print_rows(found.neighbors, columns)
 
 
-def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+def _add_senses(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("word WORD", "a word that the model knows")
+    add("--sections NAME", "sections to look at", nargs="+", default=[])
+    add("--words WORD", "words to compare it with", nargs="+", default=[])
+    add("--n-sections N", "sections to choose, if none are given", number=6)
+    add("--n-words N", "words to choose, if none are given", number=12)
+    add("--top N", "list N nearest words for each section", number=5)
+    views.add_min_count(add)
+
+
+def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     known = WordCells(model)
     chosen = ("sections", "words", "min_count", "n_sections", "n_words")
     how = {name: getattr(options, name) for name in chosen}
     senses = word_senses(known, options.word, **how, n_neighbors=options.top)
     movement = measure_movement(known)
     data = {**senses, "movement": movement}
-    return data, draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
+    return data, views.draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
 
 
 def _print_senses(senses: Row, movement: Row) -> None:
@@ -75,7 +84,7 @@ def _print_senses(senses: Row, movement: Row) -> None:
         near = ", ".join(each.word for each in sense.neighbors)
         rows.append(Row(sense, letter=letter, section=sense.section or "average", near=near))
     columns = "{letter} | section {section} | seen {count:,} | moved {moved:.2f} | nearest words {near}"
-    print_columns(table(rows, columns), left=(0, 1, 4))
+    views.print_rows(rows, columns, left=(0, 1, 4))
     print()
     shares = []
     for word, *of_word, average in zip(senses.words, *(sense.likenesses for sense in every), strict=True):
@@ -96,13 +105,22 @@ def _letter(column: int) -> str:
     return (_letter(more - 1) if more else "") + ascii_uppercase[letter]
 
 
-def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> Seen:
+def _add_mixtures(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
+    add("--sections", "the names are sections")
+    add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
+    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2)
+    add("--seed N", "random seed", number=0, least=0)
+
+
+def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     mixture = section_mixture if options.sections else phrase_mixture
     by_name = {marginal.name: marginal for marginal in (mixture(model, name) for name in options.names)}
     marginals = list(by_name.values())
     data = compare(marginals, n_samples=options.samples, seed=options.seed)
     part = "word" if options.sections else "section"
-    figure = draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
+    figure = views.draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
     return data, figure, partial(_print_comparison, data, part=part, n_shown=options.top)
 
 
@@ -120,7 +138,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
         )
         if n_shown:
             columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
-            print_columns(table(each.components[:n_shown], columns))
+            views.print_rows(each.components[:n_shown], columns)
         print()
     if not data.divergences:
         return
@@ -128,7 +146,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
     print(f"KL(one || other) in nats, {n_samples:,} draws")
     columns = "{from} || {to} | sampled {sampled} | variational {variational:.2f} | matched {matched:.2f} | "
     rows = [{**each, "sampled": _with_error(each.sampled)} for each in data.divergences]
-    print_columns(table(rows, columns + "convex {convex:.2f}"))
+    views.print_rows(rows, columns + "convex {convex:.2f}")
 
 
 def _with_error(found: Mapping[str, float]) -> str:
@@ -136,22 +154,21 @@ def _with_error(found: Mapping[str, float]) -> str:
     return f"{found['value']:.2f}" + (f" ± {error:.2f}" if error else "")
 
 
-_VECTORS = {"words": word_vectors, "sections": section_vectors}
+_VECTORS_OF = {"words": word_vectors, "sections": section_vectors}
 
 
 def _add_vectors(parser: argparse.ArgumentParser) -> None:
-    text = f"write the vectors ({', '.join(FORMATS)})"
-    option("--output", text, required=True, type=Path, metavar="FILE")(parser)
+    add = adder(parser)
+    add("--output FILE", f"write the vectors ({', '.join(FORMATS)})", required=True, type=Path)
     add_overwrite(parser, replaces="a file")
-    choice("--what", "whose vectors", tuple(_VECTORS))(parser)
-    MODEL(parser)
-    JSON(parser)
+    add("--what", "whose vectors", one_of=tuple(_VECTORS_OF))
+    views.add_model(add)
 
 
 def _write_vectors(options: argparse.Namespace) -> None:
     format_ = require_format(options.output)
     model = PretrainedModel.from_pretrained(model_folder(options.model))
-    names, vectors = _VECTORS[options.what](model)
+    names, vectors = _VECTORS_OF[options.what](model)
     write_vectors(options.output, (names, vectors))
     summary = {"format": format_, options.what: len(names), "dimensions": vectors.shape[1]}
     n_left_out = len(getattr(model, options.what)) - len(names)
@@ -162,8 +179,20 @@ def _write_vectors(options: argparse.Namespace) -> None:
     print_table([*summary.items(), *left_out], title=str(options.output))
 
 
-def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> Seen:
-    variances = word_variances(model, inventory=open_inventory(options), min_count=options.min_count)
+def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("words WORD", "words to show as well, marked in the figure", nargs="*")
+    text = "rank words by the variance within their cells, between their sections, or in total"
+    add("--by", text, one_of=VARIANCES)
+    add("--top N", "list N words from each end", number=8, least=0)
+    add("--min-count N", "only words seen N times or more in training", number=MIN_COUNT)
+    views.add_inventory(add)
+    add("--resamples N", "resamples of the bootstrap", number=N_RESAMPLES, least=20)
+    add("--seed N", "random seed of the bootstrap", number=0, least=0)
+
+
+def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
+    variances = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
     named = variances.named(model, options.words)
     data = {
         "by": options.by,
@@ -173,7 +202,9 @@ def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) ->
         "least": variances.ranked(options.by, most=options.top, largest=False),
         "associations": variances.associations(n_resamples=options.resamples, seed=options.seed),
     }
-    figure = draw(options, "point_figures.draw_uncertainty", variances, data["associations"], named=named)
+    figure = views.draw(
+        options, "point_figures.draw_uncertainty", variances, data["associations"], named=named
+    )
     return data, figure, partial(_print_uncertainty, data, options.min_count)
 
 
@@ -181,14 +212,14 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print(f"{data['n_words']:,} words seen {at_least:,} times or more")
     columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
     columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
-    rows = table([], columns)
+    rows = views.table([], columns)
     titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
     for title, group in zip(titles, ("words", "most", "least"), strict=True):
         words = []
         for each in data[group]:
             shown = {"n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
             words.append(Row(each, word=f"  {each.word}", **shown))
-        rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
+        rows += [[title, *[""] * 7], *views.table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}
@@ -199,93 +230,61 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print_columns([("", "words", *VARIANCES), *found])
 
 
-_WORD = option("word", "a word that the model knows", metavar="WORD")
-_AGAINST = "the other words' cells: under the same section, or expected over their own sections"
-NEIGHBORS = view(
-    _look_at_neighbors,
-    _WORD,
-    option(
-        "--section", f'the section it is in, or "{NULL_SECTION}" (its average over sections)', metavar="NAME"
-    ),
-    choice("--against", _AGAINST, AGAINST),
-    choice("--by", "KL divergence of the cells, or cosine of their means", MEASURES),
-    min_count(),
-    number("--top", "list N words", 10),
-    summary="the words nearest to a word, under a section",
-    description=f"""\
-List the words nearest to a word's cell p(z | word, section). Without --section: to its expected meaning over the
-sections that it was seen in; with --section "{NULL_SECTION}": to its cell with null metadata. The other words' cells
-are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
-the section pulls the word.""",
-    example="""\
-  lmcells inspect neighbors history --section "FAMILY HISTORY"
-  lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg""",
-)
-SENSES = view(
-    _look_at_senses,
-    _WORD,
-    option("--sections", "sections to look at", nargs="+", default=[], metavar="NAME"),
-    option("--words", "words to compare it with", nargs="+", default=[], metavar="WORD"),
-    number("--n-sections", "sections to choose, if none are given", 6),
-    number("--n-words", "words to choose, if none are given", 12),
-    number("--top", "list N nearest words for each section", 5),
-    min_count(),
-    summary="what a word is near to under different sections",
-    description="""\
-Compare a word's cell under each section with a list of words. The probabilities are a softmax of -KL(p(z | word,
-section) || the other word's expected meaning) over the list; "x1.4" says that a word is 1.4 times as likely as it is
-for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
-most. Without --words: frequent words that distinguish the sections.""",
-    example="""\
-  lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
-  lmcells inspect senses cold --output cold.svg""",
-)
-MIXTURES = view(
-    _look_at_mixtures,
-    option("names", "a word or phrase; with --sections, a section", nargs="+", metavar="NAME"),
-    option("--sections", "the names are sections", action="store_true"),
-    number("--top", "list N components of each mixture, the heaviest", 5, least=0),
-    number("--samples", "draws from each mixture", N_SAMPLES, least=2),
-    number("--seed", "random seed", 0, least=0),
-    summary="words or sections as mixtures of Gaussians, and the divergences between them",
-    description=f"""\
-A word is a mixture of its cells under each section that it occurs in; a section (--sections) is a mixture of the cells
-of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
-sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.""",
-    example="""\
-  lmcells inspect mixtures cold fever "heart failure" --output mixtures.svg
-  lmcells inspect mixtures --sections "SOCIAL HISTORY" "FAMILY HISTORY" MEDICATIONS""",
-)
-VECTORS = Command(
-    summary="write the expected meaning of every word or section as vectors (word2vec, gensim)",
-    description="""\
+_VECTORS = """\
+write the expected meaning of every word or section as vectors (word2vec, gensim)
+
 Write the expected meaning of every word, over the sections that it occurs in, or of every section, over its words, in
-the text (.txt, .vec) or binary (.bin) format of word2vec. Spaces in names become underscores: PAST_MEDICAL_HISTORY.""",
-    example="""\
+the text (.txt, .vec) or binary (.bin) format of word2vec. Spaces in names become underscores: PAST_MEDICAL_HISTORY.
+
 examples:
   lmcells inspect vectors --output words.bin
   lmcells inspect vectors --what sections --output sections.txt
 then, in Python:
-  KeyedVectors.load_word2vec_format("words.bin", binary=True).most_similar("fever")""",
-    add_arguments=_add_vectors,
-    run=_write_vectors,
-)
-_BY = "rank words by the variance within their cells, between their sections, or in total"
-UNCERTAINTY = view(
-    _look_at_uncertainty,
-    option("words", "words to show as well, marked in the figure", nargs="*", metavar="WORD"),
-    choice("--by", _BY, VARIANCES),
-    number("--top", "list N words from each end", 8, least=0),
-    min_count(MIN_COUNT),
-    INVENTORY,
-    number("--resamples", "resamples of the bootstrap", N_RESAMPLES, least=20),
-    number("--seed", "random seed of the bootstrap", 0, least=0),
-    summary="words by prior variance, against frequency and number of senses",
-    description="""\
+  KeyedVectors.load_word2vec_format("words.bin", binary=True).most_similar("fever")"""
+_NEIGHBORS = f"""\
+the words nearest to a word, under a section
+
+List the words nearest to a word's cell p(z | word, section). Without --section: to its expected meaning over the
+sections that it was seen in; with --section "{NULL_SECTION}": to its cell with null metadata. The other words' cells
+are taken under the same section, or (--against expected) are expected over their own sections, which also shows where
+the section pulls the word.
+
+examples:
+  lmcells inspect neighbors history --section "FAMILY HISTORY"
+  lmcells inspect neighbors history --section "SOCIAL HISTORY" --against expected --output history.svg"""
+_SENSES = """\
+what a word is near to under different sections
+
+Compare a word's cell under each section with a list of words. The probabilities are a softmax of -KL(p(z | word,
+section) || the other word's expected meaning) over the list; "x1.4" says that a word is 1.4 times as likely as it is
+for the word's average meaning: that is where the section pulls it. Without --sections: those in which the word was seen
+most. Without --words: frequent words that distinguish the sections.
+
+examples:
+  lmcells inspect senses history --sections "SOCIAL HISTORY" "FAMILY HISTORY" --words smoking mother
+  lmcells inspect senses cold --output cold.svg"""
+_MIXTURES = f"""\
+words or sections as mixtures of Gaussians, and the divergences between them
+
+A word is a mixture of its cells under each section that it occurs in; a section (--sections) is a mixture of the cells
+of its {MOST_WORDS:,} likeliest words. Each is described, and compared with each other by KL(one || other) in nats:
+sampled, with its standard error; variational and matched, two approximations; and convex, an upper bound.
+
+examples:
+  lmcells inspect mixtures cold fever "heart failure" --output mixtures.svg
+  lmcells inspect mixtures --sections "SOCIAL HISTORY" "FAMILY HISTORY" MEDICATIONS"""
+_UNCERTAINTY = """\
+words by prior variance, against frequency and number of senses
+
 How sure the model is of its words before it reads a context: the variance of their cells within a section, and between
 their sections. Below the most and least certain words come rank correlations (Spearman; 95 % by bootstrap over words)
-with frequency, the effective number of sections, and the number of long forms of a short form in an inventory.""",
-    example="""\
+with frequency, the effective number of sections, and the number of long forms of a short form in an inventory.
+
+examples:
   lmcells inspect uncertainty
-  lmcells inspect uncertainty history cold ms --by between --output uncertainty.svg""",
-)
+  lmcells inspect uncertainty history cold ms --by between --output uncertainty.svg"""
+NEIGHBORS = views.view(_NEIGHBORS, _add_neighbors, _look_at_neighbors)
+SENSES = views.view(_SENSES, _add_senses, _look_at_senses)
+MIXTURES = views.view(_MIXTURES, _add_mixtures, _look_at_mixtures)
+VECTORS = Command(_VECTORS, _add_vectors, _write_vectors)
+UNCERTAINTY = views.view(_UNCERTAINTY, _add_uncertainty, _look_at_uncertainty)

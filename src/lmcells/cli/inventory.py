@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import REPEATED, Command, adder, at_least
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
@@ -27,40 +27,33 @@ from lmcells.expansion.inventory import (
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend
 from lmcells.files import atomic_write
-from lmcells.notes.readers import ReadReport, read_notes
+from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder
 
 _N_SHOWN = 10
 
 
-def _add_find_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notes", nargs="+", type=Path, metavar="NOTES", help="file or folder of notes")
+def _add_find(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
     arguments.add_output(parser, "FILE", "senses to write: .csv or .json", replaces="an inventory")
-    least = "notes that must define a sense at least (2)"
-    parser.add_argument("--min-count", type=arguments.at_least(1), default=2, metavar="N", help=least)
-    known = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
-    parser.add_argument("--inventory", type=Path, metavar="FILE", help=known)
+    add("--min-count N", "minimum number of notes that define a sense", number=2)
+    text = 'senses that are known, for definitions such as "left eye (OS)" (the shipped ones)'
+    add("--inventory FILE", text, type=Path)
     arguments.add_columns(parser.add_argument_group("reading notes"))
     arguments.add_json(parser)
 
 
 def _find(options: argparse.Namespace) -> None:
     """Find the definitions, write the inventory and print the counts; no long form, which is note text."""
-    if options.output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    _require_suffix(options.output)
     report = ReadReport()
     known = load_inventory(options.inventory) if options.inventory else shipped_inventory()
     definitions = DefinitionCounts(known)
-    columns = arguments.columns_of(options)
     with ProgressLine() as line:
-        n_characters = 0
-        for path in options.notes:
-            for note in read_notes(path, format=options.format, columns=columns, report=report):
-                definitions.add(note)
-                n_characters += len(note.text)
-                if report.n_read % 100 == 0:
-                    line.notes(report.n_read, n_characters)
+        for note in line.counting(arguments.note_files(options).read(report)):
+            definitions.add(note)
         line.update(f"gathering {definitions.n_wordings:,} definitions")
         proposed = definitions.propose()
     found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
@@ -96,17 +89,21 @@ def _find(options: argparse.Namespace) -> None:
     print_result(options, summary, [(str(options.output), rows)])
 
 
+def _require_suffix(output: Path) -> None:
+    if output.suffix.lower() not in SUFFIXES:
+        raise InputError(f"--output {output}: its name must end in {', '.join(SUFFIXES)}.")
+
+
 def _n_ambiguous(inventory: SenseInventory) -> int:
     return sum(len(senses) > 1 for senses in inventory.by_short_form.values())
 
 
-def _add_check_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
-    shipped = "model folder, or default (shipped)"
-    parser.add_argument("--model", default=DEFAULT, metavar="MODEL", help=shipped)
-    parser.add_argument("--corpus", type=Path, metavar="CORPUS", help="also count the senses in this corpus")
-    worst = f"list everything, not only the {_N_SHOWN} worst of each"
-    parser.add_argument("--all", action="store_true", help=worst)
+def _add_check(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("inventory INVENTORY", "senses, JSON or CSV", type=Path)
+    add("--model MODEL", "model folder, or default (shipped)", default=DEFAULT)
+    add("--corpus CORPUS", "also count the senses in this corpus", type=Path)
+    add("--all", f"list everything, not only the {_N_SHOWN} worst of each")
     arguments.add_json(parser)
 
 
@@ -199,18 +196,18 @@ def _print_list(title: str, lines: Sequence[str], *, n: int) -> None:
             print(f"  and {n - len(lines):,} more: --all")
 
 
-def _add_compile_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("inventory", type=Path, metavar="INVENTORY", help="senses, JSON or CSV")
-    parser.add_argument("--corpus", required=True, type=Path, metavar="CORPUS", help="corpus folder")
-    parser.add_argument("--model", required=True, metavar="MODEL", help="model folder, or default (shipped)")
+def _add_compile(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("inventory INVENTORY", "senses, JSON or CSV", type=Path)
+    add("--corpus CORPUS", "corpus folder", required=True, type=Path)
+    add("--model MODEL", "model folder, or default (shipped)", required=True)
     arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
-    least = "how often a long form must occur in the corpus (4)"
-    parser.add_argument("--min-count", type=arguments.at_least(1), metavar="N", help=least)
-    most = "at most so many in the phrase store: the rarest other phrases are left out (no limit)"
-    parser.add_argument("--prototypes", type=arguments.at_least(1), metavar="N", help=most)
-    add, kept = parser.add_argument, "senses whose long forms stay in the store too; may be repeated"
-    add("--long-forms", type=Path, action="append", default=[], metavar="INVENTORY", help=kept)
-    parser.add_argument("--device", default="auto", metavar="auto|cpu|cuda", help="where to compute (auto)")
+    add("--min-count N", "how often a long form must occur in the corpus (4)", type=at_least(1))
+    text = "maximum number of phrases in the phrase store; the rarest others are dropped (no limit)"
+    add("--prototypes N", text, type=at_least(1))
+    text = "senses whose long forms are kept in the store too; may be repeated"
+    add("--long-forms INVENTORY", text, type=Path, **REPEATED)
+    add("--device auto|cpu|cuda", "where to compute (auto)", default="auto")
     arguments.add_json(parser)
 
 
@@ -257,14 +254,14 @@ def _compile(options: argparse.Namespace) -> None:
     print_result(options, {"model": str(options.output), **result}, [(str(options.output), rows)])
 
 
-def _add_link_arguments(parser: argparse.ArgumentParser) -> None:
-    senses = "senses, CSV, TSV or JSON; shipped: those of the package"
-    parser.add_argument("inventory", metavar="INVENTORY", help=senses)
-    files = parser.add_mutually_exclusive_group()
-    files.add_argument("--concepts", type=Path, metavar="CONCEPT.csv", help="OMOP's table of concepts")
-    files.add_argument("--umls", type=Path, metavar="MRCONSO.RRF", help="UMLS's table of names")
-    only = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
-    parser.add_argument("--vocabulary", action="append", default=[], metavar="NAME", help=only)
+def _add_link(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("inventory INVENTORY", "senses, CSV, TSV or JSON; shipped: those of the package")
+    add_file = adder(parser.add_mutually_exclusive_group())
+    add_file("--concepts CONCEPT.csv", "OMOP's table of concepts", type=Path)
+    add_file("--umls MRCONSO.RRF", "UMLS's table of names", type=Path)
+    text = "only concepts of this vocabulary, such as SNOMED or SNOMEDCT_US; may be repeated"
+    add("--vocabulary NAME", text, **REPEATED)
     written = "senses to write: .csv, .tsv or .json; FILE.report.csv says how"
     arguments.add_output(parser, "FILE", written, replaces="an inventory")
     arguments.add_json(parser)
@@ -274,8 +271,7 @@ def _link(options: argparse.Namespace) -> None:
     """Fill concept ids by the names of concepts, and report what was ambiguous."""
     if not (options.concepts or options.umls):
         raise InputError("no table of concepts was given. Give --concepts CONCEPT.csv or --umls MRCONSO.RRF.")
-    if options.output.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {options.output}: its name must end in {', '.join(SUFFIXES)}.")
+    _require_suffix(options.output)
     report = options.output.with_name(f"{options.output.name}.report.csv")
     arguments.refuse_existing(report, options)
     is_shipped = options.inventory == "shipped"
@@ -302,71 +298,60 @@ def _link(options: argparse.Namespace) -> None:
     print_result(options, summary, [(str(options.output), rows)])
 
 
-_ACTIONS = {
-    "find": Command(
-        summary="propose an inventory from the definitions in notes",
-        description="""\
+_FIND = """\
+propose an inventory from the definitions in notes
+
 Find the abbreviation definitions in notes, "atrial fibrillation (AF)" or "AF = atrial fibrillation", and write them as
 an inventory. Spellings of one long form become forms of one sense, the most frequent first. Look through it before you
-use it: `lmcells inventory check` says where.""",
-        example="""\
+use it: `lmcells inventory check` says where.
+
 examples:
   lmcells inventory find NOTEEVENTS.csv.gz --output senses.csv --min-count 5
-  lmcells inventory find notes/ letters.jsonl --output senses.json""",
-        add_arguments=_add_find_arguments,
-        run=_find,
-    ),
-    "check": Command(
-        summary="find duplicates, and senses that a model cannot know",
-        description="""\
+  lmcells inventory find notes/ letters.jsonl --output senses.json"""
+_CHECK = """\
+find duplicates, and senses that a model cannot know
+
 List the rows of an inventory that cannot be used, with their lines. Say which entries may be the same thing twice, and
 what a model knows of each sense: frequent (by its occurrences), words (by its words alone) or unknown (not at all: it
-will always be ranked last).""",
-        example="""\
+will always be ranked last).
+
 examples:
   lmcells inventory check senses.csv
-  lmcells inventory check senses.json --model model --corpus corpus --all""",
-        add_arguments=_add_check_arguments,
-        run=_check,
-    ),
-    "link": Command(
-        summary="fill concept ids from OMOP's or UMLS's names",
-        description="""\
+  lmcells inventory check senses.json --model model --corpus corpus --all"""
+_LINK = """\
+fill concept ids from OMOP's or UMLS's names
+
 Look the long forms of an inventory up among the names of OMOP's CONCEPT table or UMLS's MRCONSO.RRF (your own, licensed
 copies), and write it with their concept ids: exact names first, then names that differ in hyphens, number or
-punctuation. A sense whose name several concepts have stays as it is, and the report names them.""",
-        example="""\
+punctuation. A sense whose name several concepts have stays as it is, and the report names them.
+
 examples:
   lmcells inventory link shipped --concepts CONCEPT.csv --vocabulary SNOMED --output linked.csv
   lmcells inventory link senses.csv --umls MRCONSO.RRF --output linked.csv
-  lmcells annotate note.csv --inventory linked.csv --output note_nlp.csv --output-format omop""",
-        add_arguments=_add_link_arguments,
-        run=_link,
-    ),
-    "compile": Command(
-        summary="a copy of a model that knows an inventory's long forms",
-        description="""\
+  lmcells annotate note.csv --inventory linked.csv --output note_nlp.csv --output-format omop"""
+_COMPILE = """\
+a copy of a model that knows an inventory's long forms
+
 Read the occurrences of an inventory's long forms in a corpus, and write a copy of a model that knows them by these.
-The corpus may be any that `lmcells prepare` made, with words and section names of its own.""",
-        example="""\
+The corpus may be any that `lmcells prepare` made, with words and section names of its own.
+
 example:
-  lmcells inventory compile senses.csv --corpus corpus --model default --output model-with-senses""",
-        add_arguments=_add_compile_arguments,
-        run=_compile,
-    ),
+  lmcells inventory compile senses.csv --corpus corpus --model default --output model-with-senses"""
+_ACTIONS = {
+    "find": Command(_FIND, _add_find, _find),
+    "check": Command(_CHECK, _add_check, _check),
+    "link": Command(_LINK, _add_link, _link),
+    "compile": Command(_COMPILE, _add_compile, _compile),
 }
-COMMANDS = {
-    "inventory": arguments.command_group(
-        _ACTIONS,
-        summary="find, check, link or compile a sense inventory",
-        description="""\
+_INVENTORY = """\
+find, check, link or compile a sense inventory
+
 Find a sense inventory: the abbreviations that notes define. Check it: entries that say the same twice, and what a
 model knows of each sense. Link it with the concepts of a terminology. Or compile it: a copy of a model that also knows
-its long forms by their occurrences in a corpus.""",
-        example="""\
+its long forms by their occurrences in a corpus.
+
 examples:
   lmcells inventory find notes/ --output senses.csv
   lmcells inventory check senses.csv
-  lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses""",
-    )
-}
+  lmcells inventory compile senses.csv --corpus corpus --model model --output model-with-senses"""
+COMMANDS = {"inventory": arguments.command_group(_INVENTORY, _ACTIONS)}

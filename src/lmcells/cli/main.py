@@ -32,7 +32,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, as every other error here; no flag may be abbreviated."""
+    """Reports bad arguments in one line, like every other error; flags cannot be abbreviated."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{**settings, "allow_abbrev": False})
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         again = ". Go on with the same command and --resume" if hasattr(options, "resume") else ""
         print(f"lmcells {options.command}: interrupted{again}.", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has gone; there is nobody to tell
+    except BrokenPipeError:  # the reader of our output has closed it
         _discard_output()
         return BROKEN_PIPE
     except OSError as error:
@@ -89,6 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Send what is left in the buffer nowhere, so that Python does not fail once more when it ends."""
+    """Discard buffered output, so that Python does not fail once more at exit."""
     with suppress(OSError, ValueError):  # it may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_output, add_reading, add_running, columns_of
+from lmcells.cli.arguments import Command, add_output, add_reading, add_running, adder, columns_of
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
@@ -14,27 +14,20 @@ from lmcells.corpus.build import READING, build_corpus
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     defaults = CorpusSettings()
-    parser.add_argument("inputs", nargs="+", type=Path, metavar="INPUT", help="file or folder of notes")
+    adder(parser)("inputs INPUT", "file or folder of notes", nargs="+", type=Path)
     add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
     add_reading(parser)
-    kept = parser.add_argument_group("what is kept")
-    for name, meaning in (
-        ("min_count", "keep words seen more than N times"),
-        ("min_header_count", "headers seen at least N times get an id"),
-    ):
-        default = getattr(defaults, name)
-        flag = f"--{name.replace('_', '-')}"
-        kept.add_argument(flag, type=int, default=default, metavar="N", help=f"{meaning} ({default})")
-    left_out = "ids of notes to leave out, or a dataset"
-    kept.add_argument("--exclude-ids", type=Path, metavar="FILE", help=left_out)
-    kept.add_argument("--stop-words", action="store_true", help='also read words such as "of" and "the"')
-    kept.add_argument(
-        "--spell-out", type=float, default=defaults.spelled_out, metavar="SHARE",
-        help="share of sections in which a short form that the note defines is read as its long form (0)",
-    )  # fmt: skip
-    running = add_running(parser, resumes="a build")
+    add, least = adder(parser.add_argument_group("what is kept")), defaults.min_header_count
+    words = f"keep words seen more than N times ({defaults.min_count})"
+    add("--min-count N", words, type=int, default=defaults.min_count)
+    add("--min-header-count N", f"headers seen at least N times get an id ({least})", type=int, default=least)
+    add("--exclude-ids FILE", "ids of notes to leave out, or a dataset", type=Path)
+    add("--stop-words", 'also read words such as "of" and "the"')
+    text = "share of sections in which a short form that the note defines is read as its long form (0)"
+    add("--spell-out SHARE", text, type=float, default=defaults.spelled_out)
+    add = adder(add_running(parser, resumes="a build"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    running.add_argument("--workers", type=int, default=cores, metavar="N", help="processes (all cores)")
+    add("--workers N", "processes (all cores)", type=int, default=cores)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -81,16 +74,14 @@ def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     ]
 
 
-COMMANDS = {
-    "prepare": Command(
-        summary="turn notes into a corpus for training",
-        description="Read clinical notes, find their sections and words, and write a compact corpus that training "
-        "reads through\nmemory maps. Files may be plain or gzip; folders are read in sorted order.",
-        example="""examples:
+_PREPARE = """\
+turn notes into a corpus for training
+
+Read clinical notes, find their sections and words, and write a compact corpus that training reads through
+memory maps. Files may be plain or gzip; folders are read in sorted order.
+
+examples:
   lmcells prepare NOTEEVENTS.csv.gz --output corpus --sections paper
   lmcells prepare notes.jsonl more/ --output corpus --exclude-ids test_ids.txt --workers 8
-  lmcells prepare news.parquet --output corpus --text-column body --metadata-column topic""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells prepare news.parquet --output corpus --text-column body --metadata-column topic"""
+COMMANDS = {"prepare": Command(_PREPARE, add_arguments, run)}

@@ -5,27 +5,27 @@ import os
 import sys
 from pathlib import Path
 
-from lmcells.cli.arguments import Command
+from lmcells.cli.arguments import REPEATED, Command, adder
 from lmcells.cli.terminal import ProgressLine, print_json
 from lmcells.errors import InputError
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--config", required=True, type=Path, metavar="FILE", help="protocol, TOML")
-    add("--output", required=True, type=Path, metavar="REPORT_DIR", help="folder for all of it")
-    add("--data", type=Path, metavar="FOLDER", help="folder of the training text (the variable LMCELLS_DATA)")
-    add("--steps", action="store_true", help="list the steps and where each stands; run nothing")
-    add("--only", action="append", default=[], metavar="PATTERN", help="only these steps; may be repeated")
-    add("--minutes", type=float, metavar="N", help="begin no step after N minutes (no limit)")
-    add("--jobs", type=int, default=1, metavar="N", help="train and evaluate N runs side by side (1)")
-    add("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
-    add("--json", action="store_true", help="print where each step stands as JSON")
-    add("--worker", action="store_true", help=argparse.SUPPRESS)  # one step, for a parent process
+    add = adder(parser)
+    add("--config FILE", "protocol, TOML", required=True, type=Path)
+    add("--output REPORT_DIR", "folder for all results", required=True, type=Path)
+    add("--data FOLDER", "folder of the training text (the variable LMCELLS_DATA)", type=Path)
+    add("--steps", "list the steps with their states; run nothing")
+    add("--only PATTERN", "only these steps; may be repeated", **REPEATED)
+    add("--minutes N", "start no step after N minutes (no limit)", type=float)
+    add("--jobs N", "train and evaluate N runs in parallel (1)", type=int, default=1)
+    add("--device auto|cpu|cuda", "where to train (auto)", default="auto")
+    add("--json", "print the states of the steps as JSON")
+    add("--worker", argparse.SUPPRESS)  # one step, for a parent process
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Do the steps that are not done, one line each, and say what is left."""
+    """Run the steps that are not done, print a line for each, and say what is left."""
     # A large part of the package: the command line starts without it.
     from lmcells.evaluation.reproduce import Workspace, execute, load_protocol, plan_steps
 
@@ -74,22 +74,18 @@ def _say(message: str) -> None:
     print(f"{clear}{message}", file=sys.stderr, flush=True)
 
 
-COMMANDS = {
-    "reproduce": Command(
-        summary="run the paper's whole protocol: corpus, all models, all seeds, report",
-        description="""\
+_REPRODUCE = """\
+run the paper's whole protocol: corpus, all models, all seeds, report
+
 Do everything that a protocol asks for: build the corpus, train every model with every seed, score them on every
 dataset, and write the report. Each step is done once: run the command again after a stop of any kind, and it goes on;
 change a setting, and what depends on it is done again.
 
 PATTERN is a step or a group of steps: dataset, corpus, train, train/lmc-*, evaluate, evaluate/DATASET, select,
-report.""",
-        example="""\
+report.
+
 examples:
   lmcells reproduce --config configs/open.toml --output build/open --data DATA
   lmcells reproduce --config configs/open.toml --output build/open --steps
-  lmcells reproduce --config configs/open.toml --output build/open --only train --only evaluate --jobs 4""",
-        add_arguments=_add_arguments,
-        run=_run,
-    )
-}
+  lmcells reproduce --config configs/open.toml --output build/open --only train --only evaluate --jobs 4"""
+COMMANDS = {"reproduce": Command(_REPRODUCE, _add_arguments, _run)}

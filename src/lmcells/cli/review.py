@@ -12,10 +12,9 @@ from pathlib import Path
 from threading import Thread
 
 from lmcells.cli import serve
-from lmcells.cli.arguments import Command, add_columns, columns_of, expander_settings
+from lmcells.cli.arguments import Command, add_columns, adder, expander_settings, note_files
 from lmcells.cli.terminal import ProgressLine
 from lmcells.errors import InputError
-from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_files import EXPORTS, add_notes
 from lmcells.service.reviews import ReviewStore
@@ -26,12 +25,11 @@ _START_SECONDS = 60.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command: those of `lmcells serve`, and its own."""
-    add = parser.add_argument
-    add("notes", nargs="*", type=Path, metavar="NOTES", help="files or folders of notes to add to the queue")
-    add("--reviewer", default=_user(), metavar="NAME", help="who reviews (%(default)s)")
-    add("--no-browser", action="store_true", help="only print the address of the page")
-    exports = f"print reviews and end: {', '.join(EXPORTS)}"
-    add("--export", choices=tuple(EXPORTS), metavar="NAME", help=exports)
+    add = adder(parser)
+    add("notes NOTES", "files or folders of notes to add to the queue", nargs="*", type=Path)
+    add("--reviewer NAME", "name of the reviewer (%(default)s)", default=_user())
+    add("--no-browser", "only print the address of the page")
+    add("--export NAME", f"print reviews and exit: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
     add_columns(parser.add_argument_group("reading notes"))
     serve.add_arguments(parser)
     parser.set_defaults(port=0)
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
     report = ReadReport()
-    notes = NoteFiles(options.notes, options.format, columns_of(options)).read(report)
+    notes = note_files(options).read(report)
     expander = expander_settings(options).open()
     with ProgressLine() as line:
         add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))
@@ -99,23 +97,19 @@ def _user() -> str:
         return "reviewer"
 
 
-COMMANDS = {
-    "review": Command(
-        summary="review expansions on a page, and keep the decisions",
-        description="""\
+_REVIEW = """\
+review expansions on a page, and keep the decisions
+
 Open the page of `lmcells serve` on notes to review: those with the most doubt and with the most frequent unknown forms
 come first. Decisions are kept in the file of --reviews (SQLite, mode 0600), with the text of the notes, until they are
 deleted on the page. Several reviewers may share the file, also at the same time.
 They are exported on the page, or with --export: corrected annotations (annotations.jsonl, or note_nlp.csv for OMOP), a
 site inventory (site_inventory.csv, for --inventory), and labelled notes (labelled.jsonl, for lmcells evaluate --notes).
-The page is on a free port unless --port names one, and is opened with a new token unless LMCELLS_TOKEN is set.""",
-        example="""\
+The page is on a free port unless --port names one, and is opened with a new token unless LMCELLS_TOKEN is set.
+
 examples:
   lmcells review notes.jsonl --reviews reviews.db
   lmcells review --reviews reviews.db --reviewer Ana
   lmcells review --reviews reviews.db --export site_inventory.csv > site.csv
-  lmcells annotate notes.jsonl --output expansions.jsonl --inventory site.csv""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  lmcells annotate notes.jsonl --output expansions.jsonl --inventory site.csv"""
+COMMANDS = {"review": Command(_REVIEW, add_arguments, run)}

@@ -4,9 +4,8 @@ import argparse
 import os
 import re
 from pathlib import Path
-from typing import Any
 
-from lmcells.cli.arguments import Command, add_expander, expander_settings
+from lmcells.cli.arguments import REPEATED, Command, add_expander, adder, expander_settings
 from lmcells.errors import ConfigError, MissingExtra
 from lmcells.service.settings import ServiceSettings, read_tokens
 
@@ -16,46 +15,34 @@ _LIMITS = {
     "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
     "max_notes": (int, "N", "notes per request (%(default)d), else 422"),
     "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
-    "max_connections": (int, "N", "open connections of each process (%(default)d); who is silent is cut off"),
+    "max_connections": (int, "N", "open connections of each process (%(default)d); idle ones are closed"),
     "deadline": (float, "SECONDS", "for an answer (%(default)g), else 503"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1: this machine only)")
+    add = adder(parser)
+    add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     port = os.environ.get("LMCELLS_PORT", "8000")
-    add(
-        "--port", type=int, default=port, help="port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)"
-    )
-    add("--reviews", metavar="FILE", help="keep what reviewers decide on the page (SQLite, mode 0600)")
+    add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
+    add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
     add_expander(parser)
-    add("--workers", type=int, default=1, metavar="N", help="processes (1)")
-    add("--log-format", choices=("text", "json"), default="text", help="of the log on standard error (text)")
-    asks = "serve nothing: ask the service on this port whether it is ready"
-    add("--check", action="store_true", help=asks)
-    add = parser.add_argument_group("access").add_argument
-    several: dict[str, Any] = {"action": "append", "default": []}
-    names = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"
-    add("--token-file", type=Path, metavar="FILE", help="tokens that clients may send, one a line")
-    add("--tls-certificate", metavar="FILE", help="PEM file: serve https")
-    add("--tls-key", metavar="FILE", help="its private key, unless it is in the same file")
-    add("--allowed-host", metavar="NAME", help=names, **several)
-    add(
-        "--root-path",
-        default="",
-        metavar="PATH",
-        help="path under which a proxy serves it, such as /acronyms",
-    )
-    add(
-        "--trusted-proxy", metavar="IP", help="proxy whose X-Forwarded-For is believed, repeatable", **several
-    )
-    limits = parser.add_argument_group("limits")
+    add("--workers N", "processes (1)", type=int, default=1)
+    add("--log-format", "of the log on standard error", one_of=("text", "json"))
+    add("--check", "only ask the service on this port whether it is ready")
+    add = adder(parser.add_argument_group("access"))
+    add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
+    add("--tls-certificate FILE", "PEM file: serve https")
+    add("--tls-key FILE", "its private key, unless it is in the same file")
+    text = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"
+    add("--allowed-host NAME", text, **REPEATED)
+    add("--root-path PATH", "path under which a proxy serves it, such as /acronyms", default="")
+    add("--trusted-proxy IP", "proxy whose X-Forwarded-For is believed, repeatable", **REPEATED)
+    add = adder(parser.add_argument_group("limits"))
     for name, (kind, metavar, what) in _LIMITS.items():
         default = getattr(ServiceSettings(), name)
-        flag = "--" + name.replace("_", "-")
-        limits.add_argument(flag, type=kind, default=default, metavar=metavar, help=what)
+        add(f"--{name.replace('_', '-')} {metavar}", what, type=kind, default=default)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -101,22 +88,18 @@ def run(options: argparse.Namespace) -> None:
         serve(server, n_workers=options.workers)
 
 
-COMMANDS = {
-    "serve": Command(
-        summary="expand over HTTP, with a page for the browser",
-        description="""\
+_SERVE = """\
+expand over HTTP, with a page for the browser
+
 Answer POST /v1/expand (one note or several), GET /v1/inventory, /metrics (Prometheus), /livez and /readyz, and
 /v1/explore for a look into the model; serve a page for all of it at /, and one of the API at /docs.
 Notes of all clients are expanded together, short ones first. No note text is logged. If the environment variable
 LMCELLS_TOKEN or a token file is given, clients must send `Authorization: Bearer TOKEN`. On SIGTERM, requests already
-accepted are answered first.""",
-        example="""\
+accepted are answered first.
+
 examples:
   lmcells serve
   LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
   lmcells serve --host 0.0.0.0 --token-file tokens.txt --tls-certificate server.pem --tls-key server.key
-  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/v1/expand""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/v1/expand"""
+COMMANDS = {"serve": Command(_SERVE, add_arguments, run)}

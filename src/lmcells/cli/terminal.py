@@ -9,8 +9,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TextIO
+
+from lmcells.notes.note import Note
 
 _LIVE_INTERVAL = 0.1
 _PLAIN_INTERVAL = 10.0
@@ -28,9 +30,22 @@ class ProgressLine:
         self._began = self._last = time.monotonic()
 
     def notes(self, n_notes: int, n_characters: int, share: float | None = None) -> None:
-        """Show how far the reading of notes has come."""
-        seconds = time.monotonic() - self._began
-        self.update(notes_message(n_notes, n_characters, seconds=seconds, share=share))
+        """Show how many notes were read, how fast, and the time left if the share of the input is known."""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        speed = (
+            f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
+        )
+        left = f"{share:.0%} of the input, {clock(seconds * (1 - share) / share)} left, " if share else ""
+        self.update(left + speed)
+
+    def counting(self, notes: Iterable[Note]) -> Iterator[Note]:
+        """Pass notes on, and show how many there were."""
+        n_characters = 0
+        for n_notes, note in enumerate(notes, start=1):
+            yield note
+            n_characters += len(note.text)
+            if n_notes % 100 == 0:
+                self.notes(n_notes, n_characters)
 
     def update(self, message: str) -> None:
         """Show a message in place of the last one, unless that is only just there."""
@@ -49,15 +64,6 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         if self._live:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
-
-
-def notes_message(n_notes: int, n_characters: int, *, seconds: float, share: float | None = None) -> str:
-    """How far the reading of notes has come, how fast it goes, and how long it will take where the share is known."""
-    seconds = max(seconds, 1e-9)
-    speed = f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
-    if not share:
-        return speed
-    return f"{share:.0%} of the input, {clock(seconds * (1 - share) / share)} left, {speed}"
 
 
 def clock(seconds: float) -> str:
@@ -117,7 +123,7 @@ def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def flat_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Rows of a table; what is inside a setting is a row too: `settings.epochs`."""
+    """Rows of a table; nested settings become rows of their own: `settings.epochs`."""
     rows: list[tuple[str, str]] = []
     for name, value in settings.items():
         inner = flat_rows(value) if isinstance(value, Mapping) else None

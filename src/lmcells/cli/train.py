@@ -6,14 +6,12 @@ import signal
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
-from lmcells.cli.arguments import Command, add_overwrite, add_running
+from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder
 from lmcells.cli.terminal import ProgressLine, print_json, print_table
 from lmcells.pretrain import ELMO, KINDS, TrainedModel, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
-_DTYPES = ("float32", "float16", "int8")
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
 _PASSED_ON = (
     "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
@@ -30,41 +28,40 @@ _OVERRIDES = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    add = parser.add_argument
-    add("corpus", type=Path, metavar="CORPUS", help="corpus folder")
-    add("--output", required=True, type=Path, metavar="MODEL", help="folder to write")
-    add("--from", dest="from_model", metavar="MODEL", help="model to adapt: default, or a model folder")
-    add = parser.add_argument_group("settings").add_argument
-    add("--kind", choices=KINDS, help="kind of model (lmc)")
-    presets = "paper: to the letter; tuned: its details tuned; default: the best measured; adapt: for --from"
-    add("--preset", choices=PRESETS, help=presets)
-    tables = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
-    add("--config", type=Path, metavar="FILE", help=tables)
-    add("--epochs", metavar="N", help="passes over the corpus")
-    add("--batch-size", metavar="N", help="center words a step, of all processes together")
-    add("--learning-rate", metavar="X", help="of Adam")
-    add("--seed", metavar="N", help="random seed")
-    add("--metadata", metavar="KIND", help="kind of metadata to condition on (section)")
-    repeated: dict[str, Any] = {"action": "append", "default": []}
-    others = "any other setting of the TOML file; may be repeated"
-    add("--set", **repeated, metavar="TABLE.KEY=VALUE", dest="overrides", help=others)
-    add = parser.add_argument_group("saving").add_argument
-    stored = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen (float32)"
-    add("--dtype", choices=_DTYPES, default=_DTYPES[0], help=stored)
-    most = "at most so many in the phrase store, 50 bytes each (128000)"
-    add("--prototypes", type=int, metavar="N", help=most)
-    first = "senses whose long forms the store should know first, beside the shipped ones; may be repeated"
-    add("--long-forms", **repeated, type=Path, metavar="INVENTORY", help=first)
+    add = adder(parser)
+    add("corpus CORPUS", "corpus folder", type=Path)
+    add("--output MODEL", "folder to write", required=True, type=Path)
+    add("--from MODEL", "model to adapt: default, or a model folder", dest="from_model")
+    add = adder(parser.add_argument_group("settings"))
+    add("--kind", "kind of model (lmc)", choices=KINDS)
+    text = (
+        "paper: to the letter; tuned: the paper's model, tuned; default: the best measured; adapt: for --from"
+    )
+    add("--preset", text, choices=PRESETS)
+    text = "TOML file with [model] ([language_model] of elmo) and [training]; it may name a preset"
+    add("--config FILE", text, type=Path)
+    add("--epochs N", "passes over the corpus")
+    add("--batch-size N", "center words per step, of all processes together")
+    add("--learning-rate X", "of Adam")
+    add("--seed N", "random seed")
+    add("--metadata KIND", "kind of metadata to condition on (section)")
+    text = "any other setting of the TOML file; may be repeated"
+    add("--set TABLE.KEY=VALUE", text, dest="overrides", **REPEATED)
+    add = adder(parser.add_argument_group("saving"))
+    text = "of the stored weights; int8: word vectors in eight bits, the rest in sixteen"
+    add("--dtype", text, one_of=("float32", "float16", "int8"))
+    add("--prototypes N", "maximum number of phrases in the phrase store, 50 bytes each (128000)", type=int)
+    text = "senses whose long forms enter the store first, besides the shipped ones; may be repeated"
+    add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     running = add_running(parser, resumes="a run")
     add_overwrite(running, replaces="a model and its MODEL.training")
-    add = running.add_argument
-    add("--device", default="auto", metavar="auto|cpu|cuda", help="where to train (auto)")
-    scored = "score this dataset after each epoch or check (see training.evaluations); may be repeated"
-    add("--evaluate", **repeated, type=Path, metavar="DATASET", help=scored)
-    senses = "senses for --evaluate: once for all datasets, or once for each"
-    add("--inventory", **repeated, type=Path, metavar="FILE", help=senses)
-    best = "for each dataset, keep the model that is best on the others, in MODEL.training/best"
-    add("--keep-best", action="store_true", help=best)
+    add = adder(running)
+    add("--device auto|cpu|cuda", "where to train (auto)", default="auto")
+    text = "score this dataset after each epoch or check (see training.evaluations); may be repeated"
+    add("--evaluate DATASET", text, type=Path, **REPEATED)
+    text = "senses for --evaluate: once for all datasets, or once for each"
+    add("--inventory FILE", text, type=Path, **REPEATED)
+    add("--keep-best", "for each dataset, keep the model that is best on the others, in MODEL.training/best")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -74,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     shown: list[str] = []
 
     def show(message: str) -> None:
-        """The first two reports, what is about to happen and how long it will take, stay on the screen."""
+        """The first two messages (the plan, and the estimated time) stay on the screen."""
         if len(shown) < 2:
             shown.append(message)
             print(f"lmcells train: {message}", file=sys.stderr, flush=True)
@@ -117,14 +114,13 @@ def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
     print_table(rows, title=str(trained.folder))
 
 
-COMMANDS = {
-    "train": Command(
-        summary="train a model on a corpus",
-        description="""\
+_TRAIN = """\
+train a model on a corpus
+
 Train Latent Meaning Cells (lmc), or the paper's baselines bsg, mbsge and elmo, on a corpus made by `lmcells prepare`.
 Settings come from a preset, then a TOML file, then flags; the later wins. metrics.jsonl and checkpoints are written to
-MODEL.training, the finished model to MODEL; after a stop, --resume continues from the last checkpoint.""",
-        example="""\
+MODEL.training, the finished model to MODEL; after a stop, --resume continues from the last checkpoint.
+
 examples:
   lmcells train corpus --output model
   lmcells train corpus --output model --kind bsg --preset paper --epochs 3 --seed 7
@@ -133,8 +129,5 @@ examples:
   lmcells train corpus --output model --from default
   lmcells train corpus --output model --resume
   lmcells train corpus --output model --evaluate dev.jsonl --inventory senses.json
-  torchrun --nproc-per-node 8 -m lmcells train corpus --output model""",
-        add_arguments=add_arguments,
-        run=run,
-    )
-}
+  torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
+COMMANDS = {"train": Command(_TRAIN, add_arguments, run)}

@@ -2,14 +2,23 @@
 
 from lmcells.corpus.corpus import RADIUS, Corpus
 from lmcells.corpus.settings import CorpusSettings
-from lmcells.corpus.statistics import Stream, WordMetadataCounts, count_words_by_metadata, subsample
+from lmcells.corpus.statistics import (
+    MAX_PER_WORD,
+    Stream,
+    WordMetadataCounts,
+    count_words_by_metadata,
+    occurrence_metadata,
+    subsample,
+)
 
 __all__ = [
+    "MAX_PER_WORD",
     "RADIUS",
     "Corpus",
     "CorpusSettings",
     "Stream",
     "WordMetadataCounts",
     "count_words_by_metadata",
+    "occurrence_metadata",
     "subsample",
 ]

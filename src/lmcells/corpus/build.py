@@ -1,31 +1,35 @@
 """Notes -> a corpus folder, which appears only when it is complete.
 
-Notes become shards on disk, in as many processes as asked for (`shard.py`); then shards become the arrays of a corpus
-(`assemble.py`). A shard is written whole or not at all, and which notes it holds depends on the notes alone. So a build
-that was killed goes on where it stopped, and the number of workers changes nothing in the result.
+Notes become shards on disk, in as many processes as asked for (`shard.py`), each of which reads its own files or parts
+of files; then shards become the arrays of a corpus (`assemble.py`). A shard is written whole or not at all, and which
+notes it holds depends on the notes alone. So a build that was killed goes on where it stopped, and the number of
+workers changes nothing in the result.
 """
 
 import gc
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from lmcells.corpus.assemble import assemble
+from lmcells.corpus.assemble import Counted, assemble
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest
 from lmcells.corpus.settings import CorpusSettings, read_excluded_ids
-from lmcells.corpus.shard import batch_notes, build_shard
-from lmcells.errors import ConfigError, InputError
+from lmcells.corpus.shard import Shard, batch_notes, build_shard
+from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.files import put_in_place, read_json, sha256, write_json
 from lmcells.notes.note import Note, given_id
-from lmcells.notes.readers import Columns, ReadReport, read_notes
-from lmcells.processes import run_in_workers
+from lmcells.notes.readers import Columns, ListedFile, ReadReport, cut_notes, opening, read_listed
+from lmcells.processes import worker_pool
 
 PLAN = "plan.json"
 READING = "reading notes"
+_READ_BY_WORKER = 64 << 20  # bytes at most of a file that cannot be cut, and that one worker reads by itself
 _EVERY_CORPUS_HAS = ("section", "document", "category")
 # The current step, how many notes and characters were read, and which share of the files.
 OnProgress = Callable[[str, int, int, float], None]
@@ -58,13 +62,14 @@ def build_corpus(
     paths = [Path(inputs)] if isinstance(inputs, str | Path) else [Path(path) for path in inputs]
     output, exclude_ids = Path(output), Path(exclude_ids) if exclude_ids else None
     work = output.with_name(f"{output.name}.building")
+    checksum = sha256(exclude_ids) if exclude_ids and exclude_ids.is_file() else None
     described = settings.to_dict(metadata_columns=columns.metadata)
     plan: dict[str, Any] = {
         "version": FORMAT.version,
         "settings": described,
         "format": format,
         "columns": [columns.text, columns.id, columns.category, *columns.metadata],
-        "exclude_ids": sha256(exclude_ids) if exclude_ids and exclude_ids.is_file() else None,
+        "exclude_ids": checksum,
         "inputs": _checksum(stamps := _stamps(paths)),
     }
     # A finished corpus knows its notes by the names and sizes of their files: it is the same wherever they lie.
@@ -72,38 +77,30 @@ def build_corpus(
     if resume and not overwrite and (done := _finished(output, plan=digest)):
         return done
     FORMAT.require_free(output, overwrite=overwrite)
-    _open_work_folder(work, plan, resume=resume)
-    report = ReadReport()
-    read = partial(read_notes, format=format, columns=columns, report=report)
-    reading = _Reading((note for path in paths for note in read(path)), report, exclude_ids)
+    _open_work_folder(work, {**plan, "part_bytes": opening.PART_BYTES}, resume=resume)
+    kinds = ("category", *columns.metadata)
+    job = _Job(work, settings, kinds, format, columns, exclude_ids, checksum)
+    account = _Account()
     n_bytes = max(1, sum(stamp[1] for stamp in stamps))
 
     def on_step(step: str) -> None:
-        on_progress(step, reading.n_notes, reading.n_characters, min(1.0, reading.report.n_bytes / n_bytes))
+        read = min(1.0, account.report.n_bytes / n_bytes)
+        on_progress(step, account.n_notes, account.n_characters, read)
 
-    shards: list[Path] = []
-
-    def pending() -> Iterator[tuple[Path, list[Note]]]:
-        """Yield the shards that are not there yet."""
-        for batch in batch_notes(reading.notes()):
-            shards.append(work / f"shard-{len(shards):06}")
-            if not shards[-1].exists():
-                yield shards[-1], batch
-            on_step(READING)
-
-    kinds = ("category", *columns.metadata)
     folder = work / "corpus"
-    with _collection_paused():
-        build = partial(build_shard, settings=settings, metadata_kinds=kinds)
-        for _ in run_in_workers(build, pending(), workers, prepare=gc.disable):
-            pass
-        account = reading.finish() | {"plan": digest}
+    with _collection_paused(), worker_pool(workers, prepare=gc.disable) as run:
+        for later in _in_order(run(job.run, job.tasks(paths, workers=workers, n_bytes=n_bytes))):
+            account.absorb(later)
+            on_step(READING)
+        report = account.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-
-        sizes, metadata = assemble(shards, folder, settings=settings, metadata_kinds=kinds, on_step=on_step)
+        counted = Counted(account.shards, account.headers, account.values)
+        sizes, metadata = assemble(
+            counted, folder, settings=settings, run=run, workers=workers, on_step=on_step
+        )
     on_step("checksums")
-    manifest = Manifest(described, sizes, metadata, account, FORMAT.describe_files(folder))
+    manifest = Manifest(described, sizes, metadata, report, FORMAT.describe_files(folder))
     FORMAT.write_index(folder, manifest.to_dict())
     put_in_place(folder, output)
     shutil.rmtree(work)
@@ -131,35 +128,52 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-class _Reading:
-    """Reads all inputs in order, leaves out what is excluded, and keeps account."""
+@dataclass(slots=True)
+class _Account:
+    """What was read, and the shards that it became."""
 
-    def __init__(self, notes: Iterator[Note], report: ReadReport, exclude_ids: Path | None) -> None:
-        self.n_notes = self.n_characters = 0  # handed on so far
-        self.report = report
-        self._all_notes = notes
-        self._exclude_ids = exclude_ids
-        self._excluded = frozenset(map(given_id, read_excluded_ids(exclude_ids) if exclude_ids else ()))
-        self._found: set[str] = set()
-        self._example_id = ""
+    report: ReadReport = field(default_factory=ReadReport)
+    n_notes: int = 0  # that were not excluded
+    n_characters: int = 0
+    example_id: str = ""
+    excluded: set[str] = field(default_factory=set)  # that were found
+    shards: list[Path] = field(default_factory=list)
+    headers: Counter[tuple[str, str]] = field(
+        default_factory=Counter
+    )  # as written, with their canonical names
+    values: dict[str, Counter[str]] = field(default_factory=dict)  # of each kind of metadata
+    number: int = 0  # its place among the accounts of all tasks
+    error: InputError | None = None
 
-    def notes(self) -> Iterator[Note]:
-        for note in self._all_notes:
-            if given_id(note.id) in self._excluded:
-                self._found.add(given_id(note.id))
-                continue
-            self._example_id = self._example_id or note.id
-            self.n_notes += 1
-            self.n_characters += len(note.text)
-            yield note
+    def count(self, path: Path, kinds: Sequence[str]) -> None:
+        """Add a shard."""
+        shard = Shard(path)
+        self.shards.append(path)
+        self.headers += shard.count_headers()
+        for kind in kinds:
+            self.values.setdefault(kind, Counter()).update(shard.document_metadata[kind])
 
-    def finish(self) -> dict[str, Any]:
-        """Return the account, or refuse what cannot be meant."""
+    def absorb(self, later: "_Account") -> None:
+        """Add the account of what comes next; if it could not be read, say why."""
+        if later.error is not None:
+            raise later.error
+        self.report.absorb(later.report)
+        self.n_notes += later.n_notes
+        self.n_characters += later.n_characters
+        self.example_id = self.example_id or later.example_id
+        self.excluded |= later.excluded
+        self.shards += later.shards
+        self.headers += later.headers
+        for kind, values in later.values.items():
+            self.values.setdefault(kind, Counter()).update(values)
+
+    def describe(self, exclude_ids: Path | None, excluded: Collection[str]) -> dict[str, Any]:
+        """Return the account as a manifest has it, or refuse what cannot be meant."""
         report = self.report
-        if self._excluded and not self._found:
+        if excluded and not self.excluded:
             raise InputError(
-                f"none of the {len(self._excluded):,} ids in {self._exclude_ids} is among the "
-                f"{report.n_read:,} notes; ids here look like {self._example_id!r}."
+                f"none of the {len(excluded):,} ids in {exclude_ids} is among the "
+                f"{report.n_read:,} notes; ids here look like {self.example_id!r}."
             )
         n_excluded = report.n_read - self.n_notes
         if not self.n_notes:
@@ -171,8 +185,126 @@ class _Reading:
         return {
             **report.to_dict(),
             "n_excluded": n_excluded,
-            "n_excluded_ids_not_found": len(self._excluded) - len(self._found),
+            "n_excluded_ids_not_found": len(excluded) - len(self.excluded),
         }
+
+
+@lru_cache(maxsize=1)
+def _read_excluded(path: Path, _checksum: str | None) -> frozenset[str]:
+    return frozenset(map(given_id, read_excluded_ids(path)))
+
+
+class _Lot(NamedTuple):
+    """Files, or a part of one, that a worker reads and makes shards of."""
+
+    number: int  # of the task
+    place: int  # of the lot: it names the shards
+    files: tuple[ListedFile, ...]
+
+
+class _Batch(NamedTuple):
+    """Notes that were read here, of which a worker makes a shard."""
+
+    path: Path
+    notes: list[Note]
+    account: _Account
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Notes -> shards: what is to be done, here or in a worker."""
+
+    work: Path
+    settings: CorpusSettings
+    kinds: tuple[str, ...]
+    format: str
+    columns: Columns
+    exclude_ids: Path | None
+    exclude_checksum: str | None
+
+    @property
+    def excluded_ids(self) -> frozenset[str]:
+        """The ids of the notes to leave out."""
+        return _read_excluded(self.exclude_ids, self.exclude_checksum) if self.exclude_ids else frozenset()
+
+    def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_Lot | _Batch]:
+        """Yield the work in order.
+
+        A large file that cannot be cut is read here and its shards are made by the workers, unless there are so many
+        of them that each worker can read its own. Which shards there are does not depend on it.
+        """
+        self.excluded_ids  # noqa: B018 - a bad list is refused before any work
+        number = 0
+        for place, files in enumerate(cut_notes(paths, format=self.format, columns=self.columns)):
+            is_whole = files[0].part is None and len(files) == 1
+            size = _size(files[0].path) if is_whole else 0
+            if workers > 1 and size > min(max(n_bytes // workers, opening.PART_BYTES), _READ_BY_WORKER):
+                account = _Account(ReadReport.of_part())
+                for path, notes in self._batches(place, files, account):
+                    yield _Batch(path, notes, self._split_off(account, number))
+                    number += 1
+                yield _Batch(self.work, [], self._split_off(account, number))  # rows that gave no note
+            else:
+                yield _Lot(number, place, files)
+            number += 1
+
+    @staticmethod
+    def _split_off(account: _Account, number: int) -> _Account:
+        part = replace(account, report=account.report.split_off(), number=number)
+        account.n_notes = account.n_characters = 0
+        account.excluded = set()
+        return part
+
+    def run(self, task: _Lot | _Batch) -> _Account:
+        """Make the shards of a task that are not there yet, and return its account."""
+        if isinstance(task, _Batch):
+            account, batches = task.account, iter([(task.path, task.notes)] if task.notes else [])
+            account = replace(account, shards=[], headers=Counter(), values={})
+        else:
+            account = _Account(ReadReport.of_part(), number=task.number)
+            batches = self._batches(task.place, task.files, account)
+        try:
+            for path, notes in batches:
+                if not path.exists():
+                    build_shard((path, notes), settings=self.settings, metadata_kinds=self.kinds)
+                account.count(path, self.kinds)
+        except InputError as error:  # some errors cannot be sent to another process as they are
+            account.error = (FormatError if isinstance(error, FormatError) else InputError)(str(error))
+        return account
+
+    def _batches(
+        self, place: int, files: Sequence[ListedFile], account: _Account
+    ) -> Iterator[tuple[Path, list[Note]]]:
+        for number, notes in enumerate(batch_notes(self._notes(files, account))):
+            yield self.work / f"shard-{place:06}-{number:04}", notes
+
+    def _notes(self, files: Sequence[ListedFile], account: _Account) -> Iterator[Note]:
+        """Read notes and leave out those that are excluded."""
+        excluded = self.excluded_ids
+        for listed in files:
+            for note in read_listed(listed, format=self.format, columns=self.columns, report=account.report):
+                if given_id(note.id) in excluded:
+                    account.excluded.add(given_id(note.id))
+                    continue
+                account.example_id = account.example_id or note.id
+                account.n_notes += 1
+                account.n_characters += len(note.text)
+                yield note
+
+
+def _size(path: Path) -> float:
+    return float("inf") if path == opening.STDIN else path.stat().st_size
+
+
+def _in_order(accounts: Iterable[_Account]) -> Iterator[_Account]:
+    """Yield the accounts of tasks, which come as they are done, in the order of the notes."""
+    waiting: dict[int, _Account] = {}
+    number = 0
+    for account in accounts:
+        waiting[account.number] = account
+        while number in waiting:
+            yield waiting.pop(number)
+            number += 1
 
 
 def _finished(output: Path, *, plan: str) -> Corpus | None:

@@ -23,6 +23,9 @@ TOKEN_SEGMENT = "token_segment.npy"
 WORD_OFFSETS = "word_offsets.npy"
 OCCURRENCES = "occurrences.npy"
 SECTION_IDS = "metadata.section.npy"
+# How often each word occurs under each section, and the sections of its occurrences; a corpus of before has none.
+SECTION_COUNTS = ("section_counts.offsets.npy", "section_counts.sections.npy", "section_counts.counts.npy")
+OCCURRENCE_SECTIONS = "occurrence_sections.npy"
 
 FORMAT = FolderFormat(
     what="corpus",
@@ -126,6 +129,14 @@ class Corpus:
     def occurrences_of(self, word: int) -> npt.NDArray[np.integer]:
         """Return the positions of one word."""
         return self.occurrences[self.word_offsets[word] : self.word_offsets[word + 1]]
+
+    def has(self, *names: str) -> bool:
+        """Whether these files are part of the corpus."""
+        return all(name in self.manifest.files for name in names)
+
+    def array(self, name: str) -> npt.NDArray[np.integer]:
+        """Open one of its arrays."""
+        return map_array(self.folder / name)
 
     @property
     def reads_stop_words(self) -> bool:

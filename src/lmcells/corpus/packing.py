@@ -10,19 +10,29 @@ import lzma
 import shutil
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.assemble import create_array, write_occurrences
+from lmcells.corpus.assemble import (
+    create_array,
+    create_occurrences,
+    create_section_statistics,
+    gather_sections,
+    place_occurrences,
+    write_section_counts,
+)
 from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
+from lmcells.corpus.statistics import WordArrays
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 
 _BLOCK = 1 << 22  # numbers
 _PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have a number a segment
-_DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES)
+_OF_SECTIONS = (*files.SECTION_COUNTS, files.OCCURRENCE_SECTIONS)
+_DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES, *_OF_SECTIONS)
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
     *(KeyError, ValueError, NotImplementedError, RuntimeError),
@@ -86,13 +96,21 @@ def _extract(packed: Path, folder: Path) -> None:
                     (folder / name).write_bytes(entry.read())
                     continue
                 size = manifest.sizes["n_tokens" if name in _PER_TOKEN else "n_segments"]
-                with create_array(folder / name, size) as array:
-                    while planes := entry.read(4 * _BLOCK):
-                        numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
-                        array.write(numbers.view("<i4").astype(np.int32).data)
+                array, n_read = create_array(folder / name, size), 0
+                while planes := entry.read(4 * _BLOCK):
+                    numbers = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, -1).T)
+                    array[n_read : n_read + len(numbers)] = numbers.view("<i4")[:, 0]
+                    n_read += len(numbers)
     tokens = map_array(folder / files.TOKENS)
     counts = np.zeros(manifest.sizes["n_words"], np.int64)
     for start in range(0, tokens.size, _BLOCK):
         counts += np.bincount(tokens[start : start + _BLOCK], minlength=counts.size)
     np.save(folder / files.WORD_COUNTS, counts)
-    write_occurrences(folder, tokens, counts)
+    for _ in place_occurrences(
+        folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy()
+    ):
+        pass
+    if set(_OF_SECTIONS) <= set(manifest.files):  # not in a corpus of before
+        arrays = WordArrays.of_corpus(Corpus(folder, manifest), "section")
+        tasks = create_section_statistics(folder, arrays)
+        write_section_counts(folder, map(partial(gather_sections, folder=folder, arrays=arrays), tasks))

@@ -5,14 +5,13 @@ Other styles: a rarer header falls back to its canonical name, then to "other", 
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.corpus.shard import NO_HEADER, Shard
+from lmcells.corpus.shard import Shard
 
 NO_SECTION = "<no section>"
 OTHER = "<other>"
@@ -27,14 +26,8 @@ class SectionTable:
     merge_rare: bool
 
     @classmethod
-    def count(cls, shards: Iterable[Shard], *, min_count: int, merge_rare: bool) -> Self:
-        """Count the headers of all shards and decide which names get an id."""
-        headers: Counter[tuple[str, str]] = Counter()
-        for shard in shards:
-            of_segment = shard.segments[1]
-            counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(shard.headers))
-            for header, count in zip(shard.headers, counts.tolist(), strict=True):
-                headers[header] += count
+    def of_counts(cls, headers: Counter[tuple[str, str]], *, min_count: int, merge_rare: bool) -> Self:
+        """Decide which names get an id, from the counts of headers as written and their canonical names."""
         by_key: Counter[str] = Counter()
         by_name: Counter[str] = Counter()
         for (key, name), count in headers.items():

@@ -5,6 +5,7 @@ every word, and the tokens of each header beside those of its body.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import chain
@@ -28,6 +29,8 @@ _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in 
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _SAMPLE = 1 << 15
 _SAMPLE_BITS = 16  # slots for the sample's hashes: small enough for the processor's cache
+
+_IS_LETTER = np.array([chr(code).isalpha() for code in range(128)])
 
 _finder = cache(header_finder)  # once a process: reading the alias table takes longer than a shard
 
@@ -54,6 +57,17 @@ class Shard:
     def headers(self) -> list[tuple[str, str]]:
         """Headers as written, in upper case, with their canonical names."""
         return [(written, name) for written, name in read_json(self._folder / "headers.json")]
+
+    def count_headers(self) -> Counter[tuple[str, str]]:
+        """Count the segments under each header."""
+        of_segment = self.segments[1]
+        counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
+        counted: Counter[tuple[str, str]] = Counter()
+        for header, count in zip(
+            self.headers, counts.tolist(), strict=True
+        ):  # written in other cases, one is there twice
+            counted[header] += count
+        return counted
 
     @cached_property
     def spellings(self) -> list[str]:
@@ -83,7 +97,7 @@ class Shard:
 
 
 def batch_notes(
-    notes: Iterable[Note], *, max_characters: int = 1 << 23, max_notes: int = 5000
+    notes: Iterable[Note], *, max_characters: int = 1 << 23, max_notes: int = 20_000
 ) -> Iterator[list[Note]]:
     """Group notes into shards by their sizes alone, so that the number of workers never matters."""
     batch: list[Note] = []
@@ -185,12 +199,22 @@ class _Pieces:
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
-            spans = zip(tokens.starts[local].tolist(), tokens.ends[local].tolist(), strict=True)
-            # Nearly all words are plain letters, and quicker spelled by `lower` than by asking what they are.
-            spellings += [
-                word.lower() if (word := text[first:last]).isascii() and word.isalpha() else spell(word)
-                for first, last in spans
-            ]
+            starts, lasts = tokens.starts[local], tokens.ends[local]
+            if (
+                text.isascii()
+            ):  # nearly all are letters: quicker lowered together, and the others spelled one by one
+                lowered, characters = text.lower(), np.frombuffer(text.encode(), np.uint8)
+                words = [
+                    lowered[first:last] for first, last in zip(starts.tolist(), lasts.tolist(), strict=True)
+                ]
+                dots = np.flatnonzero(characters == ord("."))
+                dotted = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
+                odd = np.flatnonzero(dotted | ~_IS_LETTER[characters[starts]])
+            else:
+                words, odd = [""] * local.size, np.arange(local.size)
+            for number in odd.tolist():
+                words[number] = spell(text[starts[number] : lasts[number]])
+            spellings += words
         return spellings
 
 

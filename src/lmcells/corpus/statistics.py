@@ -1,16 +1,26 @@
 """How often words occur under each metadata, and subsampling of the most frequent words."""
 
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.corpus import corpus as files
 from lmcells.corpus.corpus import Corpus
 from lmcells.errors import ConfigError
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 Probabilities = npt.NDArray[np.float64]
-_MAX_CELLS = 1 << 22  # of a dense block of words x metadata
+MAX_PER_WORD = 1 << 16  # occurrences of a word whose metadata are kept
+_ENTRIES = 1 << 22  # that share a random generator
+_THREADS = min(8, os.cpu_count() or 1)
+_MAX_CELLS = 1 << 20  # of a dense block of words x metadata
 _MAX_OCCURRENCES = 1 << 22  # looked at in one go
 _BLOCK = 1 << 20  # tokens whose fate is drawn from one random generator
 
@@ -51,30 +61,136 @@ def _smoothed(
     return probabilities / total if total > 0 else np.full(size, 1 / size)
 
 
-def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetadataCounts:
-    """Count each word under each metadata of a kind, a block of words at a time."""
-    n_metadata = corpus.n_metadata(kind)
-    segment_metadata = np.asarray(corpus.segment_metadata(kind))
-    offsets = np.asarray(corpus.word_offsets)
-    n_words = offsets.size - 1
-    rows, metadata, counts = [np.zeros(1, np.int64)], [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    word = 0
-    while word < n_words:
-        furthest = np.searchsorted(offsets, offsets[word] + _MAX_OCCURRENCES, "right") - 1
-        last = int(min(max(word + 1, min(furthest, word + _MAX_CELLS // n_metadata)), n_words))
-        table = np.zeros((last - word) * n_metadata, np.int64)
-        for start in range(offsets[word], offsets[last], _MAX_OCCURRENCES):  # very frequent: several turns
-            places = np.arange(start, min(start + _MAX_OCCURRENCES, offsets[last]))
-            words = np.searchsorted(offsets[word : last + 1], places, "right") - 1
-            under = segment_metadata[corpus.token_segment[corpus.occurrences[start : start + places.size]]]
-            table += np.bincount(words * n_metadata + under, minlength=table.size)
+class WordArrays(NamedTuple):
+    """What tells under which metadata words occur."""
+
+    offsets: npt.NDArray[np.integer]  # of each word's occurrences
+    metadata_at: Callable[[Any], npt.NDArray[np.integer]]  # of some occurrences: a slice, or an array of them
+    n_metadata: int
+
+    @classmethod
+    def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
+        """Look up the metadata of a kind."""
+        of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
+        token_segment = np.asarray(corpus.token_segment)
+        return cls(
+            np.asarray(corpus.word_offsets),
+            lambda chosen: of_segment.take(token_segment.take(occurrences[chosen])),
+            corpus.n_metadata(kind),
+        )
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Cut the vocabulary where memory allows: the first word of each block, and the one after its last."""
+        first, n_words = 0, self.offsets.size - 1
+        while first < n_words:
+            furthest = int(np.searchsorted(self.offsets, self.offsets[first] + _MAX_OCCURRENCES, "right")) - 1
+            last = min(max(first + 1, min(furthest, first + _MAX_CELLS // self.n_metadata)), n_words)
+            yield first, last
+            first = last
+
+    def sizes(self, max_per_word: int) -> npt.NDArray[np.int64]:
+        """How many occurrences of each word are kept."""
+        return np.minimum(np.diff(self.offsets), max_per_word)
+
+    def gather(self, block: tuple[int, int], *, max_per_word: int) -> "WordBlock":
+        """Look at all occurrences of a block's words."""
+        first, last = block
+        start, end = self.offsets[first], self.offsets[last]
+        table = np.zeros((last - first) * self.n_metadata, np.int64)
+        row_of = np.arange(0, table.size, self.n_metadata)
+        for at in range(start, end, _MAX_OCCURRENCES):  # a very frequent word takes several turns
+            until = min(at + _MAX_OCCURRENCES, end)
+            under = self.metadata_at(slice(at, until))
+            n_here = np.diff(np.clip(self.offsets[first : last + 1], at, until))
+            table += np.bincount(np.repeat(row_of, n_here) + under, minlength=table.size)
         cells = np.flatnonzero(table)
-        rows.append(np.bincount(cells // n_metadata, minlength=last - word))
-        metadata.append((cells % n_metadata).astype(np.int32))
-        counts.append(table[cells])
-        word = last
-    row_offsets = np.cumsum(np.concatenate(rows))
-    return WordMetadataCounts(row_offsets, np.concatenate(metadata), np.concatenate(counts), n_metadata)
+        kept = self._kept(block, max_per_word)
+        return WordBlock(
+            np.bincount(cells // self.n_metadata, minlength=last - first),
+            (cells % self.n_metadata).astype(np.int32),
+            table[cells],
+            under if kept is None else self.metadata_at(kept),
+        )
+
+    def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
+        """Choose the occurrences of a block's words that are kept; None is all.
+
+        Of a frequent word, a random one from each of as many equal stretches: fixed steps could fall in with the
+        rhythm of notes that are all built alike. Which ones does not depend on a seed.
+        """
+        first, last = block
+        starts, counts = self.offsets[first:last], np.diff(self.offsets[first : last + 1])
+        if not (counts > max_per_word).any():
+            return None
+        entry = int(self.sizes(max_per_word)[:first].sum())
+        parts = []
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            kept = np.arange(min(count, max_per_word))
+            if count > max_per_word:
+                spaced = (kept + _chances(entry, entry + max_per_word)) * count / max_per_word
+                kept = np.minimum(spaced, count - 1).astype(np.int64)
+            parts.append(start + kept)
+            entry += kept.size
+        return np.concatenate(parts)
+
+
+class WordBlock(NamedTuple):
+    """Under which metadata some words occur."""
+
+    n_metadata: npt.NDArray[np.int64]  # that each word occurs under
+    metadata: npt.NDArray[np.int32]  # these, word after word
+    counts: npt.NDArray[np.int64]
+    occurrences: npt.NDArray[np.integer]  # the metadata of the occurrences of each word that are kept
+
+
+def _chances(first: int, last: int) -> Probabilities:
+    """Return random numbers that belong to the entries from `first` to `last`."""
+    parts = []
+    for block in range(first // _ENTRIES * _ENTRIES, last, _ENTRIES):
+        start, end = max(first, block) - block, min(last - block, _ENTRIES)
+        philox = np.random.Philox(key=[0, block])
+        philox.advance(start // 4)  # which gives four numbers at a time
+        parts.append(np.random.Generator(philox).random(end - start // 4 * 4)[start % 4 :])
+    return np.concatenate(parts)
+
+
+def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetadataCounts:
+    """Count each word under each metadata of a kind; those of sections are counted when a corpus is made."""
+    if kind == "section" and corpus.has(*files.SECTION_COUNTS):
+        offsets, metadata, counts = (np.asarray(corpus.array(name)) for name in files.SECTION_COUNTS)
+    else:
+        offsets, metadata, counts = join_counts(_gather(corpus, kind))
+    return WordMetadataCounts(
+        offsets.astype(np.int64), metadata.astype(np.int32), counts.astype(np.int64), corpus.n_metadata(kind)
+    )
+
+
+def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], ...]:
+    """Join the counts of all words: where each one's begin, metadata, and counts."""
+    offsets = np.cumsum(np.concatenate([[0], *(block.n_metadata for block in blocks)]))
+    metadata = np.concatenate([block.metadata for block in blocks])
+    return offsets, metadata, np.concatenate([block.counts for block in blocks])
+
+
+def occurrence_metadata(
+    corpus: Corpus, kind: str = "section", *, max_per_word: int = MAX_PER_WORD
+) -> npt.NDArray[np.int32]:
+    """Return the metadata of the occurrences of each word, word after word, at most so many a word."""
+    if kind == "section" and max_per_word == MAX_PER_WORD and corpus.has(files.OCCURRENCE_SECTIONS):
+        return corpus.array(files.OCCURRENCE_SECTIONS).astype(np.int32)
+    blocks = _gather(corpus, kind, max_per_word)
+    return np.concatenate([block.occurrences for block in blocks]).astype(np.int32)
+
+
+def _gather(corpus: Corpus, kind: str, max_per_word: int = MAX_PER_WORD) -> list[WordBlock]:
+    arrays = WordArrays.of_corpus(corpus, kind)
+    return list(_in_threads(partial(arrays.gather, max_per_word=max_per_word), arrays.blocks()))
+
+
+def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the results in order; numpy works without the interpreter's lock."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(work, items)
 
 
 class Stream(NamedTuple):
@@ -85,20 +201,37 @@ class Stream(NamedTuple):
 
 
 def subsample(
-    corpus: Corpus, *, threshold: float = 1e-3, seed: int, first: int = 0, last: int | None = None
-) -> Stream:
-    """Return the tokens from `first` to `last` that stay; which ones depends on the seed and their position alone."""
-    last = corpus.tokens.size if last is None else min(last, corpus.tokens.size)
+    corpus: Corpus, *, threshold: float, seed: int, ranges: Iterable[tuple[int, int]]
+) -> Iterator[Stream]:
+    """Yield the tokens of some ranges that stay, in pieces; which ones depends on the seed and their place alone."""
     probability = keep_probability(np.asarray(corpus.word_counts), threshold=threshold).astype(np.float32)
-    tokens, segments = [corpus.tokens[:0]], [corpus.token_segment[:0]]
-    for block in range(first // _BLOCK, -(-last // _BLOCK)):
-        chances = np.random.Generator(np.random.Philox(key=[seed, block])).random(_BLOCK, np.float32)
-        start, end = max(first, block * _BLOCK), min(last, (block + 1) * _BLOCK)
-        here = np.asarray(corpus.tokens[start:end])
-        stays = chances[start - block * _BLOCK : end - block * _BLOCK] < probability[here]
-        tokens.append(here[stays])
-        segments.append(np.asarray(corpus.token_segment[start:end])[stays])
-    return Stream(np.concatenate(tokens), np.concatenate(segments))
+
+    def pieces() -> Iterator[tuple[int, int]]:
+        """Cut the ranges where another random generator begins."""
+        for first, last in _joined(ranges):
+            for start in range(first // _BLOCK * _BLOCK, last, _BLOCK):
+                yield max(first, start), min(last, start + _BLOCK)
+
+    def keep(piece: tuple[int, int]) -> Stream:
+        start, end = piece
+        block = start // _BLOCK
+        chances = np.random.Generator(np.random.Philox(key=[seed, block])).random(
+            end - block * _BLOCK, np.float32
+        )
+        tokens = np.asarray(corpus.tokens[start:end])
+        stays = chances[start - block * _BLOCK :] < probability[tokens]
+        return Stream(tokens[stays], np.asarray(corpus.token_segment[start:end])[stays])
+
+    return _in_threads(keep, pieces())
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join ranges that touch each other."""
+    joined: list[tuple[int, int]] = []
+    for first, last in ranges:
+        touches = joined and joined[-1][1] == first
+        joined.append((joined.pop()[0] if touches else first, last))
+    return joined
 
 
 def keep_probability(counts: npt.NDArray[np.integer], *, threshold: float) -> Probabilities:

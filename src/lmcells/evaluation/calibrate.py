@@ -1,8 +1,8 @@
 """Do probabilities mean what they say, and what is gained by answering only when sure?
 
 `fit_calibration` fits a temperature, the score of "no sense fits" and a threshold to reverse-substituted mentions: long
-forms in training text, replaced by their short form. Nobody labels anything. That no sense fits is learnt by taking
-senses out of the inventory at random (`take_out`).
+forms in training text, replaced by their short form, so no labels are needed. That no sense fits is learnt by removing
+senses from the inventory at random (`take_out`).
 
 Measures take `confidence` (the probability of the answer given) and `is_right`, one value per example. Examples with
 equal confidence cannot be told apart, so their order never matters.
@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example
-from lmcells.evaluation.predictions import Booleans, Floats
+from lmcells.evaluation.predictions import Booleans, Floats, candidates_of
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.ranking import Ranker
 
 MIN_MENTIONS = 100
-TAKEN_OUT = 0.2  # of all senses, to see what is said of mentions that none of the others fits
+TAKEN_OUT = 0.2  # share of all senses that is removed, to measure mentions that no sense fits
 DRAWS = 5
 _NONE = -1
 _TEMPERATURES = np.geomspace(0.2, 5.0, 161)
@@ -31,7 +31,7 @@ _NONE_QUANTILES = np.linspace(0.0, 0.5, 101)  # of the scores of true senses
 
 
 class ScoredMention(NamedTuple):
-    """The scores of a mention's candidates, and which of them is true; -1 where none is."""
+    """The scores of a mention's candidates, and the index of the true one; -1 if none is true."""
 
     short_form: str
     scores: Floats
@@ -116,10 +116,7 @@ def score_mentions(
     ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory
 ) -> list[ScoredMention]:
     """Score the examples whose label is a sense of the inventory."""
-    long_forms = {
-        short_form: [sense.long_form for sense in inventory.senses(short_form)]
-        for short_form in inventory.short_forms
-    }
+    long_forms = candidates_of(inventory)
     known = [each for each in examples if each.long_form in long_forms.get(each.short_form, ())]
     scores = ranker.scores([example.mention for example in known])
     return [
@@ -129,7 +126,7 @@ def score_mentions(
 
 
 def take_out(mentions: Sequence[ScoredMention], *, seed: int) -> list[ScoredMention]:
-    """Take a fifth of all senses out at random; mentions that have no candidate left are left out."""
+    """Remove a fifth of all senses at random, and the mentions that have no candidate left."""
     sizes = {mention.short_form: mention.scores.size for mention in mentions}
     senses = [(short_form, index) for short_form in sorted(sizes) for index in range(sizes[short_form])]
     taken = set(random.Random(seed).sample(senses, round(TAKEN_OUT * len(senses))))

@@ -166,8 +166,8 @@ def _key(long_form: str) -> str:
     return " ".join(long_form.casefold().split())
 
 
-# The paper's filters. Nine senses, two of them in two spellings, that its authors took out: places, and what is no
-# meaning at all.
+# The paper's filters. Nine senses, two of them in two spellings, that its authors removed: places, and labels that are
+# not meanings.
 LISTED_LONG_FORMS = frozenset(
     "type a, type b|american society of anaesthesiologists|american society of anesthesiologists|california|iowa|"
     "fairview southdale hospital|los angeles|louisiana|louisiana (geographic location)|physician associates|"
@@ -220,15 +220,15 @@ def _without_single_senses(rows: list[CasiRow]) -> list[CasiRow]:
     return [row for row in rows if n_senses[row.short_form] > 1]
 
 
-# By name on the command line, in the paper's order: title in the table, and what does it. The first five look at the
-# label as it was annotated; then labels become canonical, and the others look at those.
+# By name on the command line, in the paper's order: title in the table, and the filter. The first five read the label
+# as annotated; then labels become canonical, and the others read those.
 FILTERS: dict[str, tuple[str, Filter]] = {
     "nulls": (
         "no short form, long form or text",
         _where(lambda row: row.short_form and row.long_form and row.text.strip()),
     ),
     "codes": ("C3, C4, T1 to T4", _where(lambda row: row.short_form not in CODES)),
-    "repeated-short-forms": (  # such a long form names a use of the short form, and expands nothing
+    "repeated-short-forms": (  # such a label names a use of the short form rather than a long form
         "short form is a word of the long form",
         _where(lambda row: row.short_form.lower() not in row.long_form.lower().split()),
     ),
@@ -250,7 +250,7 @@ OPTIONAL = tuple(name for name in FILTERS if name not in ("nulls", "offsets"))  
 
 @dataclass(frozen=True, slots=True)
 class CasiDataset:
-    """The examples, the senses that occur, and the account of how they came about, for JSON."""
+    """The examples, the senses that occur, and how many rows each filter removed, for JSON."""
 
     examples: list[Example]
     inventory: SenseInventory

@@ -45,7 +45,7 @@ class Example:
         return Mention(self.text, self.start, self.end, self.short_form, self.section)
 
 
-class _NoExample(Exception):  # noqa: N818 - the reason why a row is skipped, not a failure
+class _NoExample(Exception):  # noqa: N818 - the reason why a row is skipped
     pass
 
 
@@ -101,7 +101,7 @@ def parse_example(content: bytes) -> Example:
         value = row.get(key)
         if value is None and not (key == "section" and key in row):
             raise _NoExample(f"no {key!r}")
-        if value is not None and type(value) not in types:  # not isinstance: true is no number
+        if value is not None and type(value) not in types:  # not isinstance: True is an int
             raise _NoExample(f"{key!r} is not a {'string' if str in types else 'whole number'}")
         values[key] = mend(value) if isinstance(value, str) else value
     ids = {key: str(values[key]) for key in ("id", "note_id")}
@@ -179,7 +179,7 @@ def section_map_of(targets: Mapping[str, str | None]) -> SectionMap:
 
 
 def map_section(section: str | None, targets: SectionMap) -> tuple[str | None, str]:
-    """Return the section that a header stands for, and how it was found; one that the map does not have stays."""
+    """Return the section that a header is mapped to, and how; a header that is not in the map is kept."""
     if section is None or not section.strip():
         return None, "no section"
     key = header_key(section)

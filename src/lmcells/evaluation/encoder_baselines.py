@@ -33,13 +33,13 @@ Text = TypeVar("Text", str, Words)
 # Last layer (B, T, d), which positions are read (B, T), which of them are special (B, T) -> (B, d)
 Pooling = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
 
-LONGEST = 512  # word pieces; a window of 20 words and what is between them is far shorter
+LONGEST = 512  # word pieces; a window of 20 words with the text between them is far shorter
 _BATCH = 64
 
 
 @dataclass(eq=False)
 class CosineRanker(Generic[Text]):
-    """Cosine of the window and the long form, which is the mean of its alternatives; -inf where it has none."""
+    """Cosine of the window and the long form (the mean of its alternatives); -inf for a long form without any."""
 
     inventory: SenseInventory
     window: Callable[[Mention], Text]

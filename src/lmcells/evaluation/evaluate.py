@@ -17,7 +17,7 @@ from lmcells.errors import InputError
 from lmcells.evaluation.dataset import Example, load_section_map, read_dataset, section_map_of
 from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
-from lmcells.evaluation.predictions import Predictions
+from lmcells.evaluation.predictions import Predictions, candidates_of
 from lmcells.evaluation.rankers import make_ranker, window_words
 from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
 from lmcells.expansion.ranking import Ranker, Ranking
@@ -29,14 +29,14 @@ _RUNS = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, eq=False)
 class ModelResult:
-    """What a model said about one dataset, how good it was, and what it cost."""
+    """A model's predictions on one dataset, its metrics, and its cost."""
 
     model: str
     predictions: Predictions = field(repr=False)
     metrics: Metrics
     intervals: dict[str, Interval]  # by the name of the metric; empty when all examples are of one note
     n_parameters: int | None  # without embeddings; None when the model has none
-    hours_to_peak: float | None  # of training, where the model folder tells
+    hours_to_peak: float | None  # of training, if the model folder records it
     seconds: float  # to score all examples
     contexts: Mapping[str, Example] = field(repr=False)  # by example id; patient data
     leakage: Mapping[str, Any] | None = None  # of `check_leakage`; None: there was no corpus to compare with
@@ -74,8 +74,8 @@ def evaluate(
 
     `models` are model folders, "default" or names of baselines; see `lmcells evaluate --help`. `corpus` is the training
     corpus: it supplies counts of long forms, and no test note should be in it. `section_map` maps foreign headers to
-    those of the models. `on_model` is told of each model before it starts, `on_warning` of rows that are skipped and
-    of models whose leakage is unknown.
+    those of the models. `on_model` is called with each model before it starts, `on_warning` with a line about skipped
+    rows and about models whose leakage is unknown.
     """
     names = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
     _require_different(names)
@@ -133,13 +133,10 @@ def evaluate(
 
 def predict(name: str, ranker: Ranker, examples: Sequence[Example], inventory: SenseInventory) -> Predictions:
     """Score every example whose short form the inventory has."""
-    candidates_of = {
-        short_form: [sense.long_form for sense in inventory.senses(short_form)]
-        for short_form in inventory.short_forms
-    }
-    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in candidates_of]))
-    scores = (next(scored) if each.short_form in candidates_of else np.zeros(0) for each in examples)
-    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates_of)
+    candidates = candidates_of(inventory)
+    scored = iter(ranker.scores([each.mention for each in examples if each.short_form in candidates]))
+    scores = (next(scored) if each.short_form in candidates else np.zeros(0) for each in examples)
+    return Predictions.from_scores(name, examples=examples, scores=scores, candidates_of=candidates)
 
 
 def _require_different(models: Sequence[str]) -> None:
@@ -179,7 +176,7 @@ def check_leakage(note_ids: Iterable[str], corpus: Corpus) -> dict[str, Any]:
         raise InputError(
             f"the leakage check can match nothing: no note_id of the dataset ({_some(set(written))}) has the form of "
             f"any id in {corpus.folder} ({_some(set(names))}). Ids are source/id and must be written the same in both. "
-            f"If they are truly other notes, say so with --no-leakage-check (in a protocol: leakage_check = false)."
+            f"If they are really other notes, use --no-leakage-check (in a protocol: leakage_check = false)."
         )
     return {
         "n_leaked_notes": len(leaked),

@@ -24,7 +24,7 @@ class Target(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A form at `text[start:end]`, and all that it may be shortened to."""
+    """A form at `text[start:end]`, and the senses it stands for."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ _Form = tuple[frozenset[bytes], str, re.Pattern[str], tuple[Target, ...]]
 
 
 def lower_text(text: str) -> str:
-    """Lower a text character by character, so that offsets stay what they are."""
+    """Lower a text character by character, so that offsets do not change."""
     lower = text.lower()
     if len(lower) != len(text):  # a few capitals become two letters
         lower = text.translate(LOWER)

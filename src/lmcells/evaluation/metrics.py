@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.errors import InputError, nearest
+from lmcells.errors import InputError
 from lmcells.evaluation.predictions import Booleans, Floats, Integers, Predictions
 
 LOWER_IS_BETTER = frozenset({"nll", "mean_nll"})
@@ -62,7 +62,7 @@ def tally(
     predicted: Integers | None = None,
     loss: Floats | None = None,
 ) -> Tally:
-    """Count each example as often as its weight says (once, without weights); answers and losses may be others'."""
+    """Count each example by its weight (1 by default); `predicted` and `loss` replace the model's own."""
     predicted = predictions.predicted if predicted is None else predicted
     loss = predictions.loss if loss is None else loss
     w = np.ones(len(predictions)) if weights is None else weights
@@ -137,7 +137,7 @@ def within_short_forms(counts: Tally) -> dict[str, Floats]:
 
 
 def headline(counts: Tally) -> dict[str, Floats]:
-    """Every metric over the dataset by name, of the tally's leading shape; absent short forms have no say."""
+    """Every metric over the dataset by name, in the tally's leading shape; short forms without examples are skipped."""
     n = counts.support.sum(axis=-1)
     over_examples = {
         name: (values * counts.support).sum(axis=-1) / n for name, values in _by_label(counts).items()
@@ -212,11 +212,6 @@ def acronym_table(predictions: Predictions) -> list[Row]:
 
 def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatrix:
     """True against predicted long forms of one short form."""
-    if short_form not in predictions.short_forms:
-        raise InputError(
-            f"{short_form!r} has no example among the predictions of {predictions.model} "
-            f"({len(predictions.short_forms)} short forms).{nearest(short_form, predictions.short_forms)}"
-        )
     index = predictions.short_forms.index(short_form)
     here = predictions.short_form_index == index
     long_forms = predictions.candidates[index]
@@ -244,8 +239,6 @@ def summarise_seeds(runs: Sequence[Metrics]) -> dict[str, Row]:
 
     Worst and best follow the metric's direction: a low NLL is good. A single run has no standard deviation.
     """
-    if not runs:
-        raise InputError("There is no run to summarise.")
     values: dict[str, list[float]] = {}
     for run in runs:
         at_k = {f"accuracy_at_{k}": value for k, value in run.accuracy_at_k.items()}

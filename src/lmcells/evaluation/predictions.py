@@ -1,4 +1,4 @@
-"""What one model said about every example of one dataset: all that metrics, tests and reports look at."""
+"""The probabilities of one model on every example of one dataset: the input of metrics, tests and reports."""
 
 import zipfile
 from collections import Counter
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.dataset import Example
+from lmcells.expansion.inventory import SenseInventory
 from lmcells.files import atomic_write, read_json, write_json
 
 Floats = npt.NDArray[np.float64]
@@ -26,9 +27,15 @@ NO_SCORE = "no known word"
 _VERSION = 2
 
 
+def candidates_of(inventory: SenseInventory) -> dict[str, list[str]]:
+    """The long forms of each short form, in the inventory's order."""
+    senses_of = inventory.by_short_form.items()
+    return {short_form: [sense.long_form for sense in senses] for short_form, senses in senses_of}
+
+
 @dataclass(frozen=True)
 class Exclusion:
-    """A sense that could not be treated like the others, why, and how many examples have it as their label.
+    """A sense that was excluded or could not be scored, why, and how many examples have it as their label.
 
     With `kept`, the long form has no score: it is ranked last, and its examples count. Otherwise no model can be
     evaluated on its examples, and they do not count.
@@ -144,13 +151,13 @@ class Predictions:
 
     @cached_property
     def first_label(self) -> Integers:
-        """The number of each short form's first candidate, when candidates are numbered through."""
+        """The number of each short form's first candidate, when all candidates are numbered consecutively."""
         widths = np.array([len(names) for names in self.candidates], dtype=np.int64)
         return np.cumsum(widths) - widths
 
     @cached_property
     def loss(self) -> Floats:
-        """-log p of the true long form; a probability of 0 costs much (708.4), not infinitely."""
+        """-log p of the true long form, at most 708.4 (a probability of 0)."""
         return np.minimum(-self.log_probability_of_truth, -float(np.log(np.finfo(np.float64).tiny)))
 
     @cached_property

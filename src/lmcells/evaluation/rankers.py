@@ -1,4 +1,4 @@
-"""What MODEL on the command line means: a model folder, or a baseline. The baselines that read no words are here too.
+"""MODEL on the command line, a model folder or a baseline, as a ranker; and the baselines that read no words.
 
 Ranking equal candidates in the inventory's order would favour whatever its author wrote first. Chance and the section
 therefore break ties at random, by differences too small to show in a probability.
@@ -21,7 +21,14 @@ from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
-from lmcells.expansion.ranking import CellRanker, MaskedSpanRanker, Ranker, Ranking, ranks_by_masked_span
+from lmcells.expansion.ranking import (
+    CellRanker,
+    MaskedSpanRanker,
+    PosteriorRanker,
+    Ranker,
+    Ranking,
+    ranks_by_masked_span,
+)
 from lmcells.expansion.windows import Mention, known_section
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
@@ -81,7 +88,7 @@ def make_ranker(
     ranking: Ranking = "auto",
     seed: int = 0,
 ) -> NamedRanker:
-    """Open what a name stands for.
+    """Open the ranker of a name.
 
     `corpus` supplies the counts of long forms; `words` count towards a transformer's window; `ranking` is how a cell
     model ranks.
@@ -125,12 +132,10 @@ def make_ranker(
     occurrences = None
     if corpus is not None and model.sizes.kind == "lmc":
         occurrences = LongFormOccurrences(corpus, metadata_kind=model.config.metadata_kind)
-    # A calibration is fitted to the scores of the model's best ranking, and means nothing for those of another.
-    is_best = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
     reads_sections = model.sizes.kind != "bsg" and model.config.metadata_kind == "section"
     return NamedRanker(
         base=rank_cells(model, inventory, ranking=ranking, occurrences=occurrences),
-        temperature=Calibration.load(model.folder).temperature if is_best else 1.0,
+        temperature=calibration_of(model, ranking=ranking).temperature,
         section_map=section_map if reads_sections else {},
         knows=(lambda each: known_section(each, model.section_ids) is not None) if reads_sections else None,
         n_parameters=sum(array.size for table, array in model.arrays.items() if table not in _TABLES),
@@ -139,13 +144,19 @@ def make_ranker(
     )
 
 
+def calibration_of(model: PretrainedModel, *, ranking: Ranking = "auto") -> Calibration:
+    """The model's calibration, for the ranking that it was fitted on; a plain softmax for another."""
+    is_own = ranks_by_masked_span(model, ranking) == ranks_by_masked_span(model)
+    return Calibration.load(model.folder) if is_own else Calibration()
+
+
 def rank_cells(
     model: PretrainedModel,
     inventory: SenseInventory,
     *,
     ranking: Ranking = "auto",
     occurrences: LongFormOccurrences | None = None,
-) -> Ranker:
+) -> PosteriorRanker:
     """Rank with a cell model; by divergence, with p(m | long form) as `occurrences` in the corpus have it."""
     if ranks_by_masked_span(model, ranking):
         return MaskedSpanRanker(model, inventory)
@@ -259,7 +270,7 @@ def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:
 
 
 def count_sections_in_corpus(inventory: SenseInventory, occurrences: LongFormOccurrences) -> SectionCounts:
-    """Count wherever a corpus writes a long form out: what reverse substitution would find in its notes."""
+    """Count the occurrences of long forms in a corpus, as reverse substitution would find them in its notes."""
     names = occurrences.corpus.metadata_names("section")
     counts = {}
     for sense in inventory:

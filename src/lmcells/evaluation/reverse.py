@@ -36,7 +36,7 @@ RARE_SENSE = "short form with a long form that is found too rarely"
 
 Words = tuple[Array, Array]  # where each begins and ends
 
-_CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is no prose
+_CHARACTERS_PER_WORD = 200  # text whose words are longer than this on average is not prose
 
 
 @dataclass(slots=True)
@@ -167,7 +167,7 @@ def _substitute(
 
 
 def readable_words(text: str) -> Words:
-    """Where the words of a text that a model can read begin and end: no stop words, no word right after itself."""
+    """Offsets of the words that a model reads: without stop words, and without words that repeat the one before."""
     tokens = find_tokens(text)
     is_new = np.append(True, tokens.hashes[1:] != tokens.hashes[:-1])[: tokens.hashes.size]
     return tokens.starts[is_new], tokens.ends[is_new]

@@ -109,7 +109,7 @@ class TrainingScorer:
 
     @staticmethod
     def _keep_if_best(kept: Path, score: float, hours: float, save: Callable[[], Path]) -> None:
-        """Keep a model, unless one of earlier in this run is as good; one of later was left by a run that stopped."""
+        """Keep a model unless an earlier one of this run is as good; a later one is of a run that stopped."""
         record = kept.with_name(f"{kept.name}.json")
         before: dict[str, Any] = read_json(record) if record.is_file() and kept.is_dir() else {}
         if before and before["hours"] < hours and before["macro_f1_of_others"] >= score:

@@ -1,28 +1,19 @@
 """Scoring whole notes, end to end: which short forms are found, and expanded as a reader would.
 
-A marked note lists its short forms, each with its accepted wordings, and what only looks like one:
-
-    {"id", "text", "mentions": [{"start", "end", "kind", "senses"}]}
-
 An expansion that overlaps a `short_form` is *right* when it means one of its senses and *wrong* when it does not; on a
 `none`, or where nothing is marked, it is *false*. Other kinds (code, compound, everyday, unit_or_title, unclear)
 count neither way and are reported as *neutral*. A short form without an answer is *unsure* when the expander abstained
 on it, else *missed*. Precision is right / (right + wrong + false), recall is right / all short forms. Each expansion
 matches at most one mention, and each short form at most one expansion.
-
-Two wordings mean the same when they agree up to case, hyphens, word order, function words and inflection, when the
-inventory lists them as forms of one sense, or when the mark lists both. A count may include its value: "times six" is
-right for "times".
 """
 
 import json
 import os
-import re
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -33,6 +24,7 @@ import numpy.typing as npt
 
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.calibrate import DRAWS, TAKEN_OUT, expected_calibration_error
+from lmcells.evaluation.marked_notes import NONE, SHORT_FORM, Mark, MarkedNote, Meanings, read_marked_notes
 from lmcells.expansion.expander import Expander, shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
@@ -41,44 +33,17 @@ from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
-SHORT_FORM, NONE = "short_form", "none"
-KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unclear")
 DICTIONARY, SCISPACY = "dictionary", "scispacy"
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 Verdict = Literal["right", "wrong", "false", "unsure", "missed", "neutral"]
 
 _OF_INVENTORY = ("model", "header", "pinned")
-_FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
-_SUFFIXES = (
-    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es "
-    "al ly um us is ia a s y e"
-).split()
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a reader marked at `text[start:end]`."""
-
-    start: int
-    end: int
-    kind: str
-    senses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedNote:
-    """A note with its marks, in order."""
-
-    id: str
-    text: str = field(repr=False)  # patient data: never in a log or a traceback
-    marks: tuple[Mark, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one expansion, or of a short form that has none."""
+    """The verdict on one expansion, or on a short form without one."""
 
     verdict: Verdict
     start: int
@@ -88,102 +53,6 @@ class Outcome:
     source: str | None = None
     long_form: str | None = None
     probability: float | None = None
-
-
-class Meanings:
-    """Tells whether two wordings mean the same, by their words or by an inventory."""
-
-    def __init__(self, inventory: SenseInventory) -> None:
-        self._alternatives: dict[str, set[str]] = defaultdict(set)
-        for sense in inventory:
-            wordings = {_normalised(form) for form in (sense.long_form, *sense.forms)}
-            for wording in wordings:
-                self._alternatives[wording] |= wordings
-
-    def same(self, long_form: str, senses: Iterable[str]) -> bool:
-        """Whether a long form means one of the senses."""
-        given = _normalised(long_form)
-        meant = {given} | self._alternatives.get(given, set())
-        wanted = {_normalised(sense) for sense in senses}
-        return bool(meant & wanted) or any(_is_counted(given, sense) for sense in wanted)
-
-
-def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]:
-    """Yield marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
-
-    In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
-    text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
-    """
-    read: Callable[[Any], tuple[object, object, list[Mark]]]
-    rows: Iterable[Any]
-    if path.is_dir():
-        texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
-        rows, read = texts, _read_brat
-    elif path.suffix == ".json":
-        rows, read = json.loads(path.read_text("utf-8")), _read_task
-    else:
-        rows, read = path.read_text("utf-8").split("\n"), _read_line
-    for number, row in enumerate(rows, start=1):
-        if isinstance(row, str) and not row.strip():
-            continue
-        try:
-            yield _checked(*read(row))
-            report.n_read += 1
-        except (KeyError, TypeError, ValueError) as error:
-            why = f"not a marked note ({type(error).__name__})"
-            report.skip(str(error) if isinstance(error, FormatError) else why, number)
-
-
-def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
-    if not isinstance(note_id, str | int) or not isinstance(text, str):
-        raise TypeError
-    ordered = tuple(sorted(marks, key=lambda mark: (mark.start, mark.end)))
-    for mark in ordered:
-        if mark.kind not in KINDS or not 0 <= mark.start < mark.end <= len(text):
-            raise ValueError
-        if mark.kind == SHORT_FORM and not mark.senses:
-            raise ValueError
-    return MarkedNote(str(note_id), text, ordered)
-
-
-def _read_line(line: str) -> tuple[object, object, list[Mark]]:
-    row = json.loads(line)
-    places = [(each["start"], each["end"], each["kind"]) for each in row["mentions"]]
-    senses = [tuple(each.get("senses") or ()) for each in row["mentions"]]
-    return row["id"], row["text"], [Mark(*place, of) for place, of in zip(places, senses, strict=True)]
-
-
-def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
-    labels: dict[str, tuple[str, int, int]] = {}
-    senses: dict[str, str] = {}
-    for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
-        key, _, rest = line.partition("\t")
-        if key.startswith("T"):
-            label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
-            labels[key] = label, int(start), int(end)
-        elif key.startswith("#"):
-            target, _, note = rest.partition("\t")
-            senses[target.split()[1]] = note
-    marks = [_region(*where, senses.get(key, "")) for key, where in labels.items()]
-    return path.stem, path.read_text("utf-8"), marks
-
-
-def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
-    regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
-    for result in task["annotations"][0]["result"]:
-        value, region = result["value"], regions[result["id"]]
-        region |= {"start": value["start"], "end": value["end"]}
-        if "labels" in value:
-            region["label"] = value["labels"][0]
-        if "text" in value and result["type"] == "textarea":
-            region["senses"] = ";".join(value["text"])
-    marks = [_region(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()]
-    return task["data"].get("note_id", task.get("id")), task["data"]["text"], marks
-
-
-def _region(label: str, start: int, end: int, senses: str) -> Mark:
-    kind = label.lower() if label.lower() in KINDS else SHORT_FORM
-    return Mark(start, end, kind, tuple(sense.strip() for sense in senses.split(";") if sense.strip()))
 
 
 def judge(note: MarkedNote, expansions: Sequence[Expansion], meanings: Meanings) -> list[Outcome]:
@@ -227,13 +96,9 @@ class WholeNoteScores:
     counts: dict[str, int]  # by verdict, and all `short_forms`
     rates: dict[str, dict[str, float]]  # precision, recall, f1 -> value, low, high
     by_source: dict[str, dict[str, int]]  # model, definition, ... -> right, wrong, false
-    by_kind: dict[str, int]  # answers on what is not a short form, by the kind of mark
+    by_kind: dict[str, int]  # expansions of text that is not a short form, by the kind of mark
     thresholds: list[dict[str, float]]  # probability at least -> answered, precision, recall
     calibration_error_without_a_fifth: float | None = None  # see `calibration_error_without_senses`
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def summarize(
@@ -330,33 +195,12 @@ def _answered(expansion: Expansion) -> Expansion:
 
 
 def _within_mark(text: str, expansion: Expansion, mark: Mark) -> Iterator[str]:
-    """Yield the long form, and without the words that are written out beside the mark: "hepatitis" of "Hep B"."""
+    """Yield the long form, and the long form without words that the text has beside the mark ("B" of "Hep B")."""
     long_form = expansion.long_form or ""
     yield long_form
     beside = f"{text[expansion.start : mark.start]} {text[mark.end : expansion.end]}".lower().split()
     if beside:
         yield " ".join(word for word in long_form.split() if word.lower() not in beside)
-
-
-def _normalised(wording: str) -> str:
-    words = re.findall(r"[a-z0-9%]+", wording.lower().replace("'s", ""))
-    return " ".join(sorted(_stem(word) for word in words if word not in _FUNCTION_WORDS or len(words) == 1))
-
-
-def _stem(word: str) -> str:
-    if word in _NUMBERS:
-        return str(_NUMBERS.index(word))
-    for suffix in _SUFFIXES:
-        if word.endswith(suffix) and len(word) - len(suffix) >= 4:
-            return word.removesuffix(suffix)
-    return word
-
-
-def _is_counted(given: str, sense: str) -> bool:
-    """Whether a wording is a sense plus a number: "times six" for "times"."""
-    extra = Counter(given.split()) - Counter(sense.split())
-    lacking = Counter(sense.split()) - Counter(given.split())
-    return not lacking and bool(extra) and all(word.isdigit() for word in extra)
 
 
 def evaluate_notes(
@@ -375,8 +219,8 @@ def evaluate_notes(
     """Score models on whole notes with marked short forms, end to end.
 
     `models` are model folders, "default", or the baselines "dictionary" (the most frequent sense of the inventory) and
-    "scispacy" (its abbreviation detector, where it is installed). `outcomes` keeps what became of each note, so that
-    `resume` goes on after a stop; `errors` gets every error with the text around it: both hold patient data, and are
+    "scispacy" (its abbreviation detector, where it is installed). `outcomes` stores the verdicts of each note, so that
+    `resume` continues after a stop; `errors` gets every error with the text around it: both hold patient data, and are
     readable by their owner only. `take_out` also measures the probabilities with senses missing.
     """
     report = ReadReport()

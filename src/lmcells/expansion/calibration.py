@@ -1,22 +1,35 @@
 """Turning scores into calibrated probabilities, and deciding when to abstain."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from math import exp, inf, log
+from functools import cached_property
+from math import exp, inf, log, log1p
+from operator import mul
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from lmcells.errors import ConfigError, ModelError
 from lmcells.expansion.expansion import LOW_CONFIDENCE, NO_KNOWN_LONG_FORM, NO_SENSE_FITS
+from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
+from lmcells.expansion.look_alikes import LookAlikes, Written
+from lmcells.expansion.ordinary_words import WITH_ORDINARY_READING
+from lmcells.expansion.windows import Mention
 from lmcells.files import read_json, write_json
+from lmcells.notes.tokens import STOP_WORDS
+from lmcells.pretrained import PretrainedModel
 
 CALIBRATION = "calibration.json"
 PRIORS = "sense_priors.json"
 """Files in a model folder."""
 
+ORDINARY_WORD = "ordinary_word"
+"""Why there is nothing to expand: the ordinary reading of what is written is more likely than any sense."""
+
+_MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
+ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
 
 
@@ -55,6 +68,7 @@ class Calibration:
         *,
         prior: Sequence[float] | None = None,
         none_prior: float = 0.0,
+        ordinary: float = -inf,
     ) -> tuple[list[float], str | None]:
         """Return the probabilities of a mention's candidates, and why to abstain, None where the best is the answer.
 
@@ -63,6 +77,7 @@ class Calibration:
             shared: scores that take the rest of the note into account, which tell the candidates apart.
             prior: what to add to the log-odds of each candidate.
             none_prior: what to add to those of "no sense fits".
+            ordinary: log-odds of the ordinary reading of what is written, which competes with the candidates.
         """
         # Plain floats: there are few candidates, and many mentions.
         alone, together = own.tolist(), (own if shared is None else shared).tolist()
@@ -78,7 +93,9 @@ class Calibration:
             fits = [score / self.temperature + add for score, add in zip(alone, added, strict=True)]
             none = self.none_score / self.temperature + none_prior
             top = max(*fits, none)
-            of_none = exp(none - top)
+            if ordinary > top:
+                return [], ORDINARY_WORD
+            of_none = exp(none - top) + exp(ordinary - top)
             of_none /= of_none + sum([exp(fit - top) for fit in fits])
         scale = (1 - of_none) / sum(weights)
         probabilities = [weight * scale for weight in weights]
@@ -111,6 +128,61 @@ class Calibration:
             return cls(**saved)
         except (ConfigError, TypeError) as error:
             raise ModelError(f"{path} is damaged: {error} Calibrate the model again.") from None
+
+
+class OrdinaryReadings:
+    """The word itself as one more candidate: what is in capitals and an English word competes with its senses.
+
+    "ON exam", "LOW RISK" and "HIGH GRADE PIN" may be either. With f how well the word fits the masked span, and n how
+    often the training text has it:
+
+        log-odds = w1 f / t + w2 log(1 + n) + w3 [function word] + w4 [in all-caps text] + w5
+
+    which is compared with s / t, the scores of the senses; see `Calibration.judge` for t. The weights are learnt
+    without labels from long forms and words of training notes: benchmarks/ordinary_reading.py.
+    """
+
+    def __init__(self, model: PretrainedModel, make_ranker: Callable[[PretrainedModel, Any], Any]) -> None:
+        self._model = model
+        self._make_ranker = make_ranker
+
+    @cached_property
+    def _ranker(self) -> Any:
+        return self._make_ranker(self._model, self)  # the first note may not need it
+
+    def senses(self, short_form: str) -> tuple[Sense, ...]:
+        """Return the word itself, as the only candidate of a ranker."""
+        return (Sense(short_form, short_form.lower(), (short_form.lower(),)),)
+
+    def log_odds(
+        self, mentions: Sequence[Mention], scores: Sequence[Floats], calibration: Calibration
+    ) -> list[float]:
+        """Return the log-odds of the ordinary reading of each mention, by the scores of its senses.
+
+        -inf where it has none, inf where it is certain: a word of which no sense fits is a word.
+        """
+        found = [inf if self._has_reading(mention) else -inf for mention in mentions]
+        least = -inf if calibration.none_score is None else calibration.none_score - _MOST_BY_PRIORS
+        rows = [row for row, known in enumerate(found) if known == inf and scores[row].max() > least]
+        fits = self._ranker.scores([mentions[row] for row in rows]) if rows else ()
+        for row, (fit,) in zip(rows, fits, strict=True):
+            features = (fit / calibration.temperature, *self.features(mentions[row]), 1.0)
+            found[row] = sum(map(mul, ORDINARY_WEIGHTS, features))
+        return found
+
+    def _has_reading(self, mention: Mention) -> bool:
+        written = mention.text[mention.start : mention.end]
+        lower = written.lower()
+        return written.isupper() and lower in WITH_ORDINARY_READING and lower in self._model.word_ids
+
+    def features(self, mention: Mention) -> tuple[float, ...]:
+        """Describe a mention that has an ordinary reading, up to how well it fits."""
+        start, end, word = mention.start, mention.end, mention.text[mention.start : mention.end].lower()
+        return (
+            log1p(int(self._model.word_counts[self._model.word_ids[word]])),
+            float(word in STOP_WORDS),
+            float(LookAlikes(mention.text).is_shouted(Written(start, end, word.upper()))),
+        )
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,32 @@
 
 import csv
 from collections import OrderedDict
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib import resources
+from math import inf
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import Calibration, SensePriors
+from lmcells.expansion.calibration import ORDINARY_WORD, Calibration, OrdinaryReadings, SensePriors
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
 from lmcells.expansion.inventory import Sense, SenseInventory, as_rules
-from lmcells.expansion.layers import LayerLike, extend
+from lmcells.expansion.layers import LayerLike, extend, read_layers
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import MaskedSpanRanker, Ranker, best_ranker, share_within_notes
+from lmcells.expansion.ranking import (
+    MaskedSpanRanker,
+    PosteriorRanker,
+    Ranker,
+    best_ranker,
+    share_within_notes,
+)
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
@@ -65,13 +72,16 @@ def shipped_inventory() -> SenseInventory:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """An inventory, with what reads notes for it and what ranks its senses and those found by letters."""
+    """An inventory, with what reads notes for it and ranks its senses, those found by letters, and ordinary words."""
 
     inventory: SenseInventory
     read: NoteReader
     ranker: Ranker
     letters: tuple[LetterSenses, Ranker] | None = None
     priors: SensePriors = field(default_factory=lambda: SensePriors({}))
+    ordinary: OrdinaryReadings | None = None
+    below: "Lexicon | None" = None  # the lexicon over which this one is laid,
+    changed: Collection[str] = ()  # and the short forms whose senses are others
 
     def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
         """Return what the priors add to the log-odds of each sense of a short form, and of none."""
@@ -80,35 +90,47 @@ class Lexicon:
             names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
             of_senses, of_none = self.priors.of(short_form, names)
             if not in_capitals:
-                for index in self.in_other_case.get(short_form, ()):
+                for index in self.in_other_case(short_form):
                     of_senses[index] -= _OTHER_CASE
             self._known_priors[key] = of_senses, of_none
         return self._known_priors[key]
 
+    def is_error_prone(self, short_form: str, long_form: str) -> bool:
+        """Whether patient-safety lists advise against a short form for a sense."""
+        senses = self.inventory.by_short_form.get(short_form, ())
+        return any(each.error_prone for each in senses if each.long_form == long_form)
+
+    def in_other_case(self, short_form: str) -> list[int]:
+        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
+        if short_form not in self._known_in_other_case:
+            names = self._spellings(short_form) if short_form == short_form.upper() else []
+            senses = self.inventory.by_short_form
+            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
+            at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
+            self._known_in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
+        return self._known_in_other_case[short_form]
+
+    def _spellings(self, capitals: str) -> list[str]:
+        """Return the short forms that differ in case only."""
+        below = self.below._spellings(capitals) if self.below else []
+        return [*below, *self._own_spellings.get(capitals, ())]
+
     @cached_property
-    def error_prone(self) -> frozenset[tuple[str, str]]:
-        """The short forms and senses that patient-safety lists advise against."""
-        return frozenset((each.short_form, each.long_form) for each in self.inventory if each.error_prone)
+    def _own_spellings(self) -> dict[str, list[str]]:
+        """The short forms that the inventory below lacks, by their capitals."""
+        spellings: dict[str, list[str]] = {}
+        for short_form in self.inventory.short_forms if self.below is None else self.changed:
+            if self.below is None or short_form not in self.below.inventory:
+                spellings.setdefault(short_form.upper(), []).append(short_form)
+        return spellings
+
+    @cached_property
+    def _known_in_other_case(self) -> dict[str, list[int]]:
+        return {}
 
     @cached_property
     def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
         return {}
-
-    @cached_property
-    def in_other_case(self) -> dict[str, list[int]]:
-        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
-        entries: dict[str, list[str]] = {}
-        for name in self.inventory.short_forms:
-            entries.setdefault(name.upper(), []).append(name)
-        found = {}
-        for name, names in entries.items():
-            if len(names) > 1 and name in names:
-                senses = self.inventory.by_short_form
-                others = {sense.long_form for each in names if each != name for sense in senses[each]}
-                at = [index for index, sense in enumerate(senses[name]) if sense.long_form in others]
-                if 0 < len(at) < len(senses[name]):
-                    found[name] = at
-        return found
 
 
 class Expander:
@@ -160,7 +182,7 @@ class Expander:
         self._letters = _letter_senses(model) if letters else None
         self._priors = SensePriors.load(model.folder)
         self._make_ranker = make_ranker
-        self._lexicons = _Lexicons(self._build)
+        self._lexicons = _Lexicons(self.inventory, self._build)
         self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
 
     @classmethod
@@ -246,12 +268,15 @@ class Expander:
         self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
     ) -> list[Explanation | None]:
         """Explain the occurrences of a note that a lexicon has read: all, or those that begin at `starts`."""
+        expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
         ranked, evidence = [], []
-        scores = iter(_scores([note], lexicon))
+        scores = iter(self._scores([note], lexicon))
         for each in note:
             if each.source == "letters":
                 continue
-            own, shared = next(scores) if each.mention is not None else (None, None)
+            own, shared = next(scores)[:2] if each.mention is not None else (None, None)
+            if each.start not in expanded:
+                continue
             is_asked = starts is None or each.start in starts
             ranked.append(each if is_asked else replace(each, mention=None))
             if is_asked and own is not None and shared is not None:
@@ -259,12 +284,9 @@ class Expander:
         explained = iter(
             explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
         )
-        by_letters = self._by_letters([note], lexicon)
-        # What letters say is not explained, and where they say nothing there is no expansion.
+        # What letters say is not explained.
         return [
-            None if each.source == "letters" else next(explained)
-            for each in note
-            if each.source != "letters" or next(by_letters)
+            None if each.source == "letters" else next(explained) for each in note if each.start in expanded
         ]
 
     @overload
@@ -363,7 +385,7 @@ class Expander:
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
         """Expand notes that a lexicon has read, ranking their mentions together."""
-        scores = iter(_scores(notes, lexicon))
+        scores = iter(self._scores(notes, lexicon))
         by_letters = self._by_letters(notes, lexicon)
         senses = lexicon.inventory.by_short_form
         expanded: list[list[Expansion]] = []
@@ -373,7 +395,8 @@ class Expander:
                 if each.defined is not None:
                     expanded[-1].append(_expansion(each, (each.defined,), each.source, lexicon))
                 elif each.source != "letters":
-                    expanded[-1].append(self._ranked(each, senses[each.short_form], lexicon, *next(scores)))
+                    ranked = self._ranked(each, senses[each.short_form], lexicon, next(scores))
+                    expanded[-1] += [ranked] if ranked is not None else []
                 elif candidates := next(by_letters):
                     expanded[-1].append(_expansion(each, candidates, "letters", lexicon))
         return expanded
@@ -395,20 +418,27 @@ class Expander:
         occurrence: Occurrence,
         senses: Sequence[Sense],
         lexicon: Lexicon,
-        own: Floats,
-        shared: Floats,
-    ) -> Expansion:
-        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note."""
+        scores: tuple[Floats, Floats, float],
+    ) -> Expansion | None:
+        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note.
+
+        Returns None for what is an ordinary word.
+        """
+        own, shared, ordinary = scores
         mention = occurrence.mention
         assert mention is not None
         # Whether a text is in capitals matters only to few short forms.
-        in_capitals = occurrence.short_form not in lexicon.in_other_case or is_in_capitals(mention.text)
+        in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
             allowed = list(occurrence.allowed)
             senses = [senses[at] for at in allowed]
             own, shared, prior = own[allowed], shared[allowed], [prior[at] for at in allowed]
-        probabilities, abstained = self.calibration.judge(own, shared, prior=prior, none_prior=none_prior)
+        probabilities, abstained = self.calibration.judge(
+            own, shared, prior=prior, none_prior=none_prior, ordinary=ordinary
+        )
+        if abstained == ORDINARY_WORD:
+            return None
         order = sorted(range(len(senses)), key=lambda index: -probabilities[index])
         candidates = tuple(
             Candidate(senses[index].long_form, probabilities[index], senses[index].concept_id)
@@ -416,21 +446,52 @@ class Expander:
         )
         return _expansion(occurrence, candidates, "model", lexicon, abstained)
 
+    def _scores(
+        self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
+    ) -> list[tuple[Floats, Floats, float]]:
+        """Score the mentions of notes, each by its own window, together with the others of its note, and as a word."""
+        mentions = [
+            each.mention
+            for note in notes
+            for each in note
+            if each.mention is not None and each.source != "letters"
+        ]
+        own = lexicon.ranker.scores(mentions) if mentions else []
+        ordinary = [-inf] * len(mentions)
+        if lexicon.ordinary is not None:
+            ordinary = lexicon.ordinary.log_odds(mentions, own, self.calibration)
+        return list(zip(own, share_within_notes(notes, own), ordinary, strict=True))
+
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
         return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
-    def _build(self, inventory: SenseInventory) -> Lexicon:
-        letters = self._letters[0] if self._letters is not None else None
-        read = NoteReader(
-            inventory,
-            sections=self._style,
-            letters=letters,
-            codes=self._codes,
-            header_rules=self._header_rules,
-        )
+    def _build(
+        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
+    ) -> Lexicon:
+        """Prepare an inventory; with a base only the short forms that changed are looked at, None: all."""
+        if base is None:
+            read = NoteReader(
+                inventory,
+                sections=self._style,
+                letters=self._letters[0] if self._letters is not None else None,
+                codes=self._codes,
+                header_rules=self._header_rules,
+            )
+        else:
+            read = base.read.over(inventory, changed)
+        if base is not None and isinstance(base.ranker, PosteriorRanker):
+            ranker: Ranker = base.ranker.over(inventory, changed)
+        else:
+            ranker = self._make_ranker(self.model, inventory)
         priors = self._priors if inventory.has_priors else SensePriors({})
-        return Lexicon(inventory, read, self._make_ranker(self.model, inventory), self._letters, priors)
+        if base is not None:
+            ordinary = base.ordinary
+        else:
+            has_ordinary = isinstance(ranker, MaskedSpanRanker)
+            ordinary = OrdinaryReadings(self.model, MaskedSpanRanker) if has_ordinary else None
+        below = (None, ()) if changed is None else (base, changed)
+        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
@@ -441,7 +502,7 @@ class Expander:
         self.__dict__.update(state)
         self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
         self._letters = _letter_senses(self.model) if state["_letters"] else None
-        self._lexicons = _Lexicons(self._build)
+        self._lexicons = _Lexicons(self.inventory, self._build)
 
 
 def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
@@ -470,7 +531,7 @@ def _expansion(
         source,
         candidates,
         abstained,
-        (occurrence.short_form, candidates[0].long_form) in lexicon.error_prone,
+        lexicon.is_error_prone(occurrence.short_form, candidates[0].long_form),
     )
 
 
@@ -491,25 +552,14 @@ def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
 
 
-def _scores(notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[tuple[Floats, Floats]]:
-    """Score the mentions of notes, each by its own window and together with the others of its note."""
-    mentions = [
-        each.mention
-        for note in notes
-        for each in note
-        if each.mention is not None and each.source != "letters"
-    ]
-    own = lexicon.ranker.scores(mentions) if mentions else []
-    return list(zip(own, share_within_notes(notes, own), strict=True))
-
-
 class _Lexicons:
     """The lexicons of the inventories used last, so that switching between a few costs nothing."""
 
-    def __init__(self, build: Callable[[SenseInventory], Lexicon]) -> None:
+    def __init__(self, inventory: SenseInventory, build: Callable[..., Lexicon]) -> None:
+        self._inventory = inventory
         self._build = build
         self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
-        self._lock = Lock()
+        self._lock = RLock()
 
     def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
         """Return the lexicon of one inventory over another: the same objects, unchanged files, or equal senses."""
@@ -517,12 +567,23 @@ class _Lexicons:
         key = key_below, key_above
         with self._lock:
             if key not in self._kept:
-                inventory = _alone(below) if above is None else extend(_alone(below), above)
-                self._kept[key] = (below, above), self._build(inventory)
+                self._kept[key] = (below, above), self._new(below, above)
                 if len(self._kept) > _KEPT_INVENTORIES:
                     self._kept.popitem(last=False)
             self._kept.move_to_end(key)
             return self._kept[key][1]
+
+    def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
+        if above is None:
+            if below is self._inventory:
+                return self._build(below)
+            return self._build(_alone(below), self.of(self._inventory))
+        base, layers = self.of(below), read_layers(above)
+        inventory = base.inventory
+        for rules in layers:
+            inventory = extend(inventory, rules)
+        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
+        return self._build(inventory, base, changed)
 
 
 def _alone(given: LayerLike) -> SenseInventory:

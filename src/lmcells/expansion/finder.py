@@ -13,10 +13,13 @@ hash, all at once, and only the few that may be short forms are looked at one by
 
 import re
 from collections.abc import Iterable, Iterator
+from copy import copy
+from functools import reduce
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
@@ -49,9 +52,7 @@ class _Entry(NamedTuple):
 
     short_form: str
     plain: str  # without dots: what is compared
-    lead: int  # characters of the short form before its token
-    pattern: re.Pattern[str] | None  # of a short form that is more than its token
-    is_unit: bool  # whether a sense may stand after a number
+    lead: int = 0  # characters of the short form before its token
 
 
 class _Fit(NamedTuple):
@@ -60,6 +61,52 @@ class _Fit(NamedTuple):
     rank: tuple[int, int]  # minus the length, and how far it is from the inventory's spelling
     stem: str  # without an ending
     entry: _Entry
+
+
+class _Index:
+    """Short forms by the hash of a token: those that are the token, with its ending or "", and those of more tokens."""
+
+    def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
+        self.whole: dict[int, list[tuple[_Entry, str]]] = {}
+        self.longer: dict[int, list[tuple[_Entry, re.Pattern[str]]]] = {}
+        flags = 0 if exact else re.IGNORECASE
+        keys = [key for each in short_forms for key in _keys_of(each)]
+        hashes = hash_words([word for word, *_ in keys])
+        for hash_, (_, entry, ending, pattern) in zip(hashes.tolist(), keys, strict=True):
+            if pattern is None:
+                self.whole.setdefault(hash_, []).append((entry, ending))
+            else:
+                self.longer.setdefault(hash_, []).append((entry, re.compile(pattern, flags)))
+        n_bits = max(10, (_SLOTS_EACH * len(self.whole)).bit_length())
+        self._shift = np.uint64(64 - n_bits)
+        self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
+        self._slots[hashes >> self._shift] = True
+
+    def may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Return True for the hash of each short form, and of a few other words."""
+        found: npt.NDArray[np.bool_] = self._slots[hashes >> self._shift]
+        return found
+
+
+def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
+    """Yield the words by which a short form may be found: its entry, an ending, a pattern if it is longer."""
+    if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
+        word, start, end = short_form.lower(), 0, len(short_form)  # the whole of it is a token
+    else:
+        tokens = list(iterate_tokens(short_form))
+        if not tokens:
+            return  # a stop word in lower case, or no word at all: cannot be found
+        word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
+    plain = short_form.replace(".", "")
+    if short_form[:start] or short_form[end:].strip("."):
+        pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
+        yield word, _Entry(short_form, plain, start), "", pattern
+        return
+    entry = _Entry(short_form, plain)
+    if word[1:2] == "/":  # in "27y/o" it is two tokens
+        yield word[0], entry, "", re.escape(short_form) + r"(?![^\W_])"
+    for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
+        yield word + ending, entry, ending, None
 
 
 class ShortFormFinder:
@@ -73,52 +120,31 @@ class ShortFormFinder:
 
     def __init__(self, inventory: SenseInventory | Iterable[str], *, exact: bool = False) -> None:
         self._exact = exact
-        # By the hash of a token; with the ending of the token after the short form, or "".
-        self._entries: dict[int, list[tuple[_Entry, str]]] = {}
-        units = _with_units(inventory) if isinstance(inventory, SenseInventory) else frozenset()
-        short_forms = inventory.short_forms if isinstance(inventory, SenseInventory) else inventory
-        entries = [pair for each in short_forms for pair in self._entries_of(each, is_unit=each in units)]
-        hashes = hash_words([word + ending for word, _, ending in entries])
-        self._with_pattern = set()
-        for hash_, (_, entry, ending) in zip(hashes.tolist(), entries, strict=True):
-            self._entries.setdefault(hash_, []).append((entry, ending))
-            if entry.pattern is not None:
-                self._with_pattern.add(hash_)
-        self._known_fits: dict[str, list[_Fit]] = {}  # of a token as written
-        n_bits = max(10, (_SLOTS_EACH * len(self._entries)).bit_length())
-        self._shift = np.uint64(64 - n_bits)
-        self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
-        self._slots[np.array(list(self._entries), np.uint64) >> self._shift] = True
+        if not isinstance(inventory, SenseInventory):
+            inventory = SenseInventory(dict.fromkeys(inventory, ()))
+        self._indices = [_Index(inventory.short_forms, exact=exact)]
+        self._set_inventory(inventory)
 
-    def _entries_of(self, short_form: str, *, is_unit: bool) -> Iterator[tuple[str, _Entry, str]]:
-        """Yield the words by which a short form may be found, each with its entry and an ending."""
-        if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
-            word, start, end = short_form.lower(), 0, len(short_form)  # the whole of it is a token
-        else:
-            tokens = list(iterate_tokens(short_form))
-            if not tokens:
-                return  # a stop word in lower case, or no word at all: cannot be found
-            word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
-        plain = short_form.replace(".", "")
-        if short_form[:start] or short_form[end:].strip("."):
-            parts = map(re.escape, short_form.split())
-            pattern = re.compile(r"\s+".join(parts) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            yield word, _Entry(short_form, plain, start, pattern, is_unit), ""
-            return
-        if word[1:2] == "/":  # in "27y/o" it is two tokens
-            pattern = re.compile(re.escape(short_form) + r"(?![^\W_])", 0 if self._exact else re.IGNORECASE)
-            yield word[0], _Entry(short_form, plain, 0, pattern, is_unit), ""
-        entry = _Entry(short_form, plain, 0, None, is_unit)
-        for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
-            yield word, entry, ending
+    def over(self, inventory: SenseInventory, changed: Iterable[str]) -> Self:
+        """Return a finder for an inventory that has more short forms, or other senses, of these only."""
+        finder = copy(self)
+        if new := [short_form for short_form in changed if short_form not in self._inventory]:
+            finder._indices = [*self._indices, _Index(new, exact=self._exact)]
+        finder._set_inventory(inventory)
+        return finder
+
+    def _set_inventory(self, inventory: SenseInventory) -> None:
+        self._inventory = inventory
+        self._are_units: dict[str, bool] = {}
+        self._known_fits: dict[str, list[_Fit]] = {}  # of a token as written
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
         tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
-        # All short forms, and a few others.
-        hits = np.flatnonzero(self._slots[tokens.hashes >> self._shift] & ~tokens.is_stop_word)
+        may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
+        hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _MOST_KNOWN:
             self._known_fits.clear()
         look_alikes = LookAlikes(text)
@@ -126,7 +152,6 @@ class ShortFormFinder:
         found = [
             self._best(text, start, end, hash_, look_alikes)
             for start, end, hash_ in zip(*columns, strict=True)
-            if hash_ in self._entries
         ]
         return without_overlaps(each for each in found if each is not None)
 
@@ -135,27 +160,25 @@ class ShortFormFinder:
         written = text[start:end]
         fits = self._known_fits.get(written)
         if fits is None:
-            fits = self._known_fits[written] = self._fits(written, self._entries[hash_])
-        if hash_ in self._with_pattern:
-            fits = sorted(
-                [*self._pattern_fits(text, start, self._entries[hash_]), *fits], key=attrgetter("rank")
-            )
+            fits = self._known_fits[written] = self._fits(written, hash_)
+        if longer := [each for index in self._indices for each in index.longer.get(hash_, ())]:
+            fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
         for fit in fits:
             first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
             written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
-            may_be_unit = fit.entry.is_unit or written_as_unit
+            may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
             if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
                 if "." in fit.stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." is its own
                 return Found(first, last, fit.entry.short_form)
         return None
 
-    def _fits(self, written: str, entries: list[tuple[_Entry, str]]) -> list[_Fit]:
+    def _fits(self, written: str, hash_: int) -> list[_Fit]:
         """Return the short forms of one token that a token may be, as written."""
         fits = []
-        for entry, ending in entries:
+        for entry, ending in [each for index in self._indices for each in index.whole.get(hash_, ())]:
             stem = written[: len(written) - len(ending)]
-            if entry.pattern is not None or (ending and not _inflects(stem, written, ending)):
+            if ending and not _inflects(stem, written, ending):
                 continue
             misfit = self._misfit(stem, entry)
             if misfit is not None:
@@ -163,18 +186,28 @@ class ShortFormFinder:
                 fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
         return sorted(fits, key=attrgetter("rank"))
 
-    def _pattern_fits(self, text: str, start: int, entries: list[tuple[_Entry, str]]) -> list[_Fit]:
-        """Return the short forms of several tokens that are written around a token."""
-        fits = []
-        for entry, _ in entries:
+    def _longer_fits(
+        self, text: str, start: int, longer: list[tuple[_Entry, re.Pattern[str]]]
+    ) -> Iterator[_Fit]:
+        """Yield the short forms of several tokens that are written around a token."""
+        for entry, pattern in longer:
             first = start - entry.lead
-            match = entry.pattern.match(text, first) if entry.pattern is not None and first >= 0 else None
+            match = pattern.match(text, first) if first >= 0 else None
             if match is None or (first > 0 and _continues(text[first - 1], text[first])):
                 continue
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
             if not (self._exact and misfit):
-                fits.append(_Fit((first - match.end(), misfit), match[0], entry))
-        return fits
+                yield _Fit((first - match.end(), misfit), match[0], entry)
+
+    def _is_unit(self, short_form: str) -> bool:
+        """Whether a sense of a short form may stand after a number."""
+        if short_form not in self._are_units:
+            self._are_units[short_form] = any(
+                (form.lower().replace("-", " ").split() or [""])[0].rstrip("s") in UNIT_NAMES
+                for sense in self._inventory.senses(short_form)
+                for form in sense.forms
+            )
+        return self._are_units[short_form]
 
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return how far what is written is from the inventory's spelling, None where it is not the short form."""
@@ -214,16 +247,6 @@ def without_overlaps(found: Iterable[Found]) -> list[Found]:
 def _continues(before: str, character: str) -> bool:
     """Whether a word that has begun goes on; after a number, "27y/o", another begins."""
     return before.isalpha() and character.isalnum() if not character.isdigit() else before.isalnum()
-
-
-def _with_units(inventory: SenseInventory) -> frozenset[str]:
-    """Return the short forms that have a unit among their senses."""
-    return frozenset(
-        sense.short_form
-        for sense in inventory
-        for form in sense.forms
-        if (form.lower().replace("-", " ").split() or [""])[0].rstrip("s") in UNIT_NAMES
-    )
 
 
 def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:

@@ -8,13 +8,17 @@ A rule adds, forbids or pins a sense, everywhere or where the section, the note'
 A later layer is stronger than an earlier one, and in one layer a rule with more conditions than one with fewer.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from lmcells.expansion.inventory import (
     ALL_SENSES,
+    Action,
     InventoryLike,
     Sense,
     SenseInventory,
@@ -29,39 +33,48 @@ from lmcells.notes.sections import AliasTable, find_alias, upper_name
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]
 SECTION = "section"
 
+_MOST_KNOWN = 1_000  # places for which what is allowed is remembered
+
 
 def extend(inventory: SenseInventory, layer: LayerLike) -> SenseInventory:
     """Return an inventory with a layer laid over it: a file, an inventory, a list of senses and rules, or of files."""
+    for rules in read_layers(layer):
+        inventory = _extended(inventory, rules) if rules else inventory
+    return inventory
+
+
+def read_layers(layer: LayerLike) -> list[list[SenseRule]]:
+    """Return the rules of a layer, the weakest first; of several files, those of each by themselves."""
     if isinstance(layer, Iterable) and not isinstance(layer, str | Path | SenseInventory | Mapping):
         layer = list(layer)
-        files = [each for each in layer if isinstance(each, str | Path)]
-        if files and len(files) == len(layer):
-            for file in files:
-                inventory = extend(inventory, file)
-            return inventory
+        if layer and all(isinstance(each, str | Path) for each in layer):
+            return [rules for file in layer for rules in read_layers(file)]  # type: ignore[arg-type]
     if isinstance(layer, str | Path):
         rules = [rule for _, rule in load_rules(Path(layer))]
     else:
         rules = list(_rules_of(layer)) if isinstance(layer, SenseInventory) else as_rules(layer)  # type: ignore[arg-type]
-    if not rules:
-        return inventory
+    return [sorted(rules, key=lambda rule: len(rule.where))]
+
+
+def _extended(inventory: SenseInventory, rules: list[SenseRule]) -> SenseInventory:
     rules_of: dict[str, list[SenseRule]] = {}
-    for rule in sorted(rules, key=lambda rule: len(rule.where)):
+    for rule in rules:
         rules_of.setdefault(rule.sense.short_form, []).append(rule)
     by_short_form, all_rules = dict(inventory.by_short_form), dict(inventory.rules)
     for short_form, own in rules_of.items():
-        senses = by_short_form.get(short_form, ())
-        if short_form in all_rules or any(rule.where or rule.action == "pin" for rule in own):
-            below = all_rules.get(short_form) or map(SenseRule, senses)
+        senses = {sense.key: sense for sense in by_short_form.get(short_form, ())}
+        is_ruled = short_form in all_rules or any(rule.where or rule.action == "pin" for rule in own)
+        if is_ruled:
+            below = all_rules.get(short_form) or map(SenseRule, senses.values())
             all_rules[short_form] = (*below, *own)
-            for rule in own:
-                senses = senses if rule.action == "forbid" else _with(senses, rule.sense)
-        else:
-            for rule in own:
-                senses = (
-                    _without(senses, rule.sense) if rule.action == "forbid" else _with(senses, rule.sense)
-                )
-        by_short_form[short_form] = senses
+        for rule in own:
+            if rule.action != "forbid":
+                senses[rule.sense.key] = _merged(senses.get(rule.sense.key), rule.sense)
+            elif not is_ruled:  # otherwise the rule itself says where
+                kept = list(senses.values())
+                for at in _meant(kept, rule.sense):
+                    del senses[kept[at].key]
+        by_short_form[short_form] = tuple(senses.values())
     return replace(inventory, by_short_form=by_short_form, rules=all_rules)
 
 
@@ -72,27 +85,26 @@ def _rules_of(inventory: SenseInventory) -> Iterator[SenseRule]:
         yield from inventory.rules.get(short_form) or map(SenseRule, senses)
 
 
-def _with(senses: Sequence[Sense], added: Sense) -> tuple[Sense, ...]:
-    """Add a sense; one that is there already gets the new forms and concept."""
-    for at, sense in enumerate(senses):
-        if sense.key == added.key:
-            forms = tuple(dict.fromkeys((*sense.forms, *added.forms)))
-            concept = added.concept_id or sense.concept_id
-            is_error_prone = sense.error_prone or added.error_prone
-            merged = replace(sense, forms=forms, concept_id=concept, error_prone=is_error_prone)
-            return (*senses[:at], merged, *senses[at + 1 :])
-    return (*senses, added)
+def _merged(known: Sense | None, added: Sense) -> Sense:
+    """Return an added sense; one that is there already gets the new forms and concept."""
+    if known is None:
+        return added
+    forms = tuple(dict.fromkeys((*known.forms, *added.forms)))
+    concept = added.concept_id or known.concept_id
+    return replace(known, forms=forms, concept_id=concept, error_prone=known.error_prone or added.error_prone)
 
 
-def _without(senses: Sequence[Sense], forbidden: Sense) -> tuple[Sense, ...]:
-    return tuple(sense for sense in senses if not _is_meant(sense, forbidden))
-
-
-def _is_meant(sense: Sense, forbidden: Sense) -> bool:
-    """Whether a rule forbids a sense: by any of the ways to write it."""
+def _meant(senses: Sequence[Sense], forbidden: Sense) -> list[int]:
+    """Return which senses a rule forbids: by any of the ways to write them."""
     if forbidden.long_form == ALL_SENSES:
-        return True
-    return form_key(forbidden.long_form) in map(form_key, (sense.long_form, *sense.forms))
+        return list(range(len(senses)))
+    key = form_key(forbidden.long_form)
+    return [at for at, sense in enumerate(senses) if key in _form_keys(sense.long_form, sense.forms)]
+
+
+@lru_cache(4096)
+def _form_keys(long_form: str, forms: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    return frozenset(map(form_key, (long_form, *forms)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,12 @@ class Allowed:
 
     senses: tuple[int, ...]
     pinned: Sense | None = None
+
+
+class _CompiledRule(NamedTuple):
+    action: Action
+    senses: list[int]  # that it adds, forbids or pins
+    where: list[tuple[str, re.Pattern[str]]]
 
 
 class PlaceRules:
@@ -113,42 +131,54 @@ class PlaceRules:
     def __init__(self, inventory: SenseInventory, aliases: AliasTable) -> None:
         self._inventory = inventory
         self._aliases = aliases
-        self._rules = {
-            short_form: [
-                (rule, [(name, self._pattern(name, value)) for name, value in rule.where]) for rule in rules
-            ]
-            for short_form, rules in inventory.rules.items()
-        }
+        self._rules: dict[str, list[_CompiledRule]] = {}
+        self._known: dict[Any, Allowed] = {}
 
     def __call__(
         self, short_form: str, section: str, metadata: Mapping[str, object] | None = None
     ) -> Allowed | None:
-        rules = self._rules.get(short_form)
-        if rules is None:
+        if short_form not in self._inventory.rules:
             return None
         given = {
             name.lower(): " ".join(str(value).casefold().split()) for name, value in (metadata or {}).items()
         }
         given[SECTION] = self._section(section).casefold()
-        senses = self._inventory.by_short_form[short_form]
-        allowed: dict[int, None] = {}
+        key = short_form, frozenset(given.items())
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) > _MOST_KNOWN:
+                self._known.clear()
+            known = self._known[key] = self._allowed(short_form, given)
+        return known
+
+    def _allowed(self, short_form: str, given: Mapping[str, str]) -> Allowed:
+        if short_form not in self._rules:
+            self._rules[short_form] = list(self._compiled(short_form))
+        allowed: set[int] = set()
         pinned: int | None = None
-        for rule, where in rules:
-            if not all(given.get(name) and fnmatchcase(given[name], pattern) for name, pattern in where):
+        for action, senses, where in self._rules[short_form]:
+            if not all(given.get(name) and pattern.match(given[name]) for name, pattern in where):
                 continue
-            if rule.action == "forbid":
-                for at in [at for at in allowed if _is_meant(senses[at], rule.sense)]:
-                    del allowed[at]
-                    pinned = None if at == pinned else pinned
+            if action == "forbid":
+                allowed.difference_update(senses)
+                pinned = None if pinned in senses else pinned
             else:
-                at = next(at for at, sense in enumerate(senses) if sense.key == rule.sense.key)
-                allowed[at] = None
-                pinned = at if rule.action == "pin" else pinned
-        return Allowed(tuple(sorted(allowed)), None if pinned is None else senses[pinned])
+                allowed.update(senses)
+                pinned = senses[0] if action == "pin" else pinned
+        of_all = self._inventory.by_short_form[short_form]
+        return Allowed(tuple(sorted(allowed)), None if pinned is None else of_all[pinned])
+
+    def _compiled(self, short_form: str) -> Iterator[_CompiledRule]:
+        senses = self._inventory.by_short_form[short_form]
+        at = {sense.key: index for index, sense in enumerate(senses)}
+        for rule in self._inventory.rules[short_form]:
+            named = _meant(senses, rule.sense) if rule.action == "forbid" else [at[rule.sense.key]]
+            where = [(name, re.compile(self._pattern(name, value))) for name, value in rule.where]
+            yield _CompiledRule(rule.action, named, where)
 
     def _pattern(self, name: str, value: str) -> str:
         written = self._section(value) if name == SECTION else " ".join(value.split())
-        return written.casefold().replace("[", "[[]")  # only "*" and "?" stand for something else
+        return translate(written.casefold().replace("[", "[[]"))  # only "*" and "?" stand for something else
 
     def _section(self, name: str) -> str:
         """Return the name of a section, by any of its aliases."""

@@ -21,6 +21,7 @@ from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyModelNetwork, NumpyPhraseNetwork
 from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.subwords import TABLE
 
 Floats = npt.NDArray[np.float64]
 Ids = npt.NDArray[np.int64]
@@ -196,7 +197,7 @@ class SenseReader:
     def _by_words(self, phrases: Sequence[Sequence[Wording]]) -> list[Floats | None]:
         """Return the average direction of each sense's phrases, None where no word can be read."""
         distinct = dict.fromkeys(word for of_sense in phrases for words in of_sense for word in words)
-        known = self._model.word_vectors(list(distinct))
+        known = self._word_vectors(list(distinct))
         vectors, owners = [], []
         for owner, of_sense in enumerate(phrases):
             for words in of_sense:
@@ -212,6 +213,17 @@ class SenseReader:
             for owner, mean in zip(with_words.tolist(), means, strict=True):
                 directions[owner] = mean
         return directions
+
+    def _word_vectors(self, words: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the vectors (E,) of the words that can be read."""
+        word_ids, subwords = self._model.word_ids, self._model.subwords
+        known = [word for word in words if word in word_ids]
+        table = np.asarray(self._model.arrays[TABLE][[word_ids[word] for word in known]], np.float32)
+        vectors = dict(zip(known, table, strict=True))
+        if subwords is not None:
+            unknown = [word for word in words if word not in word_ids and word in subwords]
+            vectors.update(zip(unknown, subwords.vectors(unknown), strict=True))
+        return vectors
 
 
 def unit_length(vectors: npt.NDArray[np.floating]) -> Floats:

@@ -1,9 +1,10 @@
 """Telling what only looks like a short form from what is one.
 
-English words in all-caps text, an emphasised "NO" or "OR", a name after its title, a company, a unit after its number,
-a month in a date, a part of an electrocardiogram, a state before its zip code; Roman numerals and stages; single
-letters in names and lists; fragments that a scanner misread. Each rule looks at a bounded piece of the text, or once at
-the whole.
+`LookAlikes` does by rules, each of which looks at a bounded piece of the text, or once at the whole: function words in
+all-caps text, a name after its title, a company, a unit after its number, a month in a date, a part of an
+electrocardiogram, a state before its zip code; Roman numerals and stages; single letters in names and lists; fragments
+that a scanner misread. Other words in capitals are judged by the model, see `OrdinaryReadings` of
+`lmcells.expansion.calibration`.
 """
 
 import re
@@ -13,11 +14,11 @@ from typing import NamedTuple
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
-    ENGLISH,
     MONTHS,
     STATES,
     TITLES,
 )
+from lmcells.notes.tokens import STOP_WORDS
 
 _REACH = 60  # characters on either side that most rules look at
 _MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
@@ -103,36 +104,28 @@ _LOWER_CASE_WORD = re.compile(r"\b[A-Z]?[a-z]{2,}\b")
 _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
-_OPENS_CLAUSE = re.compile(r"(?:^|\n[ \t*-]*|[:;.(][ \t]*)$")
-_ALTERNATIVE_FOLLOWS = re.compile(
-    r"\s+(?:-\s*)?(?!(?:and|are|as|at|by|for|from|had|has|in|is|of|on|or|pending|per|to|via|vs|was|were|when|where|will"
-    r"|with)\b)[A-Za-z≤≥]"
-)
-_CHOICE = re.compile(r"[≤≥<>]|\b(?:AND|EITHER|NOT)\b")
-_MEASURE_BEFORE = re.compile(r"\d[\w%+/-]*(?:[ ][a-zA-Z]{1,6}(?:/[a-zA-Z]+)?)?\s+$")  # "0-1 OR", "2 mg/dL"
-_DASHED_ITEM_FOLLOWS = re.compile(r"\s*\n\s*-")
-_NOUN_BEFORE = re.compile(
-    r"(?:\b(?:a|adjusted|an|at|crude|each|for|from|her|his|in|into|of|our|per|pooled|the|their|then|this|to|via|with)\s+"
-    r"|[(\[:=])\s*$",
-    re.IGNORECASE,
-)
-_WORD_FOLLOWS = re.compile(r"[ \t]+[A-Za-z]{3}")
-_SUBJECT_BEFORE = re.compile(r"\b(?:there|it|which|he|she)[ ]$", re.IGNORECASE)
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
+_AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
+_DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
+_SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 _DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
 _DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\.D|D\.O|Ph\.D)\b")
 _NAME_MASK = re.compile(r"\bXYZ\b")
 _CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
 _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
-_AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
-_DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
-_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}")
+_IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}|-[A-Z\d]+-\d{4}")
+_IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
+_IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
+_DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
+_OPENING_BEFORE = re.compile(
+    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
+)
 _OF_ELECTROCARDIOGRAM = {
     "PR": re.compile(r"[ -](?:intervals?|segments?|depressions?|prolongation)\b", re.IGNORECASE),
     "RR": re.compile(r"[ -]intervals?\b", re.IGNORECASE),
@@ -140,14 +133,6 @@ _OF_ELECTROCARDIOGRAM = {
         r"[/-]T\b|[ -](?:segments?|depressions?|elevations?|changes?|abnormalit(?:y|ies))\b", re.IGNORECASE
     ),
 }
-_PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
-_REST_FOLLOWS = re.compile(r"-(?!ox)[a-z]")  # "co-oximetry" is of carbon monoxide
-_OPENING_BEFORE = re.compile(
-    r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
-)
-_NODE_FOLLOWS = re.compile(r"\s+NODES?\b")
-_DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
-_SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 
 
 class Written(NamedTuple):
@@ -180,38 +165,13 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_word(self, written: Written) -> bool:
-        end, stem = written.end, written.stem
-        if stem in _PREFIXES and _REST_FOLLOWS.match(self._text, end):  # "co-worker"
+        """Latin words, and function words in all-caps text; for other words in capitals see `OrdinaryReadings`."""
+        if self._is_latin(written):
             return True
-        if self._is_latin(written) or (stem == "LYMPH" and _NODE_FOLLOWS.match(self._text, end)):
-            return True
-        if not stem.isupper():
-            return False
-        if stem == "NO" and _OPENS_CLAUSE.search(self._before(written)):  # "NO known allergies"
-            return _WORD_FOLLOWS.match(self._text, end) is not None
-        is_verb = stem == "IS" and _SUBJECT_BEFORE.search(self._before(written))  # "There IS also"
-        if is_verb or (stem == "OR" and self._is_choice(written)):
-            return True
-        lower = stem.lower()
-        return (
-            lower in ENGLISH
-            and self._is_shouted(written)
-            and not (lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written)))
-        )
-
-    def _is_choice(self, written: Written) -> bool:
-        """ "ULN OR bilirubin < 2", "5 mg OR none", "AND/OR", an item of a list; not "taken to OR", "the ORs < 1"."""
-        start, end, stem = written
-        if end - start > len(stem) or not _ALTERNATIVE_FOLLOWS.match(self._text, end):
-            return False
-        if _NOUN_BEFORE.search(self._before(written)):
-            return False
-        before, after = self._around(written, _SENTENCE_END)
-        return bool(
-            _CHOICE.search(f"{before}|{after}")
-            or _MEASURE_BEFORE.search(before)
-            or _DASHED_ITEM_FOLLOWS.match(self._text, end)
-        )
+        lower = written.stem.lower()
+        is_function_word = written.stem.isupper() and lower in STOP_WORDS
+        after_article = lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written))
+        return is_function_word and not after_article and self.is_shouted(written)
 
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
@@ -222,7 +182,7 @@ class LookAlikes:
         is_scale = not written.stem.islower() or _SCALE_FOLLOWS.match(self._text, written.end)
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
 
-    def _is_shouted(self, written: Written) -> bool:
+    def is_shouted(self, written: Written) -> bool:
         """Whether it stands among words in capitals, so that capitals carry no information."""
         if self._is_in_capitals:
             return True
@@ -240,17 +200,13 @@ class LookAlikes:
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
         """Count the words in capitals and the others around it, up to a boundary on either side."""
-        around = "|".join(self._around(written, boundary))
-        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
-
-    def _around(self, written: Written, boundary: re.Pattern[str]) -> tuple[str, str]:
-        """Return the text before and after it, up to a boundary on either side."""
         before = boundary.split(self._before(written, _REACH))[-1]
         after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
-        return before, after
+        around = f"{before}|{after}"
+        return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "Ms." before a surname; "Ph" of "Ph.D."; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True
@@ -261,8 +217,6 @@ class LookAlikes:
             follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
             if follows.match(self._text, end):
                 return True
-        if stem == "Ph" and self._text.startswith(".D", end):
-            return True
         if stem in ("Inc", "AG") and self._ends_a_company(written):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
@@ -301,11 +255,13 @@ class LookAlikes:
         return part is not None and part.match(self._text, end) is not None
 
     def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
+        """ "OR 97338", "diagnosis(es)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
         if _IDENTIFIER_FOLLOWS.match(self._text, end):
+            return True
+        if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
             return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True

@@ -23,8 +23,9 @@ CANNOT_FOLLOW_THE = frozenset(word for word in STOP_WORDS if len(word) < 4) - fr
 )
 """Function words that never follow an article: "THE OR" is the operating room."""
 UNIT_NAMES = frozenset(
-    "afternoon ante centimeter day decibel deciliter evening foot gram hour inch kilogram liter microgram millimeter "
-    "milligram milliliter millisecond minute month morning ounce picogram post pound second unit week year".split()
+    "afternoon ante april august centimeter day decibel deciliter december evening february foot gram hour inch "
+    "january july june kilogram liter march may microgram milliequivalent millimeter milligram milliliter millisecond "
+    "minute month morning november october ounce picogram post pound second september unit week year".split()
 )
 """First words of long forms that may follow a number; a short form with such a sense is found there too."""
 
@@ -117,5 +118,7 @@ _SHORTHAND = frozenset("imp lymphs monos temp temps".split())  # in notes nearly
 ENGLISH = (
     _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
 ) - _SHORTHAND
+WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
+"""What may be the word itself where it is in capitals."""
 NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
 """What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""

@@ -6,14 +6,15 @@ that the short form leaves (`MaskedSpanRanker`), or by divergence from the long 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, Self
 
 import numpy as np
 
 from lmcells.errors import ModelError
-from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory import Sense, SenseInventory
 from lmcells.expansion.long_forms import (
     Floats,
     Ids,
@@ -41,7 +42,7 @@ _BATCH = 1024  # mentions that are read and ranked together
 # Fewer words say less: scores of true senses are lower and less certain in short windows. As fitted to training text
 # by benchmarks/short_windows.py, with a window of n words of N:
 _FITS = 7.4  # the score above which a sense rather fits than not, n = N
-_FITS_BY_LENGTH = 1.45  # how much lower that is, times log(N / n)
+_FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
 _SCALE_BY_LENGTH = 0.2  # how much less a difference of scores says, times log(N / n)
 _MOST_KNOWN = 20_000  # short forms whose candidates are remembered
 
@@ -66,6 +67,18 @@ class PosteriorRanker(ABC):
         self.reader = reader
         self._network = model.variational
         self._sections = SectionIds(model)
+        self._known: dict[str, Any] = {}  # what `read_candidates` returned, by short form
+        self._below: Self | None = None
+        self._changed: frozenset[str] = frozenset()
+
+    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
+        """Return a ranker for an inventory that differs in the senses of these short forms, None: in all."""
+        ranker = copy(self)
+        ranker.inventory, ranker._known = inventory, {}
+        ranker._below, ranker._changed = (
+            (None, frozenset()) if changed is None else (self, frozenset(changed))
+        )
+        return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
         """Return for each mention one score a candidate, in the inventory's order; higher is better."""
@@ -110,9 +123,29 @@ class PosteriorRanker(ABC):
         """Return scores (B, K) on a scale that does not depend on how many words were read (B, T)."""
         return scores
 
-    @abstractmethod
     def look_up(self, short_forms: Iterable[str]) -> None:
         """Compute what is known of the candidates of short forms, unless that was done before."""
+        short_forms = list(short_forms)
+        if self._below is not None:
+            self._below.look_up(each for each in short_forms if each not in self._changed)
+            short_forms = [each for each in short_forms if each in self._changed]
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        if new := [each for each in short_forms if each not in self._known]:
+            candidates = [self.inventory.senses(each) for each in new]
+            self._known.update(zip(new, self.read_candidates(candidates), strict=True))
+
+    def known(self, short_form: str) -> Any:
+        """Return what is known of the candidates of a short form."""
+        if self._below is not None and short_form not in self._changed:
+            return self._below.known(short_form)
+        while (known := self._known.get(short_form)) is None:  # another thread may forget it again
+            self.look_up([short_form])
+        return known
+
+    @abstractmethod
+    def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
+        """Return what is known of the candidates of each of some short forms; many at once are fastest."""
 
     @abstractmethod
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
@@ -145,24 +178,21 @@ class CellRanker(PosteriorRanker):
         self._section_weights = section_weights or words_section_weights(
             model, add=smoothing_in_training(model)
         )
-        self._moments: dict[str, LongFormMoments] = {}
 
-    def look_up(self, short_forms: Iterable[str]) -> None:
-        for short_form in short_forms:
-            if short_form not in self._moments:
-                senses = self.inventory.senses(short_form)
-                self._moments[short_form] = long_form_moments(
-                    senses, self.model, section_weights=self._section_weights
-                )
-
-    def moments(self, short_form: str) -> LongFormMoments:
-        """Return what the prior says of a short form's candidates."""
-        self.look_up([short_form])
-        return self._moments[short_form]
+    def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[LongFormMoments]:
+        return [
+            long_form_moments(senses, self.model, section_weights=self._section_weights)
+            for senses in candidates
+        ]
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
         mean, log_variance = posterior.mean.astype(np.float64), posterior.log_variance.astype(np.float64)
-        return lambda short_form, rows: -self.moments(short_form).divergences(mean[rows], log_variance[rows])
+
+        def score(short_form: str, rows: list[int]) -> Floats:
+            moments: LongFormMoments = self.known(short_form)
+            return -moments.divergences(mean[rows], log_variance[rows])
+
+        return score
 
 
 class MaskedSpanRanker(PosteriorRanker):
@@ -195,34 +225,22 @@ class MaskedSpanRanker(PosteriorRanker):
         self._center = model.phrase_store.masked_span_center
         self._read_senses = SenseReader(model, model.phrase_network, model.phrase_store)
         self._weights = weights or ScoreWeights()
-        self._senses: dict[str, SensesOfShortForm] = {}
 
-    def look_up(self, short_forms: Iterable[str]) -> None:
-        new = [short_form for short_form in short_forms if short_form not in self._senses]
-        if not new:
-            return
-        if len(self._senses) > _MOST_KNOWN:
-            self._senses.clear()
-            new = list(short_forms)
-        candidates = [self.inventory.senses(short_form) for short_form in new]
+    def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> list[SensesOfShortForm]:
         read = iter(self._read_senses([sense for senses in candidates for sense in senses]))
-        for short_form, senses in zip(new, candidates, strict=True):
-            self._senses[short_form] = SensesOfShortForm(list(islice(read, len(senses))), self._weights)
+        return [SensesOfShortForm(list(islice(read, len(senses))), self._weights) for senses in candidates]
 
     def prototypes(self, short_form: str) -> Sequence[SensePrototypes]:
         """Return what is known of a short form's candidates."""
-        return self._known(short_form).senses
-
-    def _known(self, short_form: str) -> SensesOfShortForm:
-        while (known := self._senses.get(short_form)) is None:  # another thread may forget it again
-            self.look_up([short_form])
-        return known
+        known: SensesOfShortForm = self.known(short_form)
+        return known.senses
 
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
         masked_spans = unit_length(posterior.mean - self._center)
 
         def score(short_form: str, rows: list[int]) -> Floats:
-            return self._known(short_form).scores(masked_spans[rows])
+            known: SensesOfShortForm = self.known(short_form)
+            return known.scores(masked_spans[rows])
 
         return score
 

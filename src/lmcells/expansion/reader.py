@@ -2,10 +2,11 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Candidate, Source
@@ -14,7 +15,8 @@ from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.layers import Allowed, PlaceRules
 from lmcells.expansion.letters import LetterSenses
-from lmcells.expansion.ordinary_words import NOT_SHORTHAND
+from lmcells.expansion.look_alikes import LookAlikes, Written
+from lmcells.expansion.ordinary_words import NOT_SHORTHAND, WITH_ORDINARY_READING
 from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
@@ -64,17 +66,25 @@ class NoteReader:
     ) -> None:
         if sections not in SECTION_STYLES:
             raise InputError(f"sections: found {sections!r}, allowed: {', '.join(SECTION_STYLES)}.")
-        self._inventory = inventory
-        self._find = ShortFormFinder(inventory)
-        self._lookup = SenseLookup(inventory)
         self._sections = section_finder(sections, header_rules=header_rules)
-        self._rules = PlaceRules(inventory, load_aliases(header_rules))
-        self._ruled = {name for name, senses in inventory.by_short_form.items() if not senses} | set(
-            inventory.rules
-        )
+        self._aliases = load_aliases(header_rules)
         self._letters = letters
-        self._header_senses: dict[str, Sense | None] = {}
         self._codes = codes
+        self._set_inventory(inventory, ShortFormFinder(inventory))
+
+    def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
+        """Return a reader for an inventory that differs in the senses of these short forms, None: in all."""
+        reader = copy(self)
+        find = ShortFormFinder(inventory) if changed is None else self._find.over(inventory, changed)
+        reader._set_inventory(inventory, find)
+        return reader
+
+    def _set_inventory(self, inventory: SenseInventory, find: ShortFormFinder) -> None:
+        self._inventory = inventory
+        self._find = find
+        self._lookup = SenseLookup(inventory)
+        self._rules = PlaceRules(inventory, self._aliases)
+        self._header_senses: dict[str, Sense | None] = {}
 
     def __call__(
         self,
@@ -88,8 +98,8 @@ class NoteReader:
         definitions = find_definitions(text, self._spells)
         counted = find_counted(text) + (find_codes(text) if self._codes else [])
         read_out = {(each.start, each.end): each.long_form for each in counted}
-        if self._ruled and read_out:
-            ruled = [each for each in found if each.short_form in self._ruled]
+        if read_out:
+            ruled = [each for each in found if self._is_ruled(each.short_form)]
             read_out = {
                 span: long_form
                 for span, long_form in read_out.items()
@@ -115,9 +125,8 @@ class NoteReader:
         occurrences = []
         for each in found:
             section = covering[bisect_right(starts, each.start) - 1]
-            allowed = None
-            if each.short_form in self._ruled:
-                allowed = self._rules(each.short_form, section.name, metadata)
+            has_rules = each.short_form in self._inventory.rules
+            allowed = self._rules(each.short_form, section.name, metadata) if has_rules else None
             defined, source = self._known(text, each, section, meanings, read_out, allowed=allowed)
             senses = self._inventory.by_short_form.get(each.short_form) if allowed is None else allowed.senses
             if each in by_letters and defined is None:
@@ -155,9 +164,13 @@ class NoteReader:
             allowed is None or named.long_form in {sense.long_form for sense in senses}
         ):
             return named, "header"
-        if len(senses) == 1 and _is_plain_acronym(text[found.start : found.end], found.short_form):
+        if len(senses) == 1 and _is_plain_acronym(text, found):
             return Candidate(senses[0].long_form, SINGLE_SENSE_PRECISION, senses[0].concept_id), "model"
         return None, "model"
+
+    def _is_ruled(self, short_form: str) -> bool:
+        """Whether the inventory says that a short form has no sense, or where it has which."""
+        return short_form in self._inventory.rules or not self._inventory.by_short_form[short_form]
 
     def _spells(self, short_form: str, words: str) -> str | None:
         sense = self._lookup(short_form, words)
@@ -208,12 +221,19 @@ class NoteReader:
         return self._header_senses[short_form]
 
 
-def _is_plain_acronym(written: str, short_form: str) -> bool:
-    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr"."""
-    if written != short_form or written.islower():
+def _is_plain_acronym(text: str, found: Found) -> bool:
+    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr".
+
+    An English word is none where case tells nothing: "RICE" in all-caps text.
+    """
+    written = text[found.start : found.end]
+    if written != found.short_form or written.islower():
         return False
-    return (
-        len(written) >= 3 if written.isupper() else len(written) > 1 and written.lower() not in NOT_SHORTHAND
+    if not written.isupper():
+        return len(written) > 1 and written.lower() not in NOT_SHORTHAND
+    return len(written) > 2 and not (
+        written.lower() in WITH_ORDINARY_READING
+        and LookAlikes(text).is_shouted(Written(found.start, found.end, written))
     )
 
 

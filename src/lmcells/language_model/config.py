@@ -14,7 +14,7 @@ PRESETS = ("paper", "default")
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageModelConfig:
-    """What must be known to build a model: by default 4.4 M parameters without tables, 26 times the LMC's."""
+    """The sizes of a model: by default 4.4 M parameters without embeddings, 26 times the LMC's."""
 
     kind: Literal["transformer", "bilstm"] = "transformer"
     n_words: Size  # that can be predicted; any word can be read
@@ -56,7 +56,7 @@ class LanguageModelSettings(LoopSettings):
     """How a language model is trained on a corpus."""
 
     epochs: Size = 40  # at most: training ends when the held-out loss is flat
-    batch_size: Size = 24576  # words a step with padding; a multiple of 2^k and 3 * 2^k fills every batch
+    batch_size: Size = 24576  # words per step with padding; a multiple of 2^k and 3 * 2^k fills every batch
     window: Size = 64  # words that are read together, never across a segment's boundary
     learning_rate: Positive = 2e-3  # of Adam, after the warm-up
     warmup_steps: Size = 200
@@ -64,7 +64,7 @@ class LanguageModelSettings(LoopSettings):
     gradient_clip: float = 1.0
 
     full_softmax: int = 16384  # vocabularies up to this size are predicted exactly, larger ones by sampling
-    negatives: Size = 8192  # words a step that stand for the whole vocabulary
+    negatives: Size = 8192  # words drawn in each step to estimate the softmax over the whole vocabulary
 
     # share of the documents that is never trained on
     held_out: Annotated[float, Limits(above=0, below=1)] = 0.01

@@ -238,7 +238,7 @@ class LanguageModel(nn.Module):
         return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
     def predictions(self, texts: Texts, words: Tensor) -> "Predictions":
-        """What is to be predicted of texts whose words have these ids of the vocabulary, (B, T)."""
+        """States and the next words they predict; `words` are the vocabulary ids of the texts, (B, T)."""
         forward, backward = self(texts)
         return Predictions(
             torch.cat([forward[:, :-1], backward[:, :-1]]).flatten(0, 1),  # (2 B, T, width) -> (2 B T, width)

@@ -39,7 +39,7 @@ class WordTable(nn.Module):
         return functional.linear(states, self.vectors.weight, self.biases.weight.squeeze(1))
 
     def logits_of(self, states: Tensor, words: Tensor) -> Tensor:
-        """The logit of one word a state: (N, width), (N,) -> (N,)."""
+        """The logit of one word per state: (N, width), (N,) -> (N,)."""
         logits: Tensor = (states * self.vectors(words)).sum(dim=-1) + self.biases(words).squeeze(1)
         return logits
 

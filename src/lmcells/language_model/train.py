@@ -52,9 +52,9 @@ class EarlyStopping:
         return self.n_stale >= self.patience
 
     def add(self, loss: float, *, counts: bool = True) -> bool:
-        """Take note of a check; -> whether its loss is the lowest so far.
+        """Add the loss of a check; -> whether it is the lowest so far.
 
-        One that does not count can improve the loss, but it is no sign of flatness.
+        A check that does not count can improve the loss, but never makes it flat.
         """
         if loss < self.improved * (1 - self.tolerance):
             self.improved, self.n_stale = loss, 0
@@ -66,7 +66,7 @@ class EarlyStopping:
         return is_lowest
 
     def state(self) -> Tensor:
-        """What a checkpoint keeps: (4,) float64."""
+        """The state for a checkpoint: (4,) float64."""
         values = [self.lowest, self.improved, self.n_stale, self.n_unimproved]
         return torch.tensor(values, dtype=torch.float64)
 
@@ -177,7 +177,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         return float(total) / (2 * self._held_out.n_words)
 
     def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:  # noqa: ARG002
-        """Nats a word, of both directions, the mean over steps."""
+        """Nats per word, of both directions, averaged over steps."""
         return {"loss": sums[0] / n_steps}
 
     @property

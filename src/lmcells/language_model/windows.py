@@ -134,5 +134,5 @@ class WindowReader:
             yield TextBatch(Texts(characters, index, length), words, int(windows.lengths[rows].sum()))
 
     def _n_rows(self, n_windows: int, width: int, batch_size: int) -> int:
-        """Rows of a batch: one a window on the CPU; always as many on a GPU, whose memory is reused by shape."""
+        """Rows of a batch: the windows on the CPU; a fixed number on a GPU, whose memory is reused by shape."""
         return n_windows if self._device.type == "cpu" else max(n_windows, batch_size // width)

@@ -1,6 +1,5 @@
 """A saved model, opened without torch."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,6 @@ from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import FormatError, MissingExtra, ModelError
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.layers import Floats
 from lmcells.pretrained.network import (
     NumpyModelNetwork,
     NumpyPhraseNetwork,
@@ -133,16 +131,6 @@ class PretrainedModel:
             for name, each in state["arrays"].items()
         }
         self.__dict__.update(state | {"arrays": arrays})
-
-    def word_vectors(self, words: Sequence[str]) -> dict[str, Floats]:
-        """Return the vectors (E,) of the words that can be read in a context or a long form."""
-        ids = [(word, id_) for word in words if (id_ := self.word_ids.get(word)) is not None]
-        table = np.asarray(self.arrays[TABLE][[id_ for _, id_ in ids]], np.float32)
-        vectors: dict[str, Floats] = dict(zip((word for word, _ in ids), table, strict=True))
-        if self.subwords is not None:
-            unknown = [word for word in words if word not in vectors and word in self.subwords]
-            vectors.update(zip(unknown, self.subwords.vectors(unknown), strict=True))
-        return vectors
 
     def to_torch(self) -> "CellModel":
         """Return the same model in torch: float32, on the CPU, in evaluation mode."""

@@ -1,17 +1,20 @@
 """Connections of uvicorn with limits: how many, how large a header, how long a request may take to arrive.
 
-Routes can limit only what reaches them. Silent sockets, half a header or a header of 300 MB never do.
+Routes can limit only what reaches them. Silent sockets, half a handshake, half a header or a header of 300 MB never do.
 """
 
-from asyncio import TimerHandle, Transport
+from asyncio import Protocol, TimerHandle, Transport, get_running_loop
+from ssl import SSLContext
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from lmcells.service.settings import ServiceSettings
 
 MAX_HEADER = 32_768  # bytes of the request line and all headers
 SEND_SECONDS = 30.0  # for a client that does not read its answer
+_GOODBYE_SECONDS = 1.0  # for a client to answer the end of TLS
 _EACH = 4  # bytes around the name and the value of a header
 
 _REFUSALS = {
@@ -21,9 +24,20 @@ _REFUSALS = {
 }
 
 
-def limited_connections(settings: ServiceSettings) -> type[HttpToolsProtocol]:
-    """Return the class of connections that a server with these settings is to use."""
-    waiting: dict[HttpToolsProtocol, None] = {}  # for a whole request; whoever has waited longest is first
+def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None) -> type[Protocol]:
+    """Return the class of connections that a server with these settings, and perhaps a certificate, is to use."""
+    waiting: dict[Any, None] = {}  # for a whole handshake or request; whoever has waited longest is first
+    handshakes: set[Protocol] = set()
+
+    def has_room(n_connections: int) -> bool:
+        """Whether another connection may stay; if there are too many, one that waits makes room."""
+        if n_connections + len(handshakes) > settings.max_connections:
+            if not waiting:
+                return False
+            longest = next(iter(waiting))
+            del waiting[longest]
+            longest.transport.abort()
+        return True
 
     class _LimitedConnection(HttpToolsProtocol):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -35,12 +49,10 @@ def limited_connections(settings: ServiceSettings) -> type[HttpToolsProtocol]:
 
         def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > settings.max_connections:
-                if not waiting:
-                    self._refuse(503)
-                    return
-                next(iter(waiting)).transport.abort()
-            self._wait()
+            if has_room(len(self.connections)):
+                self._wait()
+            else:
+                self._refuse(503)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._stop_waiting()
@@ -122,4 +134,56 @@ def limited_connections(settings: ServiceSettings) -> type[HttpToolsProtocol]:
             )
             self.transport.close()
 
-    return _LimitedConnection
+    class _Handshake(Protocol):
+        """A connection until both sides have agreed on TLS; then a `_LimitedConnection` takes its place.
+
+        It needs the event loop of asyncio: uvloop's reads on although it is paused, and the handshake is lost.
+        """
+
+        transport: Transport
+
+        def __init__(self, *, server_state: ServerState, **named: Any) -> None:
+            self._named = named | {"server_state": server_state}
+            self._server_state = server_state
+            self._early: list[bytes] = []
+
+        def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+            transport.pause_reading()  # until `start_tls` reads
+            self.transport = transport
+            handshakes.add(self)
+            if has_room(len(self._server_state.connections)):
+                waiting[self] = None
+                self._task = get_running_loop().create_task(self._agree())
+            else:
+                handshakes.discard(self)
+                transport.abort()
+
+        def data_received(self, data: bytes) -> None:
+            self._early.append(data)
+
+        async def _agree(self) -> None:
+            assert tls is not None
+            try:
+                transport = await get_running_loop().start_tls(
+                    self.transport,
+                    self,
+                    tls,
+                    server_side=True,
+                    ssl_handshake_timeout=settings.receive_seconds,
+                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
+                )
+            except OSError:
+                self.transport.abort()
+                return
+            finally:
+                waiting.pop(self, None)
+                handshakes.discard(self)
+            if transport is None or transport.is_closing():
+                return
+            connection = _LimitedConnection(**self._named)
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            if self._early:
+                connection.data_received(b"".join(self._early))
+
+    return _LimitedConnection if tls is None else _Handshake

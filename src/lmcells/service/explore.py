@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cached_property, wraps
@@ -25,9 +25,8 @@ from lmcells.errors import InputError
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.pretrained import PretrainedModel
-from lmcells.service import explore_messages as answers
-from lmcells.service.messages import Message, Name
-from lmcells.service.routes import errors, long_forms_of
+from lmcells.service.messages import Message, Name, Probability, Several
+from lmcells.service.routes import NameSearch, errors, long_forms_of
 
 MAX_QUESTIONS = 32  # a person asks a few at a time; more is a program that should wait
 MAX_SECTIONS = 8
@@ -40,6 +39,177 @@ _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure
 _WORD, _SECTIONS = "history", ("SOCIAL HISTORY", "FAMILY HISTORY", "PAST MEDICAL HISTORY")
 
 Answer = TypeVar("Answer")
+
+
+# Answers: the fields of what `lmcells.analysis` returns
+
+
+class StartAnswer(Message):
+    """How much there is to explore, and what to show first."""
+
+    n_words: int
+    n_sections: int
+    n_short_forms: int
+    short_form: str
+    section: str
+    word: str
+    sections: Several[str]
+
+
+class CountedName(Message):
+    """A word with its number of occurrences, a section with its words, or a short form with its senses."""
+
+    name: str
+    count: int
+
+
+class NamesAnswer(Message):
+    """Names that begin with the search or contain it, else the nearest ones; `known` is the name it matches, if any."""
+
+    known: str | None
+    names: Several[CountedName]
+
+
+class NeighborMessage(Message):
+    """A word near a cell: KL(cell || the word's cell) in nats, and the cosine of the means."""
+
+    word: str
+    count: int
+    divergence: float
+    cosine: float
+
+
+class NeighborsAnswer(Message):
+    """A word's cell, how far its section moved it (KL from its average), and the words nearest to it."""
+
+    word: str
+    section: str | None
+    against: Literal["section", "expected"]
+    measure: Literal["divergence", "cosine"]
+    count: int
+    count_in_section: int | None
+    variance: float
+    moved: float
+    n_candidates: int
+    neighbors: Several[NeighborMessage]
+
+
+class LikenessMessage(Message):
+    """How near a cell is to a listed word: its share among the listed, and the ratio to the average cell's share."""
+
+    word: str
+    divergence: float
+    probability: Probability
+    ratio: float
+
+
+class SectionSenseMessage(Message):
+    """What a word means under one section, or on average where `section` is null."""
+
+    section: str | None
+    count: int | None
+    variance: float
+    moved: float
+    likenesses: Several[LikenessMessage]
+    neighbors: Several[NeighborMessage]
+
+
+class SensesAnswer(Message):
+    """What a word means under several sections, compared with a list of words."""
+
+    word: str
+    count: int
+    words: Several[str]
+    sections: Several[SectionSenseMessage]
+    average: SectionSenseMessage
+
+
+class PathMessage(Message):
+    """The probability of a long form at each weight, at the weight the model chose, and without a section."""
+
+    long_form: str
+    probabilities: Several[Probability]
+    learnt: Probability
+    without_section: Probability
+
+
+class InterpolationAnswer(Message):
+    """Probabilities from no section (weight 0) to the section alone (weight 1), the likeliest long forms first."""
+
+    short_form: str
+    section: str
+    n_words: int
+    weights: Several[Probability]
+    learnt_weight: Probability
+    long_forms: Several[PathMessage]
+
+
+class MappedSectionMessage(Message):
+    """A section's position on the map. Only short distances mean anything."""
+
+    section: str
+    count: int
+    cluster: int
+    x: float
+    y: float
+
+
+class SectionMapAnswer(Message):
+    """The sections with the most words; `trustworthiness` is 1 if neighbours on the map are neighbours in the model."""
+
+    network: Literal["variational", "prior"]
+    trustworthiness: float | None
+    clusters: Several[str]
+    sections: Several[MappedSectionMessage]
+
+
+class NearSectionMessage(Message):
+    """A section, its number of words, and the cosine of its embedding with another section's."""
+
+    section: str
+    count: int
+    cosine: float
+
+
+class NearestSectionsAnswer(Message):
+    """The sections nearest to one, by the embeddings of the variational network and of the model network."""
+
+    section: str
+    count: int
+    variational: Several[NearSectionMessage]
+    prior: Several[NearSectionMessage]
+
+
+class PlaceMessage(Message):
+    """A point on the plane."""
+
+    x: float
+    y: float
+
+
+class ComponentMessage(Message):
+    """A word's cell under one section: its weight in the mixture, its variance, and where its mean lies."""
+
+    section: str
+    weight: Probability
+    variance: float
+    x: float
+    y: float
+
+
+class MixtureAnswer(Message):
+    """A word as the mixture of its cells; `share` says how much of their distances the plane shows."""
+
+    word: str
+    n_seen: int
+    n_counted: int
+    covered: float
+    share: float
+    expected: PlaceMessage
+    components: Several[ComponentMessage]
+
+
+# Questions
 
 
 class ExploringThread:
@@ -63,44 +233,29 @@ class ExploringThread:
             self._n_inside -= 1
 
 
-class NameSearch:
-    """Finds names that begin with a text, most frequent first, then those that contain it; else the nearest.
-
-    A name contains what its entry in `searched` does.
-    """
+class CountedNames:
+    """Finds names as `NameSearch` does, the most frequent first; where none is found, the nearest."""
 
     def __init__(self, counts: Mapping[str, int], *, searched: Mapping[str, str] | None = None) -> None:
-        self._names = sorted(counts, key=lambda name: -counts[name])
         self._counts = counts
-        self._keys = [name.casefold() for name in self._names]
-        self._compared = dict(zip(self._keys[:_MAX_COMPARED], self._names, strict=False))
-        self._searched = searched or {}
+        self._find = NameSearch(sorted(counts, key=lambda name: -counts[name]), searched=searched)
+        self._compared = dict(zip(self._find.keys[:_MAX_COMPARED], self._find.names, strict=False))
 
     def __contains__(self, name: object) -> bool:
         return name in self._counts
 
     def __call__(self, text: str, *, limit: int) -> list[tuple[str, int]]:
         """Return names with their counts, best first. Unless there are no names at all, at least one is found."""
-        wanted = text.casefold().strip()
-        begin = [
-            (key != wanted, name)
-            for key, name in zip(self._keys, self._names, strict=True)
-            if key.startswith(wanted)
-        ]
-        found = [name for _, name in sorted(begin, key=lambda each: each[0])]
-        if len(found) < limit and wanted:
-            containing = (name for name, text in self._searched.items() if wanted in text)
-            found = list(dict.fromkeys([*found, *containing]))
-        return [(name, self._counts[name]) for name in (found or self._nearest(wanted, limit=limit))[:limit]]
+        found = self._find(text) or self._nearest(text.casefold().strip(), limit=limit)
+        return [(name, self._counts[name]) for name in found[:limit]]
 
-    def _nearest(self, wanted: str, *, limit: int) -> list[str]:
+    def _nearest(self, wanted: str, *, limit: int) -> Sequence[str]:
         similar = difflib.get_close_matches(wanted, self._compared, n=limit, cutoff=_MIN_SIMILARITY)
         if similar:
             return [self._compared[key] for key in similar]
-        same_letter = [
-            name for key, name in zip(self._keys, self._names, strict=True) if key[:1] == wanted[:1]
-        ]
-        return same_letter or self._names
+        keys, names = self._find.keys, self._find.names
+        same_letter = [name for key, name in zip(keys, names, strict=True) if key[:1] == wanted[:1]]
+        return same_letter or names
 
 
 def _name(max_length: int, example: str, description: str | None = None) -> Any:
@@ -158,20 +313,20 @@ class Explorer:
         return [self.model.sections[id_] for id_ in frequent_sections(self.model).tolist()]
 
     @cached_property
-    def _words(self) -> NameSearch:
+    def _words(self) -> CountedNames:
         counts = zip(self.model.words, self.model.word_counts.tolist(), strict=True)
-        return NameSearch({word: count for word, count in counts if not word.startswith("<")})
+        return CountedNames({word: count for word, count in counts if not word.startswith("<")})
 
     @cached_property
-    def _sections(self) -> NameSearch:
+    def _sections(self) -> CountedNames:
         n_tokens = section_statistics(self.model).n_tokens.tolist()
         counts = {name: n_tokens[self.model.section_ids[name]] for name in self._section_names}
-        return NameSearch(counts, searched={name: name.casefold() for name in counts})
+        return CountedNames(counts, searched={name: name.casefold() for name in counts})
 
     @cached_property
-    def _short_forms(self) -> NameSearch:
+    def _short_forms(self) -> CountedNames:
         counts = {name: len(senses) for name, senses in self._inventory.by_short_form.items()}
-        return NameSearch(counts, searched=long_forms_of(self._inventory))
+        return CountedNames(counts, searched=long_forms_of(self._inventory))
 
     def start(self) -> Dict:
         """Returns the paper's examples if the model knows them, and 422 if the model reads no sections."""
@@ -290,14 +445,14 @@ class Explorer:
 
 # The path, which is also the name of a method of `Explorer`; its answer; its summary.
 VIEWS: dict[str, tuple[type[Message], str]] = {
-    "start": (answers.StartAnswer, "How much there is to explore, and what to look at first"),
-    "names": (answers.NamesAnswer, "Suggest words, sections or short forms for typed text"),
-    "neighbors": (answers.NeighborsAnswer, "The words nearest to a word, under a section or on average"),
-    "senses": (answers.SensesAnswer, "What a word means under several sections"),
-    "interpolation": (answers.InterpolationAnswer, "What a short form means as the gate is moved by hand"),
-    "sections": (answers.SectionMapAnswer, "The sections on a map, in clusters"),
-    "nearest-sections": (answers.NearestSectionsAnswer, "The sections nearest to one"),
-    "mixture": (answers.MixtureAnswer, "A word's cells by section, on a plane"),
+    "start": (StartAnswer, "How much there is to explore, and what to look at first"),
+    "names": (NamesAnswer, "Suggest words, sections or short forms for typed text"),
+    "neighbors": (NeighborsAnswer, "The words nearest to a word, under a section or on average"),
+    "senses": (SensesAnswer, "What a word means under several sections"),
+    "interpolation": (InterpolationAnswer, "What a short form means as the gate is moved by hand"),
+    "sections": (SectionMapAnswer, "The sections on a map, in clusters"),
+    "nearest-sections": (NearestSectionsAnswer, "The sections nearest to one"),
+    "mixture": (MixtureAnswer, "A word's cells by section, on a plane"),
 }
 
 

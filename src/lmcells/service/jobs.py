@@ -1,7 +1,7 @@
 """Requests that wait to be expanded, and the lanes in which they wait: each behind requests of its own size only."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from threading import Condition
 from typing import TypeVar
@@ -24,7 +24,9 @@ TURN_COST = 100_000
 _NOTE = 100
 _EXPLAINED = 10  # times as much as without explanations
 _MENTION_EXPLAINED = 1_000
-_EDITED = 40_000  # an inventory of one's own takes a tenth of a second to prepare
+_EDITED = 300  # an inventory of one's own,
+_EDIT = 15  # and each sense and rule of it,
+_EDIT_LOOKED_UP = 0.01  # and to look for it in each character
 
 _WRITTEN = 500  # expansions written to JSON before other threads have their turn
 _TEXT: TypeAdapter[str | None] = TypeAdapter(str | None)
@@ -42,7 +44,11 @@ class Job:
     """
 
     def __init__(
-        self, request: OneNote | ManyNotes, *, deliver: Callable[[bytes], None] | None = None
+        self,
+        request: OneNote | ManyNotes,
+        *,
+        deliver: Callable[[bytes], None] | None = None,
+        mistakes: Mapping[int, str] | None = None,
     ) -> None:
         self.request = request
         self.notes: tuple[NoteMessage, ...] = request.notes if isinstance(request, ManyNotes) else (request,)
@@ -51,6 +57,8 @@ class Job:
         self.n_taken = 0  # notes handed out so far
         self._deliver = deliver
         self._n_delivered = 0
+        for index, mistake in (mistakes or {}).items():
+            self.fail(InputError(mistake), index)
         self._finish()
 
     @property
@@ -60,8 +68,11 @@ class Job:
 
     def cost(self, index: int) -> int:
         """Return about how much work a note is, in characters."""
-        explain, length = self.request.explain, len(self.notes[index].text)
-        cost = _NOTE + (_EDITED if index == 0 and self.request.inventory else 0)
+        explain, edits, length = self.request.explain, self.request.inventory, len(self.notes[index].text)
+        cost = _NOTE
+        if edits:
+            n_edits = len(edits.add) + len(edits.remove) + len(edits.rules)
+            cost += int(_EDIT_LOOKED_UP * n_edits * length) + (_EDITED + _EDIT * n_edits if index == 0 else 0)
         if isinstance(explain, bool):
             return cost + length * (_EXPLAINED if explain else 1)
         return cost + length + _MENTION_EXPLAINED * len(explain)

@@ -24,6 +24,7 @@ def _whole(number: object) -> object:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
+ShortForm = Annotated[str, Field(min_length=1, max_length=50, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Several = Annotated[  # a JSON array is a list, not a tuple; one mistake in it is enough
@@ -91,7 +92,7 @@ class SenseName(Message):
 class SenseMessage(Message):
     """A long form that a short form may stand for, and the ways in which it is written out."""
 
-    short_form: Name
+    short_form: ShortForm
     long_form: Name
     forms: Several[Name] = Field(default=(), max_length=100)
     concept_id: Name | None = None
@@ -100,7 +101,7 @@ class SenseMessage(Message):
 class RuleMessage(Message):
     """A rule as in a site's inventory: add, forbid or pin a sense, where the section or other metadata say so."""
 
-    short_form: Name
+    short_form: ShortForm
     long_form: Name | None = None
     action: Action = "add"
     forms: Several[Name] = Field(default=(), max_length=100)

@@ -61,7 +61,12 @@ async def answer_error(_: Request, error: Exception) -> JSONResponse:
     if isinstance(error, RequestValidationError):
         return refusal(422, validation_detail(error.errors()))
     if isinstance(error, HTTPException):
-        return refusal(error.status_code, str(error.detail), error.headers)
+        detail, headers = str(error.detail), error.headers or {}
+        if detail == "Not Found":  # the router's own words
+            detail = "no such path. See /docs."
+        elif detail == "Method Not Allowed":
+            detail = f"no such method on this path, allowed: {headers.get('Allow', 'see /docs')}."
+        return refusal(error.status_code, detail, headers)
     return refusal(422, str(error))
 
 

@@ -16,15 +16,13 @@ Asked = TypeVar("Asked", bound=Message)
 _MAX_FIELDS = 64  # of an object: each unknown one would be an error of its own
 
 
-def read_request(
-    body: bytes | bytearray, content_type: str, options: Mapping[str, Any], settings: ServiceSettings
-) -> OneNote | ManyNotes:
-    """Check a body: one note, several, or one a line, to which `options` apply. InputError says what is wrong."""
-    if content_type == NDJSON:
-        return _read_lines(body, options, settings)
+def read_request(body: bytes | bytearray, settings: ServiceSettings) -> OneNote | ManyNotes:
+    """Check a body with one note, or several. InputError says what is wrong."""
     given = _parsed(body)
     if not isinstance(given, dict):
         raise InputError("body: not a JSON object. Send one, with Content-Type: application/json.")
+    if "notes" in given and "text" in given:
+        raise InputError("body: has both text and notes. Send one of them.")
     if "notes" not in given:
         one = _checked(OneNote, given)
         check_length(one.text, "text", settings)
@@ -37,16 +35,30 @@ def read_request(
     return many
 
 
-def _read_lines(body: bytes | bytearray, options: Mapping[str, Any], settings: ServiceSettings) -> ManyNotes:
-    lines = [line for line in body.split(b"\n") if line.strip()]
+def read_lines(
+    body: bytes | bytearray, settings: ServiceSettings, options: Mapping[str, Any]
+) -> tuple[ManyNotes, dict[int, str]]:
+    """Check a body with one note a line, to which `options` apply; -> what is wrong with some, by their index.
+
+    In place of a wrong note stands an empty one, with its id where it has one.
+    """
+    lines = [(number, line) for number, line in enumerate(bytes(body).split(b"\n"), start=1) if line.strip()]
     _check_number(len(lines), settings)
-    notes = []
-    for number, line in enumerate(lines, start=1):
+    notes: list[NoteMessage] = []
+    mistakes: dict[int, str] = {}
+    for number, line in lines:
         place = f"line {number}"
-        note = _checked(NoteMessage, _parsed(line, place), f"{place}: ")
-        check_length(note.text, f"{place}: text", settings)
+        given: Any = None
+        try:
+            given = _parsed(line, place)
+            note = _checked(NoteMessage, given, f"{place}: ")
+            check_length(note.text, f"{place}: text", settings)
+        except InputError as error:
+            mistakes[len(notes)] = str(error)
+            id_ = given.get("id") if isinstance(given, dict) else None
+            note = NoteMessage(text="", id=id_ if isinstance(id_, str) else None)
         notes.append(note)
-    return ManyNotes(notes=tuple(notes), **options)
+    return ManyNotes(notes=tuple(notes), **options), mistakes
 
 
 def _parsed(content: bytes | bytearray, place: str = "body") -> Any:
@@ -96,6 +108,8 @@ def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
     place = [str(part) for part in first["loc"] if part not in ("body", "query")]
     if first["type"] == "extra_forbidden":
         message = f"{'.'.join(place[:-1]) or 'body'}: has an unknown field. See /docs."
+    elif first["type"] == "string_pattern_mismatch":
+        message = f"{'.'.join(place)}: is blank. Write at least one letter or digit."
     elif not place:
         message = "not a JSON object."
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError
-from lmcells.evaluation.whole_notes import NONE, SHORT_FORM
+from lmcells.evaluation.marked_notes import NONE, SHORT_FORM
 from lmcells.expansion import SenseInventory
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
@@ -12,12 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 
 import lmcells
+from lmcells.errors import InputError
 from lmcells.expansion import SenseInventory
 from lmcells.service import messages
 from lmcells.service.jobs import Job
 from lmcells.service.metrics import CONTENT_TYPE, ServiceMetrics
 from lmcells.service.middleware import CLIENT_LEFT
-from lmcells.service.requests import NDJSON, read_request
+from lmcells.service.requests import NDJSON, read_lines, read_request
 from lmcells.service.settings import ServiceSettings
 from lmcells.service.worker import Workers
 
@@ -89,16 +90,24 @@ def add_expand(
         if content_type not in ("application/json", NDJSON):
             detail = f"Content-Type: found another one, allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
+        body = await request.body()
         options = {"expanded_text": expanded_text, "explain": explain}
-        given = await request.body(), content_type, options, settings
-        if len(given[0]) <= _AT_ONCE:
-            asked = read_request(*given)
-        else:
-            asked = await asyncio.get_running_loop().run_in_executor(reader, read_request, *given)
-        if NDJSON in request.headers.get("accept", ""):
-            lines = _answer_lines(asked, workers, settings)
+        in_lines = NDJSON in request.headers.get("accept", "")
+
+        def read() -> tuple[messages.OneNote | messages.ManyNotes, dict[int, str]]:
+            if content_type != NDJSON:
+                return read_request(body, settings), {}
+            return read_lines(body, settings, options)
+
+        is_small = len(body) <= _AT_ONCE
+        loop = asyncio.get_running_loop()
+        asked, mistakes = read() if is_small else await loop.run_in_executor(reader, read)
+        if in_lines:
+            lines = _answer_lines(asked, mistakes, workers, settings)
             first = await anext(lines, b"")  # errors of the whole request come before anything is sent
             return StreamingResponse(_chain(first, lines), media_type=NDJSON)
+        if mistakes:
+            raise InputError(next(iter(mistakes.values())))
         job = Job(asked)
         if not job.answered.done():
             workers.put(job)
@@ -124,7 +133,10 @@ def add_expand(
 
 
 async def _answer_lines(
-    asked: messages.OneNote | messages.ManyNotes, workers: Workers, settings: ServiceSettings
+    asked: messages.OneNote | messages.ManyNotes,
+    mistakes: dict[int, str],
+    workers: Workers,
+    settings: ServiceSettings,
 ) -> AsyncGenerator[bytes]:
     """Yield a line per note as it is answered; the deadline is for each line."""
     loop = asyncio.get_running_loop()
@@ -133,7 +145,7 @@ async def _answer_lines(
     def deliver(line: bytes | None) -> None:
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
-    job = Job(asked, deliver=deliver)
+    job = Job(asked, deliver=deliver, mistakes=mistakes)
     job.answered.add_done_callback(lambda _: deliver(None))
     n_lines = 0
     try:
@@ -162,17 +174,8 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
     """Add GET /inventory."""
-    keys = sorted((name.casefold(), name) for name in inventory.short_forms)
-    long_forms = long_forms_of(inventory)
-
-    def find(text: str) -> list[str]:
-        """Return the short forms that begin with a text, then those with a long form that contains it."""
-        wanted = text.casefold().strip()
-        if not wanted:
-            return [name for _, name in keys]
-        by_name = sorted((key != wanted, key, name) for key, name in keys if key.startswith(wanted))
-        by_long_form = (name for name, forms in long_forms.items() if wanted in forms)
-        return list(dict.fromkeys([*(name for *_, name in by_name), *by_long_form]))
+    names = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
+    find = NameSearch(names, searched=long_forms_of(inventory))
 
     @router.get(
         "/inventory", responses=errors(401, 422), summary="List or search short forms and their senses"
@@ -198,6 +201,23 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
         ]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
         return messages.InventoryAnswer.model_validate({**counts, "entries": entries})
+
+
+class NameSearch:
+    """Finds names that begin with a text, then those whose entry in `searched` contains it; each in the order given."""
+
+    def __init__(self, names: Sequence[str], *, searched: Mapping[str, str] | None = None) -> None:
+        self.names = names
+        self.keys = [name.casefold() for name in names]
+        self._searched = searched or {}
+
+    def __call__(self, text: str) -> list[str]:
+        """Return the names, what is spelt as the text first."""
+        wanted = text.casefold().strip()
+        begin = [pair for pair in zip(self.keys, self.names, strict=True) if pair[0].startswith(wanted)]
+        begin.sort(key=lambda pair: pair[0] != wanted)
+        containing = [name for name, found in self._searched.items() if wanted in found] if wanted else []
+        return list(dict.fromkeys([*(name for _, name in begin), *containing]))
 
 
 def long_forms_of(inventory: SenseInventory) -> dict[str, str]:

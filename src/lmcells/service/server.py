@@ -21,6 +21,7 @@ from threading import Thread
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from prometheus_client import multiprocess
 
 from lmcells.errors import ConfigError, InputError
@@ -62,7 +63,7 @@ class ServerOptions:
 def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
     """Serve until a signal ends it."""
     start_log(as_json=options.json_log)
-    _check_certificate(options)
+    _tls(options)
     # Errors are reported before anything listens.
     expander = options.expander.open()
     if n_workers == 1 or not hasattr(socket, "SO_REUSEPORT"):
@@ -105,22 +106,33 @@ def _serve_here(options: ServerOptions, expander: Expander, listening: socket.so
     allow_connections(settings.max_connections)
     # uvicorn repeats the signal when all is done; ignoring it then makes the exit code 0.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    config = uvicorn.Config(
+    config = server_config(
         app,
-        http=limited_connections(settings),
+        settings,
+        tls=_tls(options),
         root_path=options.root_path,
-        access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
-        log_config=None,
         proxy_headers=bool(options.trusted_proxies),
         forwarded_allow_ips=list(options.trusted_proxies),
+    )
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def server_config(
+    app: FastAPI, settings: ServiceSettings, *, tls: ssl.SSLContext | None = None, **others: Any
+) -> uvicorn.Config:
+    """Return how uvicorn is to serve an application: with our limits on connections, and nothing logged but by us."""
+    return uvicorn.Config(
+        app,
+        http=limited_connections(settings, tls),
+        loop="asyncio" if tls else "auto",
+        access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
+        log_config=None,
         server_header=False,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         lifespan="on",
         ws="none",
+        **others,
     )
-    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _run_worker(options: ServerOptions, port: int) -> None:
@@ -259,12 +271,14 @@ def _is_local(listening: socket.socket) -> bool:
     return local == "::1" or local.startswith("127.")
 
 
-def _check_certificate(options: ServerOptions) -> None:
+def _tls(options: ServerOptions) -> ssl.SSLContext | None:
     if options.certificate is None:
-        return
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(options.certificate, options.key)
+        context.load_cert_chain(options.certificate, options.key)
     except (OSError, ssl.SSLError) as error:
         reason = error.strerror or error.reason if isinstance(error, ssl.SSLError) else error.strerror
         files = f"{options.certificate} with --tls-key {options.key}"
         raise ConfigError(f"--tls-certificate: cannot use {files}: {reason}.") from None
+    return context

@@ -2,19 +2,20 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock, Thread
 
 from lmcells.errors import InputError, InventoryError, nearest
 from lmcells.expansion import SenseInventory, expand_text
 from lmcells.expansion.expander import Expander, Lexicon
-from lmcells.expansion.layers import extend
-from lmcells.expansion.long_forms import Floats, Ids
-from lmcells.expansion.ranking import PosteriorRanker, Scorer
+from lmcells.expansion.inventory import SenseRule, as_rules
+from lmcells.expansion.long_forms import Ids
+from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mask, Mention, ReadWindows
+from lmcells.expansion.windows import ReadWindows
 from lmcells.pretrained.network import NumpyPosterior
 from lmcells.service.jobs import Batch, Job, Lane, write_answer
 from lmcells.service.messages import InventoryEdits
@@ -23,13 +24,10 @@ from lmcells.service.middleware import describe_error
 
 _log = logging.getLogger("lmcells.service")
 
-_MAX_INVENTORIES = 8  # the expander keeps its tables for as many
-_SLICE = 512  # mentions that are ranked before the next look at who still waits
+_MAX_INVENTORIES = 8  # that a lane keeps, as the expander does
 
 LANES = ("interactive", "bulk", "heavy")
 _INTERACTIVE, _BULK = 4_500, 50_000  # the most that a request may cost, and a note: see `Job.cost`
-
-Edit = Callable[[InventoryEdits], SenseInventory]
 
 
 class Workers:
@@ -39,10 +37,8 @@ class Workers:
     """
 
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
-        # The latest edited inventories are kept, so that a session pays once.
-        edit = lru_cache(_MAX_INVENTORIES)(partial(edit_inventory, expander.inventory))
         self._lanes = {name: Lane() for name in LANES}
-        self._workers = {name: Worker(expander, edit, metrics) for name in LANES}
+        self._workers = {name: Worker(expander, metrics) for name in LANES}
         self._threads: list[Thread] = []
         self._starting = Lock()
 
@@ -85,11 +81,10 @@ class Nobody(Exception):  # noqa: N818 - no error of anybody's
 class Worker:
     """Expands batches of notes, those of a batch together; a request with a mistake in it fails alone."""
 
-    def __init__(self, expander: Expander, edit: Edit, metrics: ServiceMetrics) -> None:
+    def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
         self._expander = expander
         self._metrics = metrics
-        self._edit = edit
-        self._lexicon = lru_cache(_MAX_INVENTORIES)(self._sliced)
+        self._lexicon = lru_cache(_MAX_INVENTORIES)(self._lexicon_of)
         self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
     def run(self, batches: Iterable[Batch]) -> None:
@@ -137,7 +132,7 @@ class Worker:
             return
         read: list[tuple[Job, int, list[Occurrence]]] = []
         for job, index in notes:
-            if job.answered.done():
+            if job.answered.done() or index in job.answers:
                 continue
             note = job.notes[index]
             try:
@@ -162,45 +157,28 @@ class Worker:
                 self._metrics.count_note(note.text, expansions)
             job.answer(index, write_answer(note.id, expansions, explanations, written_out))
 
-    def _sliced(self, edits: InventoryEdits | None) -> Lexicon:
-        """Return the lexicon of an edited inventory, which looks up after every slice."""
-        lexicon = self._expander.lexicon(only_inventory=self._edit(edits) if edits else None)
+    def _lexicon_of(self, edits: InventoryEdits | None) -> Lexicon:
+        """Return the lexicon of an edited inventory; it looks who still waits before it ranks a batch or explains."""
+        edits = edits or InventoryEdits()
+        rules = rules_of(edits, SenseInventory() if edits.only else self._expander.inventory)
+        lexicon = self._expander.lexicon(*((None, rules) if edits.only else (rules or None, None)))
         if not isinstance(lexicon.ranker, PosteriorRanker):
             return lexicon
-        return replace(lexicon, ranker=SlicedRanker(lexicon.ranker, self.check))
+        ranker = copy(lexicon.ranker)
+        posterior = ranker.posterior
+
+        def checked(windows: ReadWindows, sections: Ids) -> NumpyPosterior:
+            self.check()
+            return posterior(windows, sections)
+
+        ranker.posterior = checked  # type: ignore[method-assign]
+        return replace(lexicon, ranker=ranker)
 
 
-class SlicedRanker(PosteriorRanker):
-    """A ranker that calls `check` before every slice of mentions and before every explanation."""
-
-    def __init__(self, ranker: PosteriorRanker, check: Callable[[], None]) -> None:
-        self.__dict__.update(vars(ranker))
-        self._ranker = ranker
-        self._check = check
-
-    def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        slices = (mentions[start : start + _SLICE] for start in range(0, len(mentions), _SLICE))
-        return [scores for each in slices for scores in super(SlicedRanker, self).scores(each)]
-
-    def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
-        self._check()
-        return self._ranker.posterior(windows, sections)
-
-    def look_up(self, short_forms: Iterable[str]) -> None:
-        self._ranker.look_up(short_forms)
-
-    def scorer(self, posterior: NumpyPosterior) -> Scorer:
-        return self._ranker.scorer(posterior)
-
-    def comparable(self, scores: Floats, read: Mask) -> Floats:
-        return self._ranker.comparable(scores, read)
-
-
-def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInventory:
-    """Return an inventory with changes; InventoryError if they contradict it."""
-    below = SenseInventory() if edits.only else inventory
+def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule]:
+    """Return the changes of a request as a layer over an inventory; InventoryError if they contradict it."""
     for name in edits.remove:
-        senses = below.senses(name.short_form)
+        senses = inventory.senses(name.short_form)
         names = [sense.long_form for sense in senses]
         if name.long_form is not None and name.long_form.casefold() not in map(str.casefold, names):
             near = nearest(name.long_form, names)
@@ -214,4 +192,4 @@ def edit_inventory(inventory: SenseInventory, edits: InventoryEdits) -> SenseInv
                 f"(inventory.add.{first}). Leave one out, and give all forms with the other."
             )
     removed = [each.model_dump() | {"action": "forbid"} for each in edits.remove]
-    return extend(below, [*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])
+    return as_rules([*removed, *(each.model_dump() for each in (*edits.add, *edits.rules))])

@@ -21,11 +21,12 @@ from lmcells.training.loop import TrainingResult, run_task
 from lmcells.training.metrics import Progress
 from lmcells.training.sampler import Centers, Sampler, ShardReader
 from lmcells.training.settings import TrainingSettings
-from lmcells.training.spans import MaskedSpans, add_noise
+from lmcells.training.spans import MaskedSpans, Spans, add_noise
 from lmcells.training.task import Task
 
 if TYPE_CHECKING:
     from lmcells.training.kernels.loss import FusedLoss
+    from lmcells.training.kernels.windows import TimeMajor
 
 _N_PLAIN = (
     3  # the first steps compile kernels and create the optimizer's state, which a CUDA graph cannot hold
@@ -45,15 +46,21 @@ class StepLoss(nn.Module):
         self.fused = fused  # not a module: its parameters are the model's
 
     def forward(
-        self, batch: Batch, draws: SectionDraws, present: Tensor, spans: MaskedSpans | None
+        self,
+        batch: "Batch | TimeMajor",
+        draws: SectionDraws,
+        present: Tensor | None,
+        spans: MaskedSpans | None,
     ) -> Tensor:
         """Reconstruction and prior divergence, summed over the present rows, and the contrastive loss: -> (3,).
 
-        `present` (B,) is False in the rows that fill up the last batch.
+        `present` (B,) is False in the rows that fill up the last batch; None where the loss knows them itself.
         """
-        loss = (self.fused or self.model.loss)(batch, draws)
-        reconstruction = torch.where(present, loss.reconstruction, 0.0).sum()
-        prior_divergence = torch.where(present, loss.prior_divergence, 0.0).sum()
+        loss = (self.fused or self.model.loss)(batch, draws)  # type: ignore[arg-type]
+        reconstruction, prior_divergence = (
+            (part if present is None else torch.where(present, part, 0.0)).sum()
+            for part in (loss.reconstruction, loss.prior_divergence)
+        )
         contrastive = torch.zeros_like(reconstruction) if spans is None else self._contrastive(spans)
         return torch.stack([reconstruction, prior_divergence, contrastive])
 
@@ -121,8 +128,9 @@ class CellTask(Task[CellModel, Step]):
             identity["start"] = {"sum": sum(float(tensor.double().sum()) for tensor in initial.values())}
         super().__init__(corpus, model, settings=settings, world=world, identity=identity)
 
-        fused = fused_loss(model, device) if settings.compile == "auto" and self.uses_bf16 else None
-        loss: nn.Module = StepLoss(model, settings=settings, fused=fused)
+        is_fused = settings.compile == "auto" and self.uses_bf16
+        self._fused = fused_loss(model, device) if is_fused else None
+        loss: nn.Module = StepLoss(model, settings=settings, fused=self._fused)
         if settings.compile == "on":
             loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
         self._loss = DistributedDataParallel(loss) if world.size > 1 else loss
@@ -142,6 +150,7 @@ class CellTask(Task[CellModel, Step]):
         centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
         self.examples_per_epoch = int(world.sum(centers))
         self._weight = torch.ones((), device=device)  # of a row in this step's loss
+        self._weighted_rows = 0  # that it is for
         self._is_captured = device.type == "cuda" and settings.compile == "auto" and n_shards == 1
         self._n_plain = _N_PLAIN
         self._fixed: Centers | None = None  # that the captured step reads
@@ -161,7 +170,9 @@ class CellTask(Task[CellModel, Step]):
         """One step: the mean loss over the rows of all shards of all processes, and one step of Adam."""
         centers, n_rows = batch
         # Processes' gradients are averaged, so each counts its share `world.size` times.
-        self._weight.fill_(self.world.size / n_rows)
+        if n_rows != self._weighted_rows:
+            self._weighted_rows = n_rows
+            self._weight.fill_(self.world.size / n_rows)
         if self._is_captured:
             self._replay(centers[0])
         else:
@@ -238,21 +249,28 @@ class CellTask(Task[CellModel, Step]):
 
     def _sample(
         self, sampler: Sampler, centers: Centers
-    ) -> tuple[Batch, SectionDraws, Tensor, MaskedSpans | None]:
+    ) -> tuple["Batch | TimeMajor", SectionDraws, Tensor | None, MaskedSpans | None]:
         """All that is drawn for one shard in one step."""
-        settings, spans = self.settings, centers.source.spans
-        batch = sampler.batch(centers.source.chunk, centers.positions, present=centers.present)
-        masked = None
-        if spans is not None and spans.n_drawn > 1:
-            drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
-            config, metadata = sampler.config, sampler.segment_metadata
-            masked = add_noise(
-                spans.masked(drawn, config=config, segment_metadata=metadata),
-                mask_id=config.mask_id,
-                settings=settings,
-                generator=sampler.generator,
-            )
+        chunk, spans = centers.source
+        if self._fused is not None:
+            drawn = self._fused.draw(sampler, chunk, centers.positions, present=centers.present)
+            return *drawn, None, self._masked_spans(sampler, spans)
+        batch = sampler.batch(chunk, centers.positions, present=centers.present)
+        masked = self._masked_spans(sampler, spans)
         return batch, sampler.section_draws(batch), centers.present, masked
+
+    def _masked_spans(self, sampler: Sampler, spans: Spans | None) -> MaskedSpans | None:
+        """The spans of the contrastive loss, if there is one."""
+        if spans is None or spans.n_drawn < 2:
+            return None
+        settings, config = self.settings, sampler.config
+        drawn = spans.draw(max(2, settings.n_contrastive_spans // self.n_shards), sampler.generator)
+        return add_noise(
+            spans.masked(drawn, config=config, segment_metadata=sampler.segment_metadata),
+            mask_id=config.mask_id,
+            settings=settings,
+            generator=sampler.generator,
+        )
 
 
 def train(

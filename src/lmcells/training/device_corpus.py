@@ -1,5 +1,6 @@
 """The corpus on a device: flat arrays to gather from, and distributions to draw from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -9,13 +10,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from lmcells.corpus import Corpus, subsample
+from lmcells.corpus import MAX_PER_WORD, Corpus, occurrence_metadata, subsample
 from lmcells.errors import ConfigError
 from lmcells.training.settings import TrainingSettings
 
 BLOCK_TOKENS = 1 << 20
-MAX_PER_WORD = 1 << 16
-_GATHERED_AT_ONCE = 1 << 22
 
 TokenRange = tuple[int, int]  # first token, and the one after the last
 TokenRanges = tuple[TokenRange, ...]
@@ -142,7 +141,9 @@ class OccurrenceSections:
             added = smoothing * n_metadata
             uniform_rate = torch.from_numpy((added / (counts + added)).astype(np.float32)).to(device)
         return cls(
-            sections=torch.from_numpy(_gather(corpus, kind, counts, sizes)).to(device),
+            sections=torch.from_numpy(occurrence_metadata(corpus, kind, max_per_word=max_per_word)).to(
+                device
+            ),
             offsets=torch.from_numpy(offsets).to(device),
             sizes=torch.from_numpy(sizes.astype(np.int32)).to(device),
             uniform_rate=uniform_rate,
@@ -167,28 +168,6 @@ class OccurrenceSections:
         return torch.where(chances < rate.unsqueeze(1), uniform, sections)
 
 
-def _gather(
-    corpus: Corpus, kind: str, counts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int32]:
-    segment_metadata = np.asarray(corpus.segment_metadata(kind))
-    word_offsets = np.asarray(corpus.word_offsets)
-    ends = np.cumsum(sizes)
-    sections = np.empty(int(ends[-1]) if ends.size else 0, np.int32)
-    for start in range(0, sections.size, _GATHERED_AT_ONCE):
-        entries = np.arange(start, min(start + _GATHERED_AT_ONCE, sections.size))
-        words = np.searchsorted(ends, entries, "right")
-        rank = entries - (ends[words] - sizes[words])
-        # Every occurrence, or a random one from each of as many equal stretches: fixed steps could fall in with the
-        # rhythm of notes that are all built alike. Which ones stand for a frequent word does not depend on the seed.
-        chances = np.random.Generator(np.random.Philox(key=[0, start])).random(entries.size)
-        spaced = np.minimum((rank + chances) * counts[words] / sizes[words], counts[words] - 1).astype(
-            np.int64
-        )
-        positions = corpus.occurrences[word_offsets[words] + spaced]
-        sections[entries] = segment_metadata[corpus.token_segment[positions]]
-    return sections
-
-
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A stretch of the subsampled corpus: whole segments, in order."""
@@ -204,13 +183,8 @@ class Chunk:
         cls, corpus: Corpus, ranges: TokenRanges, *, settings: TrainingSettings, device: torch.device
     ) -> Self:
         """Read and subsample parts of a corpus. Whether a token stays depends on the seed and its position alone."""
-        streams = [
-            subsample(corpus, threshold=settings.subsampling, seed=settings.seed, first=first, last=last)
-            for first, last in ranges
-        ]
-        tokens = np.concatenate([stream.tokens for stream in streams])
-        segments = np.concatenate([stream.token_segment for stream in streams])
-        return cls(to_device(tokens, device), to_device(segments, device))
+        pieces = list(subsample(corpus, threshold=settings.subsampling, seed=settings.seed, ranges=ranges))
+        return cls(*(join_on_device(arrays, device) for arrays in zip(*pieces, strict=True)))
 
     def windows_at(
         self, positions: Tensor, *, radius: int, lengths: Tensor | None = None
@@ -231,6 +205,15 @@ class Chunk:
         segment = take(self.segments, positions)
         mask = (take(self.segments, inside) == segment.unsqueeze(1)) & (inside == wanted)
         return take(self.tokens, inside), mask, segment
+
+
+def join_on_device(pieces: Sequence[npt.NDArray[np.integer]], device: torch.device) -> Tensor:
+    """Copy arrays one after another into one of int32 on a device, without joining them here first."""
+    joined = torch.empty(sum(piece.size for piece in pieces), dtype=torch.int32, device=device)
+    parts = torch.split(joined, [piece.size for piece in pieces])
+    for part, piece in zip(parts, pieces, strict=True):
+        part.copy_(torch.from_numpy(np.asarray(piece, np.int32)))
+    return joined
 
 
 def to_device(values: npt.NDArray[np.integer], device: torch.device) -> Tensor:

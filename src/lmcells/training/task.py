@@ -148,9 +148,12 @@ class Task(ABC, Generic[M, B]):
 
     def steps(self) -> Iterator[bool]:
         """Train one step at a time to the end; -> whether it was followed by a check."""
+        rate = None
         while not self.is_over:
             for batch in self.batches():
-                self.optimizer.param_groups[0]["lr"].fill_(self.learning_rate)
+                if rate != self.learning_rate:  # where it is constant, no launch
+                    rate = self.learning_rate
+                    self.optimizer.param_groups[0]["lr"].fill_(rate)
                 self.n_examples += self.train_on(batch)
                 self.step += 1
                 self.step_in_epoch += 1

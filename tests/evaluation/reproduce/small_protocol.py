@@ -4,7 +4,10 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from expansion.clinic import INVENTORY
+from lmcells import figure_style
 from lmcells.expansion import save_inventory
 from note_files import write_jsonl
 
@@ -88,6 +91,11 @@ resamples = 20
 """
     (folder / "protocol.toml").write_text(text, encoding="utf-8")
     return folder / "protocol.toml"
+
+
+def draw_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Leave a report's figures empty: they take most of its time, and `test_report` looks at them."""
+    patch.setattr(figure_style, "save", lambda _, stem: stem.with_suffix(".svg").write_text("<svg/>"))
 
 
 def changed(path: Path, before: str, after: str) -> Path:

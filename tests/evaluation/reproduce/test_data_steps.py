@@ -56,7 +56,7 @@ def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: S
     chosen, workspace = steps.matching(["dataset", "corpus"]), steps.workspace
     assert execute(steps, chosen)
     assert all(steps.is_done(step.name) for step in chosen)
-    assert load_inventory(workspace.inventory("casi-senses")).short_forms == ("MS", "PT")
+    assert load_inventory(workspace.dataset("casi-senses", ".inventory.json")).short_forms == ("MS", "PT")
     reverse = list(read_dataset(workspace.dataset("mimic-rs-strict"), report=ReadReport()))
     assert {example.short_form for example in reverse} == {"PT"}
     tested = {example.note_id for example in reverse}
@@ -65,9 +65,9 @@ def test_datasets_and_corpora_are_made_in_order_and_test_notes_stay_out(steps: S
     assert {example.short_form for example in casi} == {"PT"}
     assert {example.section for example in casi} == {"PLAN"}
     assert {example.long_form for example in casi} == {
-        sense.long_form for sense in load_inventory(workspace.inventory("casi")).senses("PT")
+        sense.long_form for sense in load_inventory(workspace.dataset("casi", ".inventory.json")).senses("PT")
     }
-    held_out = set(workspace.notes("mimic-rs-strict").read_text().split())
+    held_out = set(workspace.dataset("mimic-rs-strict", ".notes.txt").read_text().split())
     assert tested <= held_out
     trained = set(Corpus.open(workspace.corpus("main")).metadata_names("document"))
     assert trained.isdisjoint(held_out)

@@ -10,7 +10,8 @@ import pytest
 
 from lmcells.errors import InputError
 from lmcells.evaluation.reproduce import Step, Steps, Workspace, execute
-from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
+from lmcells.evaluation.reproduce.protocol import MissingSource, Source
+from lmcells.evaluation.reproduce.steps import Digests
 
 
 class Work:

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from lmcells import Expander
-from lmcells.evaluation.whole_notes import read_marked_notes
+from lmcells.evaluation.marked_notes import read_marked_notes
 from lmcells.notes.note import Note
 from lmcells.notes.readers import ReadReport
 from lmcells.service.review_files import add_notes

@@ -63,7 +63,7 @@ def accuracy_at_k(findings: Findings) -> Figure:
 
 
 def number_of_candidates(findings: Findings) -> Figure:
-    """How F1 falls as there is more to choose from."""
+    """F1 by the number of candidates."""
     figure, panels = _panels(2, sharey=True)
     widths = sorted({row["n_candidates"] for model in findings.models for row in model.by_candidates})
     for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):

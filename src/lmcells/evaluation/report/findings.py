@@ -2,14 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lmcells.errors import InputError
 from lmcells.evaluation import calibrate, metrics
 from lmcells.evaluation.evaluate import ModelResult
-from lmcells.evaluation.intervals import Comparison, paper_intervals
+from lmcells.evaluation.intervals import Comparison, compare_all, paper_intervals
+from lmcells.evaluation.rankers import ORACLE
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 Curve = Sequence[tuple[float, float]]  # hours of pre-training, accuracy
 Means = Mapping[str, float]  # metric -> mean over runs
@@ -72,20 +78,52 @@ class ModelFindings:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """All models on one dataset."""
+    """All models on one dataset, their runs, and the paper's figures beside them."""
 
+    results: Sequence[ModelResult]
+    _: KW_ONLY
     dataset_name: str
-    models: tuple[ModelFindings, ...]
-    comparisons: list[Comparison]
-    why_not_compared: str  # empty when they were
-    seeds: dict[str, dict[str, metrics.Row]]  # model -> metric -> worst, mean, best
-    curves: dict[str, Curve]
-    ablation: Mapping[str, tuple[Means, Means]]  # model -> with and without the test notes in pre-training
-    chosen_on: str  # the dataset that the settings were compared on, by macro F1
-    settings: Sequence[Setting]
-    published: Sequence[Published]
-    oracles: Collection[str]  # models that have seen the answers: never the best
-    remarks: Sequence[str]  # to the reader
+    runs: Mapping[str, Sequence[metrics.Metrics]] = field(
+        default_factory=dict
+    )  # all pre-training runs of a model
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    ablation: Mapping[str, tuple[Means, Means]] = field(
+        default_factory=dict
+    )  # with and without the test notes
+    chosen_on: str = ""  # the dataset that the settings were compared on, by macro F1
+    settings: Sequence[Setting] = ()
+    published: Sequence[Published] = ()
+    oracles: Collection[str] = (ORACLE,)  # models that have seen the answers: never the best
+    remarks: Sequence[str] = ()  # to the reader
+    n_rounds: int = 5_000  # of the paired tests, which take most of the time
+    n_resamples: int = 2_000
+
+    def __post_init__(self) -> None:
+        names = [result.model for result in self.results]
+        if not names or len(set(names)) < len(names):
+            found = ", ".join(names) or "none"
+            raise InputError(f"A report needs models, each with a name of its own; found: {found}.")
+
+    @cached_property
+    def models(self) -> tuple[ModelFindings, ...]:
+        """Each model, its predictions broken down."""
+        return tuple(map(ModelFindings, self.results))
+
+    @cached_property
+    def seeds(self) -> dict[str, dict[str, metrics.Row]]:
+        """Worst, mean and best of each metric over the runs of a model."""
+        return {model: metrics.summarise_seeds(runs) for model, runs in self.runs.items() if runs}
+
+    @cached_property
+    def compared(self) -> tuple[list[Comparison], str]:
+        """The comparisons of all pairs of models; or none, and the reason why they cannot be compared."""
+        if len(self.results) == 1:
+            return [], "There is only one model."
+        predictions = [result.predictions for result in self.results]
+        try:
+            return compare_all(predictions, n_rounds=self.n_rounds, n_resamples=self.n_resamples), ""
+        except InputError as error:
+            return [], str(error)
 
     @property
     def leader(self) -> ModelFindings:
@@ -117,8 +155,16 @@ def means_over_short_forms(rows: Sequence[metrics.Row]) -> dict[str, float]:
     return {column: float(np.mean([row[column] for row in rows])) for column in ACRONYM_COLUMNS}
 
 
+def templates(**how: Any) -> "Environment":
+    """Return the templates of reports, HTML or LaTeX."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("lmcells.evaluation.report")
+    return Environment(loader=loader, undefined=StrictUndefined, trim_blocks=True, **how)
+
+
 def show_hours(hours: float) -> str:
-    """Two decimals, or two digits where that would show nothing."""
+    """Two decimals; two significant digits below 0.1."""
     return f"{hours:.2f}" if hours >= 0.1 else f"{hours:.2g}"
 
 

@@ -27,6 +27,7 @@ from lmcells.evaluation.report.findings import (
     commonest_mistakes,
     means_over_short_forms,
     show_hours,
+    templates,
 )
 
 _N_MISTAKES = 15
@@ -35,15 +36,9 @@ _SHADES = 5
 
 def render(template: str, **values: Any) -> str:
     """Fill one of the HTML templates."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("lmcells.evaluation.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    )
+    environment = templates(autoescape=True)
     environment.filters |= {
         "between": lambda interval: "" if interval is None else f"{interval.low:.3f} to {interval.high:.3f}",
         "hours": lambda hours: "" if hours is None else show_hours(hours),
@@ -118,7 +113,7 @@ def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:
     """Comparisons by pair of models: the leader minus each other model, then the other pairs."""
     leader = findings.leader.name
     found: dict[tuple[str, str], dict[str, Comparison]] = {}
-    for comparison in findings.comparisons:
+    for comparison in findings.compared[0]:
         c = comparison
         if c.second == leader:  # the same comparison as second minus first
             low, high = -c.interval.high, -c.interval.low

@@ -27,6 +27,7 @@ from lmcells.evaluation.report.findings import (
     by_short_form,
     means_over_short_forms,
     show_hours,
+    templates,
 )
 
 _HEADLINE = (
@@ -64,7 +65,7 @@ def _tables(findings: Findings) -> Iterator[tuple[str, str, Iterable[Row]]]:
     yield "seeds", f"model {' '.join(SEED_COLUMNS)}", seeds
     compared = (
         (c.first, c.second, c.metric, c.difference, *_ends(c.interval), c.p_value, c.adjusted_p_value)
-        for c in findings.comparisons
+        for c in findings.compared[0]
     )
     yield "significance", "first second metric difference low high p_value adjusted_p_value", compared
     yield "confusion", "model short_form long_form taken_for n_examples", _confusions(models)
@@ -141,20 +142,10 @@ _SPECIAL = {
 
 def latex_tables(findings: Findings) -> dict[str, str]:
     """Return every table that has something to show, by its name."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("lmcells.evaluation.report"),
-        autoescape=False,  # names go through the filter `tex`
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        block_start_string="<%",
-        block_end_string="%>",
-        variable_start_string="<<",
-        variable_end_string=">>",
-        comment_start_string="<#",
-        comment_end_string="#>",
-    )
+    delimiters = {"block": ("<%", "%>"), "variable": ("<<", ">>"), "comment": ("<#", "#>")}
+    named = {f"{kind}_start_string": start for kind, (start, _) in delimiters.items()}
+    named |= {f"{kind}_end_string": end for kind, (_, end) in delimiters.items()}
+    environment = templates(autoescape=False, **named)  # names go through the filter `tex`
     environment.filters["tex"] = escape
     template: Any = environment.get_template("tables.tex").make_module(
         {

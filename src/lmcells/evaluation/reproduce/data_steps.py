@@ -13,9 +13,8 @@ from lmcells.errors import InputError
 from lmcells.evaluation.casi import build_casi_dataset
 from lmcells.evaluation.dataset import NoteSplit, load_section_map, map_section, read_dataset, write_dataset
 from lmcells.evaluation.long_form_finder import LongFormFinder
-from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.sources import Source
-from lmcells.evaluation.reproduce.steps import LEAKY, Step, Workspace, remove
+from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol, Source
+from lmcells.evaluation.reproduce.steps import ACCOUNT, INVENTORY, LEAKY, NOTES, Step, Workspace, remove
 from lmcells.evaluation.reverse import ReversePart, build_reverse_dataset, frequent_sections
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
 from lmcells.files import atomic_write, write_json
@@ -37,7 +36,7 @@ PUBLISHED_SIZES = {"MIMIC": (44_473, 41, 150), "CUIMC": (22_163, 41, 150), "CASI
 
 
 def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) -> Step:
-    """Copy, filter or draw a dataset; its senses and an account of how it came about go with it."""
+    """Copy, filter or draw a dataset, and write its senses and an account of the filtering beside it."""
     other = protocol.dataset_of_inventory(plan)
     named = ["file", "raw", "canonical_forms", "section_map", *(() if other else ("inventory",))]
     sources: dict[str, Source] = {key: source for key in named if (source := getattr(plan, key)) is not None}
@@ -45,7 +44,7 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
     settings = {key: getattr(plan, key) for key in _SETTINGS_OF[plan.kind].split()}
     if "skip" in settings:
         settings["skip"] = list(plan.skip)  # as it reads back from JSON
-    outputs = (workspace.dataset(plan.name), workspace.inventory(plan.name), workspace.account(plan.name))
+    outputs = tuple(workspace.dataset(plan.name, suffix) for suffix in (".jsonl", INVENTORY, ACCOUNT))
 
     def run(_: Any) -> str:
         paths = {key: source.path() for key, source in sources.items()}
@@ -60,13 +59,13 @@ def dataset_step(plan: DatasetPlan, protocol: Protocol, workspace: Workspace) ->
             )
             examples, senses, account = built.examples, built.inventory, built.account
         else:
-            senses = load_inventory(workspace.inventory(other) if other else paths["inventory"])
+            senses = load_inventory(workspace.dataset(other, INVENTORY) if other else paths["inventory"])
             if plan.kind == "reverse":
                 part = _reverse(plan, senses)
                 examples, senses = part.examples, part.inventory
                 account = {"n_notes": part.n_notes, "n_found": part.n_found, "dropped": dict(part.dropped)}
                 if plan.share < 1:
-                    write_lines(workspace.notes(plan.name), part.note_ids)
+                    write_lines(workspace.dataset(plan.name, NOTES), part.note_ids)
             else:
                 examples = list(read_dataset(paths["file"], report=ReadReport()))
             if "section_map" in paths:  # of CASI, it is applied to its rows
@@ -160,9 +159,9 @@ def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path:
     """Write the notes of all excluded datasets into one file: a held-out share of the notes, or those with examples."""
     ids: set[str] = set()
     for name in datasets:
-        of_share = workspace.notes(name)
+        of_share = workspace.dataset(name, NOTES)
         ids |= read_excluded_ids(of_share if of_share.is_file() else workspace.dataset(name))
-    path = workspace.notes("excluded")
+    path = workspace.dataset("excluded", NOTES)
     write_lines(path, sorted(ids))
     return path
 

@@ -1,4 +1,4 @@
-"""Doing the steps: in order, some side by side, until all are done, time is up, or somebody asks to stop."""
+"""Running the steps: in order, some in parallel, until all are done, time is up, or a signal stops them."""
 
 import ctypes
 import math
@@ -53,10 +53,10 @@ def execute(
     say: Tell = lambda _: None,
     show_progress: Tell = lambda _: None,
 ) -> bool:
-    """Do what is not done of the chosen steps; return False where `minutes` were too few to begin them all.
+    """Run the chosen steps that are not done; return False if `minutes` ran out before all had begun.
 
-    A step that fails stops only what needs it. `jobs` is how many run side by side; `say` is told of every step that is
-    done or cannot be.
+    A step that fails stops only what needs it. `jobs` is how many run in parallel; `say` gets a line about every step
+    that is done or cannot be.
     """
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     left, has_time, logs = list(chosen), True, steps.workspace.folder / "logs"
@@ -122,8 +122,8 @@ def execute(
 def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
     """Run the command of a step; all it prints goes to its log.
 
-    The child holds our lock as well, so that what a killed parent leaves behind is not run twice; on Linux it is asked
-    to end when we are gone.
+    The child holds our lock as well, so that a step that a killed parent left running is not run twice; on Linux it
+    gets SIGTERM when we die.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
@@ -144,7 +144,7 @@ def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
 
 @contextmanager
 def _children() -> Iterator[list[_Child]]:
-    """Ask all children to write a checkpoint and end where anything is raised, and wait until they have."""
+    """On any exception, ask all children to write a checkpoint and end, and wait until they have."""
     running: list[_Child] = []
     try:
         yield running
@@ -179,7 +179,7 @@ def _termination_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[int | None]:
-    """Be the only one at work in a folder; give what a killed run left behind time to end."""
+    """Lock the folder for this process; give the children of a killed run time to end."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

@@ -19,7 +19,17 @@ from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
 from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
 from lmcells.evaluation.reproduce.protocol_file import flags, resolved
 from lmcells.evaluation.reproduce.report_steps import RESULT, load_result, overview_step, report_step
-from lmcells.evaluation.reproduce.steps import LEAKY, MAIN, Run, Step, Steps, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.reproduce.steps import (
+    INVENTORY,
+    LEAKY,
+    MAIN,
+    Run,
+    Step,
+    Steps,
+    Workspace,
+    leaky_runs,
+    runs_of,
+)
 from lmcells.evaluation.training_scores import BEST
 from lmcells.files import write_json
 
@@ -89,7 +99,7 @@ def train_step(run: Run, protocol: Protocol, workspace: Workspace, *, device: st
     ]
     for dataset in scored:
         command += ["--evaluate", str(workspace.dataset(dataset.name))]
-        command += ["--inventory", str(workspace.inventory(dataset.name))]
+        command += ["--inventory", str(workspace.dataset(dataset.name, INVENTORY))]
     if curve is not None:
         command += ["--set", f"training.evaluations={curve.points}"]
         command += ["--keep-best"] if curve.chooses else []
@@ -118,7 +128,7 @@ def _chosen(run: Run, dataset: DatasetPlan, workspace: Workspace) -> Path:
 def evaluate_step(
     run: Run, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, worker: Worker
 ) -> Step:
-    """Score one run on one dataset; what is kept is enough for every table, so no model is needed later."""
+    """Score one run on one dataset, and keep all that the tables need, so that no model is needed later."""
     name, kind, folder = f"evaluate/{dataset.name}/{run.name}", run.model.kind, run.model.folder
     reads_corpus = kind not in _NEED_NO_CORPUS
     chooses = protocol.curve is not None and protocol.curve.chooses
@@ -133,7 +143,7 @@ def evaluate_step(
         (result,) = evaluate(
             str(model) if run.is_trained else baseline,
             dataset=workspace.dataset(dataset.name),
-            inventory=workspace.inventory(dataset.name),
+            inventory=workspace.dataset(dataset.name, INVENTORY),
             corpus=Corpus.open(workspace.corpus(run.corpus)) if reads_corpus else None,
             seed=run.seed or 0,
             leakage_check=dataset.leakage_check and kind not in FOLDERS,  # nobody knows what those have read

@@ -1,5 +1,7 @@
-"""What is to be reproduced: a corpus, datasets, models, and what is done with them. Plain data that checks itself."""
+"""A protocol: corpus, datasets, models, and how they are compared. Plain data that checks itself."""
 
+import importlib.util
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -7,8 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmcells.corpus.settings import CorpusSettings, SectionStyle
-from lmcells.errors import ConfigError, nearest
-from lmcells.evaluation.reproduce.sources import Source
+from lmcells.errors import ConfigError, InputError, nearest
 from lmcells.notes.readers import FORMATS
 
 DatasetKind = Literal["file", "casi", "reverse"]
@@ -25,6 +26,58 @@ _NEEDED = {"file": ("file", "inventory"), "casi": ("raw",), "reverse": ("notes",
 _SETTINGS = ("model", "language_model", "training")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 SETTING, ADDED = "@", "+"  # MODEL@SETTING, MODEL+leaky: names that no file can give
+DATA = "LMCELLS_DATA"  # the folder of the training text
+_DATA_HINT = (
+    f"{DATA} is the folder that holds train/, train2/, dev/ and benchmarks/; docs/data.md describes it."
+)
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_PACKAGE = "package:"
+
+
+class MissingSource(InputError):  # noqa: N818 - it names a thing, like MissingExtra
+    """A file that the protocol names is not on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A path as a protocol writes it: relative to its file, with `${VARIABLE}`, or `package:NAME/FOLDER`."""
+
+    written: str
+    folder: Path  # of the protocol's file
+    hints: Mapping[str, str] = field(default_factory=dict)  # variable or path as written -> how to get it
+
+    def __repr__(self) -> str:
+        return repr(self.written)  # as messages show it
+
+    def path(self) -> Path:
+        """Return where it is; MissingSource says how to get it."""
+        if self.written.startswith(_PACKAGE):
+            return self._in_package(*self.written.removeprefix(_PACKAGE).partition("/")[::2])
+        names = _VARIABLE.findall(self.written)
+        for name in names:
+            if not os.environ.get(name):
+                how = "Give --data FOLDER, or" if name == DATA else "Then"
+                raise MissingSource(
+                    f"the variable {name} is not set.{self._hint(name)} {how}: export {name}=PATH"
+                )
+        path = self.folder / _VARIABLE.sub(lambda found: os.environ[found[1]], self.written)
+        if not path.exists():
+            hint = self._hint(*names, self.written)
+            raise MissingSource(f"{self.written} does not exist (looked for {path}).{hint}")
+        return path
+
+    def _in_package(self, package: str, inside: str) -> Path:
+        found = importlib.util.find_spec(package)
+        if found is None or not found.submodule_search_locations:
+            raise MissingSource(f"the package {package} is not installed.{self._hint(self.written)}")
+        path = Path(found.submodule_search_locations[0]) / inside
+        if not path.exists():
+            raise MissingSource(f"{self.written} does not exist: {package} has no {inside!r}.")
+        return path
+
+    def _hint(self, *names: str) -> str:
+        hints = {DATA: _DATA_HINT, **self.hints}
+        return next((f" {hints[name]}" for name in names if name in hints), "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +246,7 @@ class ReportPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """The whole of it."""
+    """A whole protocol."""
 
     corpus: CorpusPlan
     datasets: tuple[DatasetPlan, ...]

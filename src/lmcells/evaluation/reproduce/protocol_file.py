@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce import protocol as plans
-from lmcells.evaluation.reproduce.sources import Source
 
 _LISTS = ("dataset", "model")  # tables of which there are several, with names
 _PLANS: dict[str, type] = {"dataset": plans.DatasetPlan, "model": plans.ModelPlan, "corpus": plans.CorpusPlan}
@@ -22,7 +21,13 @@ _PLANS |= {
     "report": plans.ReportPlan,
 }
 _TOP = ("extends", "seeds", "sources", *_PLANS)
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", Source: "a path"}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    plans.Source: "a path",
+}
 
 Table = dict[str, Any]
 Plan = TypeVar("Plan")
@@ -67,7 +72,7 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
         """Paths belong to the folder of the file that names them."""
         if isinstance(value, list):
             return [located(each) for each in value]
-        return Source(value, path.parent, hints) if isinstance(value, str) else value
+        return plans.Source(value, path.parent, hints) if isinstance(value, str) else value
 
     for key, value in raw.items():
         if key not in _TOP:
@@ -122,7 +127,7 @@ def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
 
 
 def _value(value: Any, hint: Any, name: str) -> Any:
-    """Return a value as its type hint wants it, or say what is allowed."""
+    """Convert a value to the type of its field, or say what is allowed."""
     if get_origin(hint) in (UnionType, Union):
         hint = next(each for each in get_args(hint) if each is not NoneType)
     kind = get_origin(hint) or hint
@@ -133,7 +138,7 @@ def _value(value: Any, hint: Any, name: str) -> Any:
         return tuple(seeds)
     if kind is tuple:
         inner: type = get_args(hint)[0]
-        if is_dataclass(inner) and inner is not Source:
+        if is_dataclass(inner) and inner is not plans.Source:
             return _plans(inner, value, name)
         if not isinstance(value, list):
             raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")

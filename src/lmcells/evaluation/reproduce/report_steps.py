@@ -13,16 +13,16 @@ from lmcells.evaluation.evaluate import ModelResult
 from lmcells.evaluation.intervals import bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, summarise_seeds
 from lmcells.evaluation.predictions import load_predictions
-from lmcells.evaluation.report import Published, Setting, require_matplotlib, write_report
+from lmcells.evaluation.report import Findings, Published, Setting, require_matplotlib, write_report
 from lmcells.evaluation.report.findings import Means, best_of, show_hours
 from lmcells.evaluation.report.page import published_figures, render
 from lmcells.evaluation.reproduce.data_steps import describe_sizes
 from lmcells.evaluation.reproduce.protocol import DatasetPlan, Protocol
-from lmcells.evaluation.reproduce.steps import IsDone, Run, Step, Workspace, leaky_runs, runs_of
+from lmcells.evaluation.reproduce.steps import ACCOUNT, IsDone, Run, Step, Workspace, leaky_runs, runs_of
 from lmcells.files import atomic_write, read_json
 from lmcells.notes.readers import ReadReport
 
-RESULT = ".result.json"  # what is known about a run on a dataset, beside its predictions
+RESULT = ".result.json"  # metrics and costs of a run on a dataset, beside its predictions
 _METRICS = {"accuracy": "accuracy", "mean_weighted_f1": "weighted F1", "macro_f1": "macro F1", "nll": "NLL"}
 _SHOWN_TEST_SETS = ("MIMIC", "CASI")  # of the paper's three; CUIMC is private
 
@@ -65,7 +65,7 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """Each model with those of its runs that were evaluated on a dataset, and what was missing."""
+    """Each model with its runs that were evaluated on a dataset, and the runs that are missing."""
 
     runs: dict[str, list[Result]]
     missing: list[str]  # runs
@@ -149,13 +149,12 @@ def report_step(
         require_matplotlib()
         gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
         runs = gathered.runs.items()
-        is_curve = dataset in protocol.scored()
-        write_report(
-            folder,
+        curves = {name: curve_of(of_model, dataset.name) for name, of_model in runs}
+        findings = Findings(
             _model_results(gathered, dataset=dataset.name, workspace=workspace),
             dataset_name=dataset.title or dataset.name,
-            seeds={name: [each["metrics"] for each in of_model] for name, of_model in runs},
-            curves={name: curve_of(of_model, dataset.name) for name, of_model in runs} if is_curve else {},
+            runs={name: [each["metrics"] for each in of_model] for name, of_model in runs},
+            curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
             ablation=gathered.ablation,
             chosen_on=gathered.chosen_on,
             settings=gathered.settings,
@@ -165,6 +164,7 @@ def report_step(
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
+        write_report(folder, findings)
 
     return Step(
         name=f"report/{dataset.name}",
@@ -222,7 +222,7 @@ def _oracles(protocol: Protocol) -> frozenset[str]:
 
 
 def _remarks(gathered: Gathered) -> list[str]:
-    """What one must know to read the page."""
+    """Remarks that the reader of the page needs."""
     remarks, several = [], {name: runs for name, runs in gathered.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
@@ -244,7 +244,7 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         for dataset in datasets:
             gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
             if gathered.runs:
-                account = read_json(workspace.account(dataset.name))
+                account = read_json(workspace.dataset(dataset.name, ACCOUNT))
                 about = _about(gathered, protocol, dataset, account)
                 paper = list(dict.fromkeys(each.dataset for each in _published(protocol, dataset)))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}

@@ -1,4 +1,4 @@
-"""A plain list of steps that can be resumed: what each needs, what decides its outcome, and whether it is done.
+"""A plain list of steps that can be resumed: what each needs, what its outcome depends on, and whether it is done.
 
 A step's *key* is a checksum of its settings, of the files it reads and of the keys of the steps it needs. Its record
 holds the key that it was done with, so a changed setting changes the keys of exactly what depends on it.
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.errors import ConfigError, InputError, nearest
-from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, ModelPlan, Protocol
-from lmcells.evaluation.reproduce.sources import Digests, MissingSource, Source
-from lmcells.files import read_json, write_json
+from lmcells.evaluation.reproduce.protocol import ADDED, TRAINED, MissingSource, ModelPlan, Protocol, Source
+from lmcells.files import read_json, sha256, write_json
 
 MAIN, LEAKY = "main", "leaky"
+INVENTORY, ACCOUNT, NOTES = ".inventory.json", ".account.json", ".notes.txt"  # of a dataset
 DONE, ELSEWHERE, TO_DO, WAITS, CANNOT = "done", "done elsewhere", "to do", "waits", "cannot run"
 IsDone = Callable[[str], bool]  # whether the step of a name is done
 
@@ -29,7 +29,7 @@ class Workspace:
     """The folder of a reproduction, and the places in it.
 
     corpus/, corpus.packed           the notes; corpus-leaky with the test notes as well
-    datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it came about
+    datasets/NAME.jsonl              NAME.inventory.json, and NAME.account.json: how it was filtered
     train/MODEL-SEED                 model folders; MODEL-SEED.training beside them, with best/DATASET in it
     evaluate/DATASET/MODEL-SEED.*    predictions, and what else is known about the run
     steps/                           a record of every step that is begun or done; checksums of what the protocol reads
@@ -43,18 +43,9 @@ class Workspace:
     def corpus(self, which: str) -> Path:
         return self.folder / ("corpus" if which == MAIN else f"corpus-{which}")
 
-    def dataset(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.jsonl"
-
-    def inventory(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.inventory.json"
-
-    def account(self, name: str) -> Path:
-        return self.folder / "datasets" / f"{name}.account.json"
-
-    def notes(self, name: str) -> Path:
-        """Return the file of the notes that a dataset keeps out of pre-training, where that is a share of all."""
-        return self.folder / "datasets" / f"{name}.notes.txt"
+    def dataset(self, name: str, suffix: str = ".jsonl") -> Path:
+        """Return a dataset, or what belongs to it: INVENTORY, ACCOUNT, or the NOTES it keeps out of pre-training."""
+        return self.folder / "datasets" / f"{name}{suffix}"
 
     def model(self, run: str) -> Path:
         return self.folder / "train" / run
@@ -131,6 +122,33 @@ class Step:
         return all(path.exists() or path.with_name(f"{path.name}.packed").exists() for path in self.outputs)
 
 
+class Digests:
+    """Checksums of sources, computed once and remembered: a machine without the files still knows what they held."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, dict[str, Any]] = read_json(path) if path.is_file() else {}
+
+    def of(self, source: Source) -> str:
+        """Return the checksum of a file, or of all files of a folder with their names."""
+        before = self._known.get(source.written)
+        try:
+            path = source.path()
+        except MissingSource:
+            if before is None:
+                raise
+            return str(before["sha256"])
+        files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+        stamps = [[file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+        if before is None or before["stamps"] != stamps:
+            listing = "".join(f"{file.relative_to(path)} {sha256(file)}\n" for file in files)
+            digest = hashlib.sha256(listing.encode("utf-8", "surrogateescape")).hexdigest()
+            self._known[source.written] = {"sha256": digest, "stamps": stamps}
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._path, self._known, indent=1)
+        return str(self._known[source.written]["sha256"])
+
+
 class Steps:
     """All steps, in an order in which they can be done."""
 
@@ -172,7 +190,7 @@ class Steps:
         return self._keys[name]
 
     def _inputs(self, name: str) -> dict[str, Any]:
-        """Everything that decides the outcome of a step, as plain data."""
+        """Everything that the outcome of a step depends on, as plain data."""
         step = self.by_name[name]
         steps = (*step.needs, *filter(self.is_done, step.wants))
         return {
@@ -186,7 +204,7 @@ class Steps:
         return self.state(name)[0] in (DONE, ELSEWHERE)
 
     def state(self, name: str) -> tuple[str, str]:
-        """Return where a step stands, and why; it is looked at again only after a step was finished."""
+        """Return the state of a step, and why; kept until a step is finished."""
         if name not in self._states:
             self._states[name] = self._look_at(self.by_name[name])
         return self._states[name]
@@ -239,7 +257,7 @@ class Steps:
         return found if isinstance(found, dict) else {}
 
     def begin(self, step: Step) -> None:
-        """Write down what a step is done with; what a run of another key has left behind is removed."""
+        """Record the inputs of a step, and remove what a run with another key has left."""
         key, path = self.key(step.name), self.workspace.record(step.name)
         if self._record(step.name).get("key") != key:
             remove(*step.resumes)
@@ -247,7 +265,7 @@ class Steps:
         write_json(path, {"step": step.name, "key": key, "inputs": self._inputs(step.name)}, indent=1)
 
     def finish(self, name: str, *, seconds: float, alone: bool = True) -> None:
-        """Write down that a step is done; one that ran `alone` had the machine for itself."""
+        """Record that a step is done; one that ran `alone` did not share the machine."""
         finished = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = {**self._record(name), "seconds": round(seconds, 3), "alone": alone, "finished": finished}
         write_json(self.workspace.record(name), record, indent=1)

@@ -8,8 +8,17 @@
 Memory is bounded by the longest note. What cannot be read is counted with its reason.
 """
 
-from lmcells.notes.readers.read import FORMATS, detect_format, read_notes
+from lmcells.notes.readers.read import FORMATS, ListedFile, cut_notes, detect_format, read_listed, read_notes
 from lmcells.notes.readers.records import Columns
 from lmcells.notes.readers.report import ReadReport
 
-__all__ = ["FORMATS", "Columns", "ReadReport", "detect_format", "read_notes"]
+__all__ = [
+    "FORMATS",
+    "Columns",
+    "ListedFile",
+    "ReadReport",
+    "cut_notes",
+    "detect_format",
+    "read_listed",
+    "read_notes",
+]

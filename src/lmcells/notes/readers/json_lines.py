@@ -4,12 +4,13 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Choice, NoteFile
+from lmcells.notes.readers.records import Choice, Columns, NoteFile, Part
 
 # Not strict: a raw tab or NUL inside a string is no reason to lose a note.
 _decode = json.JSONDecoder(strict=False).decode
@@ -24,8 +25,9 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
     # Most objects have the same keys.
     choice_for = lru_cache(partial(records.choose, rows.columns, layout=records.DOCUMENTS))
     n_row, first_keys, has_text = 0, None, False
+    part = rows.part or Part(0, 0)
     with rows.open() as file:
-        for n_row, (line, content) in enumerate(_lines(file), start=1):
+        for n_row, (line, content) in enumerate(_lines(file, part.lines_before), start=part.rows_before + 1):
             try:
                 document = _parse(content)
                 keys = tuple(document)
@@ -46,6 +48,8 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
             note = rows.note(text, note_id, metadata, row=n_row, line=line, sections=sections)
             if note is not None:
                 yield note
+    if rows.part is not None:  # `cut_json_lines` has seen a document
+        return
     if n_row == 0:
         raise opening.EmptyFile(rows.path)
     if first_keys is None:
@@ -59,9 +63,40 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
         )
 
 
-def _lines(file: io.BufferedReader) -> Iterator[tuple[int, bytes | None]]:
+def cut_json_lines(path: Path, columns: Columns) -> Iterator[Part | None]:
+    """Cut a plain file after line breaks if one of its first lines is a document; None is all of it."""
+    with opening.open_bytes(path) as file:
+        start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
+        size = path.stat().st_size
+        lines_before = rows_before = 0
+        while start < size:
+            file.seek(start)
+            read = file.read(opening.PART_BYTES) + file.readline(opening.MAX_NOTE_CHARS)
+            *lines, rest = read.split(b"\n")
+            if not lines_before and (rest or not any(_is_document(line, columns) for line in lines)):
+                yield None
+                return
+            if rest:
+                yield Part(start, size, lines_before, rows_before)
+                return
+            yield Part(start, start + len(read), lines_before, rows_before)
+            start += len(read)
+            lines_before += len(lines)
+            rows_before += sum(not line.isspace() for line in lines if line)
+
+
+def _is_document(content: bytes, columns: Columns) -> bool:
+    """Whether a line is an object with a text or sections."""
+    try:
+        choice = records.choose(columns, layout=records.DOCUMENTS, found=tuple(_parse(content)))
+    except _Skip:
+        return False
+    return choice.text is not None or choice.sections is not None
+
+
+def _lines(file: io.BufferedReader, lines_before: int) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line that is not blank with its number; None for one that is longer than any note."""
-    n_line = 0
+    n_line = lines_before
     while content := file.readline(opening.MAX_NOTE_CHARS):
         n_line += 1
         if len(content) == opening.MAX_NOTE_CHARS:

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from lmcells.errors import FormatError, InputError
 from lmcells.notes.readers.report import ReadReport
 
@@ -25,6 +27,7 @@ STDIN = Path("-")  # how a user names standard input
 # Longer than any note. It bounds memory where a quote is never closed or a file has no line breaks.
 MAX_NOTE_CHARS = 64 * 1024 * 1024
 BUFFER_BYTES = 256 * 1024
+PART_BYTES = 8 * 1024 * 1024  # of a large file that is read in parts
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,6 +58,11 @@ def mend(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     return text
+
+
+def count_bytes(data: bytes, value: bytes) -> int:
+    """Count a byte, faster than `bytes.count` where it is frequent."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(value)))
 
 
 class _Chunks(io.RawIOBase):
@@ -132,6 +140,22 @@ def open_bytes(
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = f"{path} is a truncated or damaged gzip file. Copy or download it again."
         raise FormatError(message) from error
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+@contextmanager
+def open_stretch(path: Path, start: int, end: int) -> Iterator[io.BufferedReader]:
+    """Open the bytes from `start` to `end` of a plain file."""
+
+    def chunks() -> Iterator[bytes]:
+        while (left := end - file.tell()) > 0 and (data := file.read(min(left, BUFFER_BYTES))):
+            yield data
+
+    try:
+        with path.open("rb", buffering=0) as file:
+            file.seek(start)
+            yield io.BufferedReader(_Chunks(chunks()), BUFFER_BYTES)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
 

@@ -1,7 +1,7 @@
 """Parquet: a text column, or `sections` as list<struct<header, text>>; read batch by batch. Needs pyarrow."""
 
-from collections.abc import Callable, Iterator
-from itertools import islice, repeat
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from lmcells.errors import FormatError, InputError
 from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Choice, NoteFile
+from lmcells.notes.readers.records import Choice, NoteFile, Part
 
 BATCH_ROWS = 256
 STRINGS = ("string", "large_string", "string_view")
@@ -23,27 +23,51 @@ def read_parquet(rows: NoteFile) -> Iterator[Note]:
     path = rows.path
     _check_magic(path)
     try:
-        # Buffered, so that a file written as one large row group is not held whole.
-        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+        with _open(path) as file:
+            part = rows.part or Part(0, file.num_row_groups)
             found = file.schema_arrow.names
             choice = records.choose(rows.columns, layout=records.DOCUMENTS, found=found)
             records.require(choice, layout=records.DOCUMENTS, found=found, path=path)
             _check_types(choice, file.schema_arrow, path)
             used = [choice.text, choice.sections, choice.id, *(column for _, column in choice.metadata)]
             names = list(dict.fromkeys(name for name in used if name is not None))
-            first_row = 1
-            for batch in file.iter_batches(BATCH_ROWS, columns=names, use_threads=False):
+            first_row = part.rows_before + 1
+            groups = list(range(part.start, part.end))
+            for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names, use_threads=False):
                 yield from _notes(batch, rows, choice, first_row=first_row)
                 first_row += batch.num_rows
-            rows.report.advance(path.stat().st_size)
+            rows.report.advance(path.stat().st_size * len(groups) // max(1, file.num_row_groups))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is a damaged Parquet file. Copy or write it again.") from error
 
 
+def _open(path: Path) -> pq.ParquetFile:
+    # Buffered, so that a file written as one large row group is not held whole.
+    return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+
+
+def cut_parquet(path: Path) -> Iterator[Part | None]:
+    """Cut a file between row groups; None is all of a damaged one."""
+    try:
+        with _open(path) as file:
+            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    except (pa.ArrowException, OSError, ValueError):
+        yield None
+        return
+    start = rows_before = n_bytes = n_rows = 0
+    for end, group in enumerate(groups, start=1):
+        n_bytes, n_rows = n_bytes + group.total_byte_size, n_rows + group.num_rows
+        if n_bytes >= opening.PART_BYTES or end == len(groups):
+            yield Part(start, end, rows_before=rows_before)
+            start, rows_before, n_bytes, n_rows = end, rows_before + n_rows, 0, 0
+
+
 def _notes(batch: Any, rows: NoteFile, choice: Choice, *, first_row: int) -> Iterator[Note]:
-    none = repeat(None, batch.num_rows)
+    none = [None] * batch.num_rows
     texts = _strings(batch.column(choice.text)) if choice.text is not None else none
-    documents = _documents(batch.column(choice.sections)) if choice.sections is not None else none
+    documents: Iterable[Any] = (
+        _documents(batch.column(choice.sections)) if choice.sections is not None else none
+    )
     ids = [value or "" for value in _strings(batch.column(choice.id))] if choice.id is not None else none
     kept = [(key, _strings(batch.column(column))) for key, column in choice.metadata]
     for at, (given, document, found_id) in enumerate(zip(texts, documents, ids, strict=True)):

@@ -2,18 +2,21 @@
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from lmcells.errors import FormatError, InputError, MissingExtra, nearest
 from lmcells.notes.note import Note
 from lmcells.notes.readers import opening, records
 from lmcells.notes.readers.fhir import is_fhir, read_fhir
-from lmcells.notes.readers.json_lines import read_json_lines
+from lmcells.notes.readers.json_lines import cut_json_lines, read_json_lines
 from lmcells.notes.readers.opening import BinaryFile, EmptyFile
-from lmcells.notes.readers.records import Columns, NoteFile
+from lmcells.notes.readers.records import Columns, NoteFile, Part
 from lmcells.notes.readers.report import ReadReport
-from lmcells.notes.readers.tables import read_table
+from lmcells.notes.readers.tables import cut_table, read_table
 
 FORMATS = ("auto", "mimic3", "mimic4", "csv", "tsv", "jsonl", "fhir", "parquet", "text")
 TABLES = {
@@ -31,6 +34,7 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf": "7z",
 }
+_MAX_FILES = 5000  # of one lot
 _HEAD = 64 * 1024  # bytes that tell the format
 _SAMPLE = 8192  # bytes that tell whether a file is binary
 _PRINTABLE = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 256)})
@@ -47,66 +51,150 @@ def read_notes(
 
     A wrong format name or path is refused at once; a damaged file when the stream reaches the damage.
     """
-    if format not in FORMATS:
+    listed = _list_files(path, format)
+    return (
+        note for file in listed for note in read_listed(file, format=format, columns=columns, report=report)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file that is read, or ignored, and the folder that the user gave, if any."""
+
+    path: Path
+    folder: Path | None = None
+    is_wanted: bool = True  # by its suffix
+    part: Part | None = None  # that is read; None for all
+
+
+def cut_notes(
+    paths: Sequence[Path],
+    *,
+    format: str,  # noqa: A002 - the command line's word
+    columns: Columns,
+) -> Iterator[tuple[ListedFile, ...]]:
+    """Cut the files that `read_notes` reads, in order, into lots that can be read one beside another.
+
+    A large file is cut into parts where its format allows it; small ones share a lot. What a lot holds depends on
+    the files alone.
+    """
+    lot: list[ListedFile] = []
+    n_bytes = 0
+    for listed in (each for path in paths for each in _list_files(path, format)):
+        path, is_stream = listed.path, listed.path == opening.STDIN
+        size = path.stat().st_size if listed.is_wanted and not is_stream and path.exists() else 0
+        is_large = is_stream or size > opening.PART_BYTES
+        if lot and (is_large or n_bytes + size > opening.PART_BYTES or len(lot) == _MAX_FILES):
+            yield tuple(lot)
+            lot, n_bytes = [], 0
+        if is_large:
+            parts = iter([None]) if is_stream else _cut_file(path, format, columns)
+            yield from ((replace(listed, part=part),) for part in parts)
+        else:
+            lot.append(listed)
+            n_bytes += size
+    if lot:
+        yield tuple(lot)
+
+
+def _cut_file(path: Path, file_format: str, columns: Columns) -> Iterator[Part | None]:
+    """Cut a large file; None is all of it, where it cannot be cut or read."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(opening.PARQUET_MAGIC))
+        file_format, delimiter = _format_of(path, file_format, columns)
+    except (OSError, InputError):
+        return iter([None])
+    is_plain = head[:2] not in (opening.GZIP_MAGIC, *opening.UTF16_BOMS) and columns.encoding == "utf-8"
+    if file_format in TABLES and is_plain and delimiter.isascii():
+        return cut_table(path, delimiter=delimiter)
+    if file_format == "jsonl" and is_plain:
+        return cut_json_lines(path, columns)
+    if file_format == "parquet" and head == opening.PARQUET_MAGIC:
+        parts: Iterator[Part | None] = _parquet().cut_parquet(path)
+        return parts
+    return iter([None])
+
+
+def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
+    """List a file, or the files of a folder: wanted are those whose suffix is known, or is that of the named format."""
+    if file_format not in FORMATS:
         raise FormatError(
-            f"{format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(format, FORMATS)}"
+            f"{file_format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(file_format, FORMATS)}"
         )
     if path != opening.STDIN and not path.exists():
         raise InputError(f"{path} does not exist. Give a file of notes or a folder of them.")
-    read = _read_folder if path.is_dir() else _read_file
+    return _list_folder(path, file_format) if path.is_dir() else iter([ListedFile(path)])
 
-    def counted() -> Iterator[Note]:
-        for note in read(path, format, columns, report):
+
+def _list_folder(folder: Path, file_format: str) -> Iterator[ListedFile]:
+    kind = {"mimic3": "csv", "mimic4": "csv", "fhir": "jsonl"}.get(file_format, file_format)
+    suffixes = sorted(suffix for suffix, of_kind in records.SUFFIXES.items() if kind in ("auto", of_kind))
+    n_files = 0
+    for path in _files_in(folder):
+        is_wanted = records.split_suffix(path)[1] in suffixes
+        n_files += is_wanted
+        yield ListedFile(path, folder, is_wanted)
+    if n_files == 0:
+        raise FormatError(
+            f"{folder} holds no file of notes. Files that are read: {', '.join(suffixes)}, plain or .gz."
+        )
+
+
+def read_listed(
+    listed: ListedFile,
+    *,
+    format: str,  # noqa: A002 - the command line's word
+    columns: Columns,
+    report: ReadReport,
+) -> Iterator[Note]:
+    """Stream the notes of a file; inside a folder, one that is ignored, empty or binary is counted."""
+    if not listed.is_wanted:
+        report.warn("file of another kind ignored", path=listed.path)
+        return
+    try:
+        for note in _read_file(listed, format, columns, report):
             report.n_read += 1
             report.ids.add(note.id)
             yield note
+    except (EmptyFile, BinaryFile) as error:
+        if listed.folder is None:
+            raise
+        is_text = records.SUFFIXES[records.split_suffix(listed.path)[1]] == "text"
+        empty = records.EMPTY_NOTE if is_text else "empty file"
+        report.skip("binary file" if isinstance(error, BinaryFile) else empty, path=listed.path)
 
-    return counted()
+
+def _read_file(listed: ListedFile, file_format: str, columns: Columns, report: ReadReport) -> Iterator[Note]:
+    path = listed.path
+    file_format, delimiter = _format_of(path, file_format, columns)
+    layout = TABLES[file_format][1] if file_format in TABLES else records.DOCUMENTS
+    source = layout.source or records.split_suffix(path)[0]
+    rows = NoteFile(path, columns, report, source, listed.folder, listed.part)
+    if file_format in _READERS:
+        return _READERS[file_format](rows)
+    if file_format == "parquet":
+        if path == opening.STDIN:
+            raise FormatError("Parquet cannot be read from standard input. Name the file.")
+        notes: Iterator[Note] = _parquet().read_parquet(rows)
+        return notes
+    return read_table(rows, delimiter=delimiter, layout=layout)
 
 
-def _read_file(
-    path: Path, file_format: str, columns: Columns, report: ReadReport, folder: Path | None = None
-) -> Iterator[Note]:
+def _format_of(path: Path, file_format: str, columns: Columns) -> tuple[str, str]:
+    """Return the format of a file, and the delimiter of a table."""
     if file_format == "auto":
         file_format = detect_format(path, encoding=columns.encoding)
         if columns.delimiter is not None and file_format == "text":
             file_format = "csv"
-    delimiter, layout = TABLES.get(file_format, ("", records.DOCUMENTS))
-    rows = NoteFile(path, columns, report, layout.source or records.split_suffix(path)[0], folder)
-    if file_format in _READERS:
-        return _READERS[file_format](rows)
-    if file_format == "parquet":
-        try:
-            from lmcells.notes.readers.parquet import read_parquet
-        except ImportError:
-            raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
-        if path == opening.STDIN:
-            raise FormatError("Parquet cannot be read from standard input. Name the file.")
-        return read_parquet(rows)
-    return read_table(rows, delimiter=columns.delimiter or delimiter, layout=layout)
+    return file_format, columns.delimiter or (TABLES[file_format][0] if file_format in TABLES else "")
 
 
-def _read_folder(folder: Path, file_format: str, columns: Columns, report: ReadReport) -> Iterator[Note]:
-    """Read the files whose suffix is known, or is that of the named format; count the others."""
-    wanted = {"mimic3": "csv", "mimic4": "csv", "fhir": "jsonl"}.get(file_format, file_format)
-    n_files = 0
-    for path in _files_in(folder):
-        suffix = records.split_suffix(path)[1]
-        if not suffix or (wanted != "auto" and records.SUFFIXES[suffix] != wanted):
-            report.warn("file of another kind ignored", path=path)
-            continue
-        n_files += 1
-        try:
-            yield from _read_file(path, file_format, columns, report, folder)
-        except EmptyFile:
-            report.skip(records.EMPTY_NOTE if records.SUFFIXES[suffix] == "text" else "empty file", path=path)
-        except BinaryFile:
-            report.skip("binary file", path=path)
-    if n_files == 0:
-        suffixes = sorted(suffix for suffix, kind in records.SUFFIXES.items() if wanted in ("auto", kind))
-        raise FormatError(
-            f"{folder} holds no file of notes. Files that are read: {', '.join(suffixes)}, plain or .gz."
-        )
+def _parquet() -> ModuleType:
+    try:
+        return import_module("lmcells.notes.readers.parquet")
+    except ImportError:
+        raise MissingExtra("pyarrow", extra="parquet", purpose="Reading Parquet files") from None
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

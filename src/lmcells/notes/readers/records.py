@@ -3,14 +3,14 @@
 import codecs
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
 from lmcells.notes.note import Note, Section
-from lmcells.notes.readers.opening import STDIN, mend, open_utf8
+from lmcells.notes.readers.opening import STDIN, mend, open_stretch, open_utf8
 from lmcells.notes.readers.report import ReadReport
 
 MAX_NAMES_SHOWN = 20
@@ -150,6 +150,16 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the rows of a file, from one byte (or row group of Parquet) up to another."""
+
+    start: int
+    end: int
+    lines_before: int = 0
+    rows_before: int = 0  # not counting the names of columns
+
+
+@dataclass(frozen=True, slots=True)
 class NoteFile:
     """A file of notes, how it is read, and what makes notes of its rows.
 
@@ -162,10 +172,18 @@ class NoteFile:
     report: ReadReport
     source: str
     folder: Path | None = None  # that the user gave, if any
+    part: Part | None = None  # that is read; None for all
 
-    def open(self) -> AbstractContextManager[io.BufferedReader]:
-        """Open the file as UTF-8; one that is empty is refused."""
-        return open_utf8(self.path, encoding=self.columns.encoding, report=self.report)
+    @contextmanager
+    def open(self) -> Iterator[io.BufferedReader]:
+        """Open the file, or the part of it that is read, as UTF-8; a file that is empty is refused."""
+        if self.part is None:
+            with open_utf8(self.path, encoding=self.columns.encoding, report=self.report) as file:
+                yield file
+            return
+        with open_stretch(self.path, self.part.start, self.part.end) as file:
+            yield file
+        self.report.advance(self.part.end - self.part.start)
 
     def skip(self, reason: str, line: int | None = None) -> None:
         """Count a row that gives no note."""

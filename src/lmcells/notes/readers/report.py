@@ -2,13 +2,14 @@
 
 import io
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,6 +60,29 @@ class ReadReport:
         """Count a file that was read to its end."""
         self._bytes_before += n_bytes
 
+    @classmethod
+    def of_part(cls) -> Self:
+        """An account that another absorbs: it holds the ids of its notes."""
+        return cls(ids=_SeenIds(block=sys.maxsize))
+
+    def split_off(self) -> Self:
+        """Return what was counted so far as an account of a part, and begin anew."""
+        part, empty = self.of_part(), self.of_part()
+        for each in fields(self):
+            if each.name != "_file":
+                setattr(part, each.name, getattr(self, each.name))
+                setattr(self, each.name, getattr(empty, each.name))
+        return part
+
+    def absorb(self, later: "ReadReport") -> None:
+        """Add the account of a part that comes after everything counted here."""
+        self.n_read += later.n_read
+        self.skipped += later.skipped
+        self.warnings += later.warnings
+        self.first_seen = {**self.first_seen, **later.first_seen, **self.first_seen}
+        self.ids.absorb(later.ids)
+        self.advance(later.n_bytes)
+
     def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
         """Count a row that gives no note."""
         self.skipped[reason] += 1
@@ -91,23 +115,40 @@ class ReadReport:
 class _SeenIds:
     """Tells which ids repeat, in eight bytes a note; ids are remembered by a hash."""
 
-    _BLOCK = 1 << 16
-
-    def __init__(self) -> None:
+    def __init__(self, *, block: int = 1 << 16) -> None:
+        self._n_per_block = block
         self._sorted = np.empty(0, np.uint64)  # of all blocks so far
-        self._block: dict[int, str] = {}  # hash -> id
+        self._block: dict[int, tuple[int, str]] = {}  # hash -> which note, and its id
+        self._n_seen = 0
+        self._first = (sys.maxsize, "")  # of the notes that repeat an id: which it is, and the id
         self.n_repeated = 0  # notes with an id that an earlier one has, among the blocks that are closed
-        self.first_repeated = ""
+
+    @property
+    def first_repeated(self) -> str:
+        """The id of the first note that repeats one."""
+        return self._first[1]
 
     def add(self, note_id: str) -> None:
         hashed = blake2b(note_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        number = int.from_bytes(hashed)
-        if number in self._block:
+        self._add(int.from_bytes(hashed), self._n_seen, note_id)
+        self._n_seen += 1
+
+    def absorb(self, later: "_SeenIds") -> None:
+        """Add the ids of notes that come after these, none of whose blocks is closed."""
+        before = self._n_seen
+        self.n_repeated += later.n_repeated
+        self._first = min(self._first, (before + later._first[0], later._first[1]))
+        for hashed, (position, note_id) in later._block.items():
+            self._add(hashed, before + position, note_id)
+        self._n_seen += later._n_seen
+
+    def _add(self, hashed: int, position: int, note_id: str) -> None:
+        if hashed in self._block:
             self.n_repeated += 1
-            self.first_repeated = self.first_repeated or note_id
+            self._first = min(self._first, (position, note_id))
             return
-        self._block[number] = note_id
-        if len(self._block) == self._BLOCK:
+        self._block[hashed] = (position, note_id)
+        if len(self._block) == self._n_per_block:
             self.close_block()
 
     def close_block(self) -> None:
@@ -119,6 +160,6 @@ class _SeenIds:
         seen[inside] = self._sorted[at[inside]] == new[inside]
         self.n_repeated += int(seen.sum())
         if seen.any():
-            self.first_repeated = self.first_repeated or self._block[int(new[seen.argmax()])]
+            self._first = min(self._first, self._block[int(new[seen.argmax()])])
         self._sorted = np.sort(np.concatenate([self._sorted, new[~seen]]), kind="stable")
         self._block = {}

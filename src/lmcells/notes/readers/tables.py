@@ -2,25 +2,32 @@
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Note
 from lmcells.notes.readers import opening, records
-from lmcells.notes.readers.records import Layout, NoteFile
+from lmcells.notes.readers.records import Layout, NoteFile, Part
 
 MAX_HEADER_CHARS = 1024 * 1024
 WITHDRAWN = ("1", "1.0")
+_Rows = Iterator[tuple[int, list[str] | str]]
 
 
 def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[Note]:
     """Yield the notes of a delimited file whose first row names the columns."""
-    # Lines end at "\n" alone, which is faster; the csv module deals with "\r\n" itself.
-    with notes.open() as file, io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n") as lines:
-        rows = _rows(lines, delimiter=delimiter, path=notes.path)
-        header = _header(rows, notes.path)
+    part = notes.part or Part(0, 0)
+    with notes.open() as file, _text(file) as lines:
+        if part.lines_before:
+            rows = _rows(lines, delimiter=delimiter, path=notes.path, lines_before=part.lines_before)
+            with opening.open_utf8(notes.path) as beginning, _text(beginning) as first_lines:
+                header = _header(_all_rows(first_lines, delimiter=delimiter, path=notes.path), notes.path)
+        else:
+            rows = _all_rows(lines, delimiter=delimiter, path=notes.path)
+            header = _header(rows, notes.path)
         choice = records.choose(notes.columns, layout=layout, found=header)
         records.require(choice, layout=layout, found=header, path=notes.path)
         text_at = header.index(choice.text or "")
@@ -28,7 +35,7 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
         flag_at = header.index(choice.error_flag) if choice.error_flag is not None else None
         kept = [(key, header.index(column)) for key, column in choice.metadata]
 
-        for n_row, (line, row) in enumerate(rows, start=1):
+        for n_row, (line, row) in enumerate(rows, start=part.rows_before + 1):
             if isinstance(row, str):
                 notes.skip(row, line)
             elif len(row) != len(header):
@@ -43,13 +50,23 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
                     yield note
 
 
-def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield each row with the line it begins on; in place of a row that cannot be parsed, the reason."""
+def _text(file: io.BufferedReader) -> io.TextIOWrapper:
+    """Lines that end at "\\n" alone, which is faster; the csv module deals with "\\r\\n" itself."""
+    return io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
+
+
+def _all_rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> _Rows:
+    """Yield the rows of a whole file, whose first line must not be endless."""
     first = lines.readline(MAX_HEADER_CHARS)
     if len(first) == MAX_HEADER_CHARS:
         raise FormatError(
             f"{path}: its first line is over {MAX_HEADER_CHARS:,} characters, not a row of column names."
         )
+    yield from _rows(chain((first,), lines), delimiter=delimiter, path=path)
+
+
+def _rows(lines: Iterable[str], *, delimiter: str, path: Path, lines_before: int = 0) -> _Rows:
+    """Yield each row with the line it begins on; in place of a row that cannot be parsed, the reason."""
     ended = False
 
     def end() -> Iterator[str]:
@@ -58,9 +75,9 @@ def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tu
         yield from ()
 
     csv.field_size_limit(opening.MAX_NOTE_CHARS)
-    reader = csv.reader(chain((first,), lines, end()), delimiter=delimiter)
+    reader = csv.reader(chain(lines, end()), delimiter=delimiter)
     while True:
-        line = reader.line_num + 1
+        line = lines_before + reader.line_num + 1
         try:
             row = next(reader)
         except StopIteration:
@@ -79,10 +96,84 @@ def _rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> Iterator[tu
             yield line, row
 
 
-def _header(rows: Iterator[tuple[int, list[str] | str]], path: Path) -> list[str]:
+def _header(rows: _Rows, path: Path) -> list[str]:
     _, header = next(rows, (0, None))
     if header is None:
         raise opening.EmptyFile(path)
     if isinstance(header, str):
         raise FormatError(f"{path}: its first row cannot be parsed ({header}). It must name the columns.")
     return [name.strip() for name in header]
+
+
+def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
+    """Cut a plain UTF-8 file into parts of whole rows.
+
+    A quote opens a field where a field begins, and nowhere else; inside a field two of them are one. So in a file that
+    is written as it should be, a row ends at a line break after an even number of quotes. Where a part holds a quote or
+    a carriage return in any other place, the parser itself says where its last row ends.
+    """
+    with opening.open_bytes(path) as file:
+        start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
+        size = path.stat().st_size
+        lines_before = rows_before = 0
+        while start < size:
+            file.seek(start)
+            read = _whole_rows(file)
+            n_rows = None if read is None else _count_rows(read, delimiter)
+            if read is not None and n_rows is None:
+                file.seek(start)
+                parsed = _parse_rows(file, delimiter=delimiter, path=path, lines_before=lines_before)
+                read, n_rows = parsed or (None, None)
+            if (
+                read is None or n_rows is None or (not lines_before and not n_rows)
+            ):  # only blank lines before a header
+                yield Part(start, size, lines_before, rows_before)
+                return
+            yield Part(start, start + len(read), lines_before, rows_before)
+            start += len(read)
+            rows_before += n_rows - (lines_before == 0)  # the first row names the columns
+            lines_before += opening.count_bytes(read, b"\n")
+
+
+def _whole_rows(file: io.BufferedReader) -> bytes | None:
+    """Read PART_BYTES, and on to a line break after an even number of quotes; None where none is found."""
+    pieces = [file.read(opening.PART_BYTES)]
+    n_bytes, n_quotes = len(pieces[0]), opening.count_bytes(pieces[0], b'"')
+    while n_quotes % 2 or not pieces[-1].endswith(b"\n"):
+        pieces.append(file.readline(opening.MAX_NOTE_CHARS))
+        n_bytes, n_quotes = n_bytes + len(pieces[-1]), n_quotes + pieces[-1].count(b'"')
+        if not pieces[-1] or n_bytes > 2 * opening.MAX_NOTE_CHARS:
+            return None
+    return b"".join(pieces)
+
+
+def _count_rows(part: bytes, delimiter: str) -> int | None:
+    """Count the rows of a part, blank ones left out; None where a quote or a carriage return is out of place."""
+    outside = b'"'.join(part.split(b'"')[::2])  # each quoted stretch is one quote now
+    at = re.escape(delimiter.encode())
+    misplaced = rb'"(?:[^%b\n\r"]|(?<=[^%b\n"]"))' % (at, at)  # before or after what cannot be there
+    if re.search(misplaced, outside) or re.search(rb"\r(?!\n)", outside):
+        return None
+    return sum(line not in (b"", b"\r") for line in outside.split(b"\n"))
+
+
+def _parse_rows(
+    file: io.BufferedReader, *, delimiter: str, path: Path, lines_before: int
+) -> tuple[bytes, int] | None:
+    """Read PART_BYTES, and on to the end of a row, by the parser; return that and its number of rows."""
+    read: list[bytes] = []
+    n_bytes, is_over = 0, False
+
+    def lines() -> Iterator[str]:
+        nonlocal n_bytes, is_over
+        while (line := file.readline(opening.MAX_NOTE_CHARS)).endswith(b"\n"):
+            read.append(line)
+            n_bytes += len(line)
+            yield line.decode(errors="surrogateescape")
+        is_over = True  # what the parser gives now may go on in the last line
+
+    rows = _rows(lines(), delimiter=delimiter, path=path, lines_before=lines_before)
+    for n_rows, _ in enumerate(rows, start=1):
+        if n_bytes >= opening.PART_BYTES and not is_over:
+            return b"".join(read), n_rows
+    return None

@@ -1,10 +1,11 @@
 """The LMC's training step in Triton kernels, and a whole step as one CUDA graph.
 
 **What the kernels must equal.** `kernels.loss.FusedLoss(model)` is `LatentMeaningCells.loss` and `.posterior` of
-`lmcells.model`: the same losses and the same gradient of every parameter, dropout falling in the same places. On a
-GPU, where operands are rounded to bf16 and TF32, relative errors stay below 1 % (losses) and 3 % (gradients);
-under Triton's interpreter, in float32, below 0.01 %. `tests/training/test_kernels.py` holds them to it, as
-`tests/model/test_objective.py` holds the model to the paper's formulas written as loops.
+`lmcells.model`: the same losses and the same gradient of every parameter. Dropout falls in the same places, but the
+hidden layer of the moment table is dropped out anew for each drawn section. On a GPU, where operands are rounded to
+bf16 and TF32, relative errors stay below 1 % (losses) and 3 % (gradients); under Triton's interpreter, in float32,
+below 0.01 %. `tests/training/test_kernels.py` holds them to it, as `tests/model/test_objective.py` holds the model to
+the paper's formulas written as loops.
 
 Nothing in this file needs Triton, but the kernels do: call `kernels_available()` before importing `FusedLoss` from
 `lmcells.training.kernels.loss`.

@@ -5,6 +5,7 @@ order, so a step is deterministic. Words follow Zipf's law, and the longest runs
 after all others: chunks of places that lie wholly inside one run are summed beforehand, in parallel.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,26 +15,79 @@ from torch import Tensor
 
 from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
 
-CHUNK = 256  # places; a run never costs its program more than 2 chunks and one row a whole chunk
 LOOKUP_BLOCK = 32  # rows of a program
+NUMBER_BLOCK = 1024  # places of a program
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Places sorted by id. Absent places come last, under the id `n_groups`."""
+    """Places sorted by id. Absent places come last, under the id `n_ids`.
 
-    ids: Tensor  # (N,) int32, sorted
+    Group g is the id g, or, where only the ids that occur have a group, the id `of_group[g]`; then there are
+    `n_groups` groups, a number that only the device knows, and what lies beyond them is never read.
+    """
+
+    ids: Tensor  # (N,) sorted
     order: Tensor  # (N,) place of each
-    offsets: Tensor  # (n_groups + 1,) int32: the run of group g is offsets[g]:offsets[g + 1]
+    offsets: Tensor  # (groups + 1,) int32: the run of group g is offsets[g]:offsets[g + 1]
+    n_ids: int
+    of_group: Tensor | None = None  # (groups,) int32
+    n_groups: Tensor | None = None  # (1,) int32
+
+    @property
+    def capacity(self) -> int:
+        """How many groups there can be."""
+        return self.offsets.shape[0] - 1
 
 
-def group_places(ids: Tensor, *, n_groups: int, present: Tensor | None = None) -> Grouping:
-    """Sort the places 0..N-1 of `ids` (any shape, int32) by id, those not `present` at the end."""
-    if present is not None:
-        ids = ids.masked_fill(~present, n_groups)
-    ids, order = ids.flatten().sort(stable=True)
-    bounds = torch.arange(n_groups + 1, dtype=torch.int32, device=ids.device)
-    return Grouping(ids, order, torch.searchsorted(ids, bounds, out_int32=True))
+def group_places(ids: Tensor, *, n_ids: int) -> Grouping:
+    """Sort the places 0..N-1 of `ids` (any shape) by id; the id of an absent place is `n_ids`."""
+    dtype = torch.int16 if n_ids < torch.iinfo(torch.int16).max else torch.int32  # fewer bits sort faster
+    ids, order = ids.flatten().to(dtype).sort(stable=True)
+    bounds = torch.arange(n_ids + 1, dtype=dtype, device=ids.device)
+    offsets = torch.searchsorted(ids, bounds, out_int32=True)
+    return Grouping(ids=ids, order=order, offsets=offsets, n_ids=n_ids)
+
+
+def group_distinct(ids: Tensor, *, n_ids: int) -> tuple[Grouping, Tensor]:
+    """The same with groups for the ids that occur alone, and the group of each place: (N,) -> (N,) int32."""
+    shape, (ids, order) = ids.shape, ids.flatten().sort(stable=True)
+    n_places, capacity = ids.shape[0], min(n_ids, ids.shape[0])
+    is_first = torch.ones(n_places, dtype=torch.bool, device=ids.device)
+    torch.ne(ids[1:], ids[:-1], out=is_first[1:])
+    number = is_first.cumsum(dim=0, dtype=torch.int32)
+    of_group = torch.zeros(capacity, dtype=torch.int32, device=ids.device)
+    offsets, n_groups = of_group.new_empty(capacity + 1), of_group.new_empty(1)
+    group_of = torch.empty(shape, dtype=torch.int32, device=ids.device)
+    _number_groups[(triton.cdiv(n_places, NUMBER_BLOCK),)](
+        group_of, of_group, offsets, n_groups, ids, order, number, n_places, n_ids, num_warps=4
+    )
+    grouping = Grouping(
+        ids=ids, order=order, offsets=offsets, n_ids=n_ids, of_group=of_group, n_groups=n_groups
+    )
+    return grouping, group_of
+
+
+@triton.jit
+def _number_groups(
+    group_of, of_group, offsets, n_groups, ids, order, number, n_places, n_ids,
+    BLOCK: tl.constexpr = NUMBER_BLOCK,
+):  # fmt: skip
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < n_places
+    this = tl.load(ids + at, mask=inside, other=n_ids)
+    before = tl.load(ids + at - 1, mask=inside & (at > 0), other=-1)
+    group = tl.load(number + at, mask=inside, other=1) - 1
+    place = tl.load(order + at, mask=inside, other=0)
+    is_first = inside & (this != before)
+    is_there = this < n_ids
+    tl.store(group_of + place, tl.where(is_there, group, 0), mask=inside)
+    tl.store(of_group + group, this, mask=is_first & is_there)
+    tl.store(offsets + group, at, mask=is_first)
+    tl.store(n_groups + at * 0, group, mask=is_first & (this == n_ids))
+    is_end = (at == n_places - 1) & is_there
+    tl.store(offsets + group + 1, at + 1, mask=is_end)
+    tl.store(n_groups + at * 0, group + 1, mask=is_end)
 
 
 def look_up(
@@ -47,7 +101,7 @@ def look_up(
 ) -> Tensor:
     """Rows of `table` padded with zeros to 128 columns, zero where absent: (V, E), (...) -> (..., 128).
 
-    `grouping` is that of `ids` and `present`.
+    `grouping` is that of `ids`, or of more places that begin with them.
     """
     rows: Tensor = _Lookup.apply(table, ids, grouping, dtype, present, dropout)
     return rows
@@ -62,13 +116,16 @@ class _Lookup(torch.autograd.Function):
             rows, table, ids, ids if present is None else present, seed, ids.numel(), table.shape[1],
             HAS_ABSENT=present is not None, **constants, num_warps=4,
         )  # fmt: skip
+        ctx.save_for_backward(present)
         ctx.grouping, ctx.dropout, ctx.width = grouping, dropout, table.shape[1]
         return rows
 
     @staticmethod
     def backward(ctx, gradient):
+        (present,) = ctx.saved_tensors
         rows = gradient.contiguous().view(-1, WIDTH)
-        return sum_rows(rows, ctx.grouping, width=ctx.width, dropout=ctx.dropout), *[None] * 5
+        total = sum_rows(rows, ctx.grouping, width=ctx.width, present=present, dropout=ctx.dropout)
+        return total, *[None] * 5
 
 
 @triton.jit
@@ -96,62 +153,91 @@ def sum_rows(
     grouping: Grouping,
     *,
     width: int,
+    by_group: bool = False,
+    first_place: int = 0,
+    present: Tensor | None = None,
     coefficient: Tensor | None = None,
-    repeats: bool = False,
     dropout: Dropout | None = None,
-    minus: Tensor | None = None,
+    plus: Tensor | None = None,
 ) -> Tensor:
-    """The sum of each group's rows: (N, D) -> (n_groups, width) float32.
+    """The sum of each id's rows: (N, D) -> (n_ids, width) float32; `by_group`, (groups, width).
 
-    Each row is multiplied by its place's `coefficient` (zeros are not even read) and dropped out as it was
-    when looked up. With `repeats` place p has row p mod len(rows). `minus` is subtracted from the result.
+    The rows are those of the places from `first_place` on; other places have none, nor do those that are not
+    `present`. With a `coefficient` of each place, which its row is multiplied by (zeros are not even read), place p
+    has row p mod N instead. Each row is dropped out as it was when looked up. `plus`, a row for each group, is added.
     """
-    n_places, n_groups = grouping.ids.shape[0], grouping.offsets.shape[0] - 1
-    n_chunks, columns = triton.cdiv(n_places, CHUNK), min(width, rows.shape[1])
+    n_places, n_groups = grouping.ids.shape[0], grouping.capacity
+    chunk = _chunk_of(n_places)
+    n_chunks, columns = triton.cdiv(n_places, chunk), min(width, rows.shape[1])
     partial = rows.new_empty(n_chunks, WIDTH, dtype=torch.float32)
-    total = rows.new_empty(n_groups, width, dtype=torch.float32)
+    is_compact = grouping.of_group is not None
+    if is_compact and not by_group:
+        total = rows.new_zeros(grouping.n_ids, width, dtype=torch.float32)
+    else:
+        total = rows.new_empty(n_groups, width, dtype=torch.float32)
     seed, constants = seed_and_constants(dropout, unread=grouping.offsets)
-    constants |= {"HAS_COEFFICIENT": coefficient is not None, "MODULO": rows.shape[0] if repeats else 0}
-    weights = rows if coefficient is None else coefficient
-    _sum_whole_chunks[(n_chunks,)](
-        partial, rows, rows.stride(0), grouping.ids, grouping.order, weights, seed, n_places, n_groups,
-        columns, BLOCK=32, num_warps=4, **constants,
+    constants |= {
+        "CHUNK": chunk,
+        "HAS_PRESENT": present is not None,
+        "HAS_COEFFICIENT": coefficient is not None,
+        "IS_PART": coefficient is None and (first_place > 0 or rows.shape[0] < n_places),
+    }
+    unread = grouping.offsets
+    given = (
+        rows, rows.stride(0), rows.shape[0], first_place, grouping.order,
+        unread if present is None else present, unread if coefficient is None else coefficient, seed, columns,
     )  # fmt: skip
+    _sum_whole_chunks[(n_chunks,)](
+        partial, *given, grouping.ids, n_places, grouping.n_ids, BLOCK=32, num_warps=4, **constants
+    )
     _sum_runs[(n_groups,)](
-        total, partial, rows, rows.stride(0), grouping.offsets, grouping.order, weights, seed,
-        total if minus is None else minus, columns, width,
-        HAS_MINUS=minus is not None, BLOCK=8, num_warps=1, **constants,
+        total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
+        grouping.n_groups if is_compact else unread, unread if plus is None else plus,
+        0 if plus is None else plus.stride(0), width, IS_COMPACT=is_compact, SCATTERS=is_compact and not by_group,
+        HAS_PLUS=plus is not None, BLOCK=16, num_warps=1, **constants,
     )  # fmt: skip
     return total
 
 
+def _chunk_of(n_places: int) -> int:
+    """Places of a chunk: a run costs its program at most 2 chunks, and one row for each whole chunk in it."""
+    return min(256, max(32, 1 << (math.isqrt(n_places) // 8).bit_length()))
+
+
 @triton.jit
 def _sum_whole_chunks(
-    partial, rows, stride, ids, order, coefficient, seed_of_step, n_places, n_groups, columns,
-    HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr = WIDTH, CHUNK: tl.constexpr = CHUNK,
+    partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
+    ids, n_places, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     start = chunk * CHUNK
     if start + CHUNK <= n_places:
         first = tl.load(ids + start)
         last = tl.load(ids + start + CHUNK - 1)
-        if (first == last) & (first < n_groups):
+        if (first == last) & (first < n_ids):
             seed = tl.load(seed_of_step)
             total = _sum_places(
-                tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, order, coefficient,
-                seed, columns, HAS_COEFFICIENT, MODULO, THRESHOLD, SCALE, WIDTH, BLOCK,
+                tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, n_rows, first_place, order,
+                present, coefficient, seed, columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE,
+                WIDTH, BLOCK,
             )  # fmt: skip
             tl.store(partial + chunk * WIDTH + tl.arange(0, WIDTH), total)
 
 
 @triton.jit
 def _sum_runs(
-    out, partial, rows, stride, offsets, order, coefficient, seed_of_step, minus, columns, width,
-    HAS_MINUS: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr,
-    SCALE: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr = WIDTH, CHUNK: tl.constexpr = CHUNK,
+    out, partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
+    offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, SCATTERS: tl.constexpr,
+    HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     group = tl.program_id(0)
+    if IS_COMPACT:  # noqa: SIM102 - a constant of the kernel
+        if group >= tl.load(n_groups):
+            return
     column = tl.arange(0, WIDTH)
     start = tl.load(offsets + group)
     end = tl.load(offsets + group + 1)
@@ -162,9 +248,11 @@ def _sum_runs(
     tail_start = tl.where(has_chunks, last_chunk * CHUNK, end)
     seed = tl.load(seed_of_step)
     total = tl.zeros((WIDTH,), tl.float32)
+    if HAS_PLUS:
+        total += tl.load(plus + group.to(tl.int64) * plus_stride + column, mask=column < width, other=0.0)
     total = _sum_places(
-        total, start, head_end, rows, stride, order, coefficient, seed, columns,
-        HAS_COEFFICIENT, MODULO, THRESHOLD, SCALE, WIDTH, BLOCK,
+        total, start, head_end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+        HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
     )  # fmt: skip
     for first in range(first_chunk, last_chunk, BLOCK):
         chunk = first + tl.arange(0, BLOCK)
@@ -173,33 +261,36 @@ def _sum_runs(
             tl.load(partial + chunk[:, None] * WIDTH + column[None, :], mask=mask, other=0.0), axis=0
         )
     total = _sum_places(
-        total, tail_start, end, rows, stride, order, coefficient, seed, columns,
-        HAS_COEFFICIENT, MODULO, THRESHOLD, SCALE, WIDTH, BLOCK,
+        total, tail_start, end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+        HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
     )  # fmt: skip
-    at = group.to(tl.int64) * width + column
-    if HAS_MINUS:
-        total -= tl.load(minus + at, mask=column < width, other=0.0)
-    tl.store(out + at, total, mask=column < width)
+    row = group
+    if SCATTERS:
+        row = tl.load(of_group + group)
+    tl.store(out + row.to(tl.int64) * width + column, total, mask=column < width)
 
 
 @triton.jit
 def _sum_places(
-    total, start, end, rows, stride, order, coefficient, seed, columns,
-    HAS_COEFFICIENT: tl.constexpr, MODULO: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    total, start, end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+    HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr, THRESHOLD: tl.constexpr,
+    SCALE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     column = tl.arange(0, WIDTH)
     for first in range(start, end, BLOCK):
         at = first + tl.arange(0, BLOCK)
         inside = at < end
-        place = tl.load(order + at, mask=inside, other=0)
+        place = tl.load(order + at, mask=inside, other=0) - first_place
+        if IS_PART:
+            inside = inside & (place >= 0) & (place < n_rows)
+        if HAS_PRESENT:
+            inside = inside & (tl.load(present + place, mask=inside, other=0) != 0)
         weight = tl.full((BLOCK,), SCALE, tl.float32)
+        row = place
         if HAS_COEFFICIENT:
             weight = tl.load(coefficient + place, mask=inside, other=0.0) * SCALE
             inside = inside & (weight != 0.0)
-        row = place
-        if MODULO > 0:
-            row = place % MODULO
+            row = place % n_rows
         mask = inside[:, None] & (column < columns)[None, :]
         if THRESHOLD > 0:
             mask = mask & kept(place[:, None] * WIDTH + column[None, :], seed, THRESHOLD)

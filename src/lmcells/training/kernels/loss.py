@@ -1,19 +1,20 @@
 """The LMC's loss on a CUDA device, assembled from the kernels. What it must equal is said in `kernels/__init__.py`."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
-from lmcells.model.networks import GaussianHeads, MaskedSpanReader, neighbour_offsets
+from lmcells.model.networks import MaskedSpanReader, neighbour_offsets
+from lmcells.training.device_corpus import Chunk
 from lmcells.training.kernels.attention import attend_and_mix
-from lmcells.training.kernels.lookup import group_places, look_up
+from lmcells.training.kernels.lookup import look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
-from lmcells.training.kernels.moment_table import moment_table
-from lmcells.training.kernels.objective import divergence_and_query, hinge
-from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast, project
-from lmcells.training.kernels.windows import TimeMajor
+from lmcells.training.kernels.objective import ModelDropouts, divergence_and_table, gaussian_rows, hinge
+from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
+from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows, sections_of
+from lmcells.training.sampler import Sampler
 
 
 class FusedLoss:
@@ -39,23 +40,58 @@ class FusedLoss:
         sizes_fit = config.embedding_dim <= MAX_INPUT and config.cell_dim <= WIDTH - 2
         return sizes_fit and config.hidden_dim == HIDDEN
 
-    def __call__(self, batch: Batch, draws: SectionDraws) -> Loss:
-        """Both parts of the objective for each center; `draws` must cover the whole vocabulary."""
+    def draw(
+        self, sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor
+    ) -> tuple[TimeMajor, SectionDraws]:
+        """What `sampler.batch` and `sampler.section_draws` draw, as the kernels read it; drawn by kernels too.
+
+        A row that is not `present` only fills up the batch, and both its losses are zero.
+        """
+        config = self.model.config
+        assert sampler.sections is not None
+        batch = draw_windows(sampler, chunk, positions, present=present)
+        windows = TimeMajor.of_windows(batch, config=config, counts=present)
+        drawn = draw_sections(
+            sampler.sections, windows.words, n_draws=config.n_section_draws, generator=sampler.generator
+        )
+        return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
+
+    def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
+        """Both parts of the objective for each center, of what `draw` returned in the order of its rows.
+
+        With a `Batch`, `draws` must cover the whole vocabulary.
+        """
+        if isinstance(batch, TimeMajor):
+            assert draws.sections is not None
+            return self._loss(batch, draws.sections)
         if draws.words is not None or draws.sections is None:
             raise ValueError("FusedLoss needs draws.sections for every word of the vocabulary, and no words.")
         config = self.model.config
-        with torch.autocast(batch.center.device.type, enabled=False):
-            windows = TimeMajor.of_windows(batch, config=config)
-            of_words, of_gate, of_center, of_section = self._draw_dropouts(batch.center.device)
+        windows = TimeMajor.of_windows(batch, config=config)
+        loss = self._loss(windows, sections_of(draws.sections, windows.words, n_metadata=config.n_metadata))
+        return Loss(
+            windows.in_given_order(loss.reconstruction), windows.in_given_order(loss.prior_divergence)
+        )
+
+    def _loss(self, windows: TimeMajor, sections: Tensor) -> Loss:
+        """For each row of `windows`; `sections` (groups, n) are those of its words."""
+        config, device = self.model.config, sections.device
+        with torch.autocast(device.type, enabled=False):
+            of_words, of_gate, *of_model = self._draw_dropouts(device)
             if config.lstm_dim == HIDDEN:
                 posterior = self._posterior(windows, of_words, of_gate)
             else:
-                posterior = self._posterior_by_torch(batch, windows)
-            prior = self._prior(windows, of_center, of_section)
-            prior_divergence, query = divergence_and_query(posterior, prior, dim=config.cell_dim)
-            table = self._table(draws.sections)
+                posterior = self._posterior_by_torch(windows)
+            prior_divergence, query, table = divergence_and_table(
+                posterior,
+                self.model.prior,
+                windows,
+                sections,
+                variance_floor=config.variance_floor,
+                dropouts=ModelDropouts(*of_model),
+            )
             reconstruction = hinge(query, table, windows, margin=config.margin, columns=config.cell_dim + 2)
-            return Loss(windows.in_given_order(reconstruction), windows.in_given_order(prior_divergence))
+            return Loss(reconstruction, prior_divergence)
 
     def posterior(self, windows: Windows) -> Gaussian:
         """q(z | w, m, c) alone, as the contrastive loss needs it."""
@@ -63,7 +99,7 @@ class FusedLoss:
         if config.lstm_dim != HIDDEN:
             return self.model.posterior(windows).cell
         with torch.autocast(windows.center.device.type, enabled=False):
-            of_words, of_gate, _, _ = self._draw_dropouts(windows.center.device)
+            of_words, of_gate, *_ = self._draw_dropouts(windows.center.device)
             time_major = TimeMajor.of_windows(windows, config=config)
             rows = self._posterior(
                 time_major, of_words, of_gate, reader=self.model.variational.masked_span_reader
@@ -71,13 +107,17 @@ class FusedLoss:
             rows = time_major.in_given_order(rows)
             return Gaussian(rows[:, : config.cell_dim], rows[:, config.cell_dim])
 
-    def _draw_dropouts(self, device: torch.device) -> tuple[Dropout | None, ...]:
-        """Of words, of the gate and h_joint, and of the prior's centers and sections: a seed each."""
-        rate = self.model.config.dropout
+    def _draw_dropouts(self, device: torch.device) -> list[Dropout | None]:
+        """Of words, of the gate and h_joint, and those of `ModelDropouts`: a seed each."""
+        rate, n_all = self.model.config.dropout, 8
         if not self.model.training or rate == 0:
-            return None, None, None, None
-        seeds = torch.randint(-(2**31), 2**31 - 1, (4,), dtype=torch.int32, device=device)
-        return tuple(Dropout(rate, seed) for seed in seeds.split(1))
+            return [None] * n_all
+        seeds = torch.randint(-(2**31), 2**31 - 1, (n_all,), dtype=torch.int32, device=device)
+        is_hidden = (False,) * 4 + (True, False, False, True)
+        return [
+            Dropout(rate, seed) if self.model.config.hidden_dropout or not hidden else None
+            for seed, hidden in zip(seeds.split(1), is_hidden, strict=True)
+        ]
 
     def _posterior(
         self,
@@ -89,7 +129,13 @@ class FusedLoss:
     ) -> Tensor:
         """[mu ; log v ; zeros] of q, longest windows first: (B, 128)."""
         network = self.model.variational
-        section = _embed_metadata(network.metadata, windows, dtype=torch.float32)  # E_m: (B, 128)
+        section = look_up(
+            network.metadata.weight,
+            windows.metadata,
+            windows.by_metadata,
+            present=windows.has_metadata,
+            dtype=torch.float32,
+        )  # E_m: (B, 128)
         states, vectors = self._states(windows, of_words)
         joint = attend_and_mix(
             states,
@@ -101,12 +147,12 @@ class FusedLoss:
         )  # (B, 128)
         if reader is not None:
             joint = joint + self._read_masked_span(reader, windows, joint, states, vectors)
-        return _gaussian_rows(network.heads, joint)
+        return gaussian_rows(joint, network.heads.mean, network.heads.log_variance)
 
-    def _posterior_by_torch(self, batch: Batch, windows: TimeMajor) -> Tensor:
+    def _posterior_by_torch(self, windows: TimeMajor) -> Tensor:
         """The same for an LSTM of a size that the kernels do not know."""
-        with narrow_autocast(batch.center.device):
-            cell = self.model.posterior(batch).cell
+        with narrow_autocast(windows.given.center.device):
+            cell = self.model.posterior(windows.given).cell
         rows = torch.cat([cell.mean.float(), cell.log_variance.float().unsqueeze(1)], dim=1)  # (B, d + 1)
         return functional.pad(rows, (0, WIDTH - rows.shape[1])).index_select(0, torch.argsort(windows.rank))
 
@@ -115,21 +161,15 @@ class FusedLoss:
         encoder = self.model.variational.context
         vectors = look_up(
             encoder.words.weight,
+            windows.places[: windows.n_steps + 1],
             windows.words,
-            windows.words_grouping,
-            present=windows.words_present,
+            present=windows.present,
             dropout=dropout,
             dtype=NARROW,
         )  # the centers last
         lstm = encoder.lstm
-        weight, center_weight = lstm.input.flatten(0, 1).chunk(2, dim=1)  # (512, E) each
         states = run_lstm(
-            vectors,
-            windows.lengths,
-            weight=_widened(weight).to(NARROW),
-            center_weight=_widened(center_weight).to(NARROW),
-            bias=(lstm.input_bias + lstm.hidden_bias).flatten().to(NARROW),
-            hidden=lstm.hidden.to(NARROW),
+            vectors, windows.lengths, lstm.input, lstm.hidden, (lstm.input_bias, lstm.hidden_bias)
         )
         return states, vectors
 
@@ -137,7 +177,7 @@ class FusedLoss:
         self, reader: MaskedSpanReader, windows: TimeMajor, joint: Tensor, states: Tensor, vectors: Tensor
     ) -> Tensor:
         """What the masked-span reader adds to h_joint: (B, 128), (T, B, 128), (T + 1, B, 128) -> (B, 128)."""
-        is_mask = (windows.context == self.model.config.mask_id) & windows.context_present  # (T, B)
+        is_mask = windows.context == self.model.config.mask_id  # (T, B)
         has_mask = is_mask.any(dim=0)  # (B,)
         position = is_mask.int().argmax(dim=0)
         row = torch.arange(position.shape[0], device=position.device)
@@ -151,55 +191,3 @@ class FusedLoss:
         with narrow_autocast(joint.device):
             added = reader(joint, state, neighbours)
         return torch.where(has_mask.unsqueeze(-1), added, 0.0)
-
-    def _prior(self, windows: TimeMajor, of_center: Dropout | None, of_section: Dropout | None) -> Tensor:
-        """[mu ; log v ; zeros] of p(z | w, m) for the centers: (B, 128)."""
-        network = self.model.prior
-        words = look_up(
-            network.words.weight, windows.center, windows.center_grouping, dropout=of_center, dtype=NARROW
-        )
-        sections = _embed_metadata(network.metadata, windows, dropout=of_section, dtype=NARROW)
-        for_words, for_metadata = network.hidden.weight.chunk(2, dim=1)  # (H, E) each
-        hidden = project(words, _widened(for_words), network.hidden.bias)
-        hidden = hidden + project(sections, _widened(for_metadata), torch.zeros_like(network.hidden.bias))
-        return _gaussian_rows(network.heads, network.hidden_dropout(hidden.relu()).to(NARROW))
-
-    def _table(self, sections: Tensor) -> Tensor:
-        """The moment table of the whole vocabulary: (V, n) -> (V, 128)."""
-        network, config = self.model.prior, self.model.config
-        sections = sections.to(torch.int32)
-        table = moment_table(
-            *network.project(network.words.weight),
-            sections,
-            group_places(sections, n_groups=config.n_metadata),
-            mean=(network.heads.mean.weight, network.heads.mean.bias),
-            log_variance=(network.heads.log_variance.weight, network.heads.log_variance.bias),
-            variance_floor=config.variance_floor,
-        )
-        # A masked span is in no window of the objective, but the grouping of words counts its id.
-        return functional.pad(table, (0, 0, 0, 1)) if config.masks_span else table
-
-
-def _embed_metadata(
-    table: nn.Embedding, windows: TimeMajor, *, dtype: torch.dtype, dropout: Dropout | None = None
-) -> Tensor:
-    return look_up(
-        table.weight,
-        windows.metadata,
-        windows.metadata_grouping,
-        present=windows.has_metadata,
-        dropout=dropout,
-        dtype=dtype,
-    )
-
-
-def _gaussian_rows(heads: GaussianHeads, hidden: Tensor) -> Tensor:
-    """Both heads in one product, as rows [mu ; log v ; zeros]: (B, H) narrow -> (B, 128)."""
-    weight = torch.cat([heads.mean.weight, heads.log_variance.weight])  # (d + 1, H)
-    bias = torch.cat([heads.mean.bias, heads.log_variance.bias])
-    missing = WIDTH - weight.shape[0]
-    return project(hidden, functional.pad(weight, (0, 0, 0, missing)), functional.pad(bias, (0, missing)))
-
-
-def _widened(weight: Tensor) -> Tensor:
-    return functional.pad(weight, (0, WIDTH - weight.shape[1]))

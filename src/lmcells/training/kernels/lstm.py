@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn import functional
 
 from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_tanh, product_over_rows
 
@@ -23,35 +24,43 @@ SUM_ROWS = 4
 
 
 def run_lstm(
-    rows: Tensor, lengths: Tensor, *, weight: Tensor, center_weight: Tensor, bias: Tensor, hidden: Tensor
+    rows: Tensor, lengths: Tensor, weight: Tensor, hidden: Tensor, biases: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """States at each position: (T + 1, B, 128), (B,) int32 -> (T, B, 128), all narrow.
+    """States at each position: (T + 1, B, 128) narrow, (B,) int32 -> (T, B, 128) narrow.
 
-    The last of `rows` are the centers, which are added to the gates at every step. `weight` and `center_weight` are
-    (512, 128), `bias` is (512,) and `hidden` (2, 256, 64); the gates' columns are ordered (direction, gate, unit).
+    The last of `rows` are the centers, which are added to the gates at every step. `weight` (2, 256, 2E) reads a word
+    and then the center, `hidden` is (2, 256, 64) and each bias (2, 256); the gates' columns are ordered
+    (direction, gate, unit).
     """
-    states: Tensor = _Lstm.apply(rows, lengths, weight, center_weight, bias, hidden)
+    states: Tensor = _Lstm.apply(rows, lengths, weight, hidden, *biases)
     return states
 
 
 class _Lstm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, rows, lengths, weight, center_weight, bias, hidden):
+    def forward(ctx, rows, lengths, weight, hidden, input_bias, hidden_bias):
         steps, batch = rows.shape[0] - 1, rows.shape[1]
+        width = weight.shape[2] // 2
+        both = weight.view(8 * HIDDEN, 2, width).transpose(0, 1)
+        weights = functional.pad(both, (0, WIDTH - width)).to(
+            rows.dtype
+        )  # (2, 512, 128): of words, of the center
+        hidden, bias = hidden.to(rows.dtype), (input_bias + hidden_bias).flatten().to(rows.dtype)
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)
         gates = rows.new_empty(steps, batch, 8 * HIDDEN)
-        constant = torch.addmm(bias, rows[steps], center_weight.T)  # (B, 512)
+        constant = torch.addmm(bias, rows[steps], weights[1].T)  # (B, 512)
         _lstm_forward[(triton.cdiv(batch, FORWARD_ROWS), 2)](
-            states, cells, gates, rows, constant, lengths, weight, hidden, batch, steps,
+            states, cells, gates, rows, constant, lengths, weights, hidden, batch, steps,
             INTERPRETED=INTERPRETED, num_warps=4, num_stages=2,
         )  # fmt: skip
-        ctx.save_for_backward(rows, lengths, weight, center_weight, hidden, states, cells, gates)
+        ctx.save_for_backward(rows, lengths, weights, hidden, states, cells, gates)
+        ctx.width = width
         return states
 
     @staticmethod
     def backward(ctx, d_states):
-        rows, lengths, weight, center_weight, hidden, states, cells, gates = ctx.saved_tensors
+        rows, lengths, weights, hidden, states, cells, gates = ctx.saved_tensors
         steps, batch, _ = states.shape
         _lstm_backward[(triton.cdiv(batch, BACKWARD_ROWS), 2)](
             gates, cells, d_states.contiguous(), lengths, hidden, batch,
@@ -60,17 +69,17 @@ class _Lstm(torch.autograd.Function):
         d_constant = rows.new_empty(batch, 8 * HIDDEN)
         _sum_over_time[(triton.cdiv(batch, SUM_ROWS),)](d_constant, gates, lengths, batch, num_warps=4)
         d_rows = torch.empty_like(rows)
-        torch.mm(gates.view(-1, 8 * HIDDEN), weight, out=d_rows[:steps].view(-1, WIDTH))
-        torch.mm(d_constant, center_weight, out=d_rows[steps])
-        d_weight = product_over_rows(gates, rows[:steps])  # (512, 128)
-        d_center_weight = product_over_rows(d_constant, rows[steps])
+        torch.mm(gates.view(-1, 8 * HIDDEN), weights[0], out=d_rows[:steps].view(-1, WIDTH))
+        torch.mm(d_constant, weights[1], out=d_rows[steps])
+        d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]
+        d_weight = torch.cat([each[:, : ctx.width] for each in d_weights], dim=1)  # (512, 2E)
         first, second = gates[..., : 4 * HIDDEN], gates[..., 4 * HIDDEN :]
         d_hidden = [  # each gate saw the state before it in its own reading order
             product_over_rows(first[1:], states[:-1, :, :HIDDEN]),
             product_over_rows(second[:-1], states[1:, :, HIDDEN:]),
         ]
-        d_bias = d_constant.sum(dim=0, dtype=torch.float32)
-        return d_rows, None, d_weight, d_center_weight, d_bias, torch.stack(d_hidden)
+        d_bias = d_constant.sum(dim=0, dtype=torch.float32).view(2, -1)
+        return d_rows, None, d_weight.view(2, 4 * HIDDEN, -1), torch.stack(d_hidden), d_bias, d_bias
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The moment table of every word, without a (V, n, d) tensor: a tile of words loops over its drawn sections.
+"""The moment table of a step's words, without a (U, n, d) tensor: a tile of words loops over its drawn sections.
 
 A row of the table is [a1 ; a0 ; a2 + d a3 ; zeros], 128 wide: see `lmcells.model.moments`. The hidden layer and
 the mean's weights are rounded to TF32 before they are multiplied; products and sums are float32, so a1 and a2 are
@@ -6,85 +6,140 @@ moments of the same, slightly rounded means, and cancel as they must.
 
 Backward never forms a mean: with mu = W h + b every gradient is made of h, W'W h, W'b and W' d_a1, all 64 wide, and
 that of W is d_a1' (sum h/v) + 2 W (sum d_a2 h h'/v) + 2 b (sum d_a2 h/v)', two small products outside the loop.
+
+The hidden layer is dropped out for each word and drawn section, as the model network would: once for each word, as the
+model's own table has it, makes a step's gradient vary more (`benchmarks/training_quality.py --gradient-noise`).
+
+Only the device knows how many words there are: tiles beyond them end at once.
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from torch.nn import functional
 
 from lmcells.training.kernels.lookup import Grouping, sum_rows
-from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, product_over_rows
+from lmcells.training.kernels.operands import (
+    HIDDEN,
+    NARROW,
+    WIDTH,
+    Dropout,
+    kept,
+    load_rows,
+    seed_and_constants,
+)
 
-WORDS = 64  # of a tile
-N_PROGRAMS = 132  # of backward, each with its own partial sums
+WORDS = 32  # of a tile: two programs fit on a multiprocessor, and one works while the other waits
+LINEAR_WORDS = 64
+N_PROGRAMS = 264  # of backward, each with its own partial sums
+# Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
+_PARTS = [HIDDEN * HIDDEN, WIDTH * HIDDEN, HIDDEN, HIDDEN, WIDTH, 2]
+_SIZE = sum(_PARTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Weights and biases of both heads of the model network."""
+
+    mean: Tensor  # (d, 64)
+    mean_bias: Tensor  # (d,)
+    log_variance: Tensor  # (1, 64)
+    log_variance_bias: Tensor  # (1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The moment table of the distinct words of a step, and what its backward needs."""
+
+    rows: Tensor  # (groups, 128)
+    from_words: Tensor  # (groups, 64)
+    from_metadata: Tensor  # (M, 64)
+    sections: Tensor  # (groups, n)
 
 
 def moment_table(
-    from_words: Tensor,
-    from_metadata: Tensor,
+    words: Grouping,
     sections: Tensor,
-    grouping: Grouping,
     *,
-    mean: tuple[Tensor, Tensor],
-    log_variance: tuple[Tensor, Tensor],
+    vectors: Tensor,
+    from_metadata: Tensor,
+    hidden: Tensor,
+    hidden_bias: Tensor,
+    heads: Heads,
+    of_words: Dropout | None,
+    of_hidden: Dropout | None,
     variance_floor: float,
-) -> Tensor:
-    """The table (V, 128) for hidden layers relu(from_words[w] + from_metadata[sections[w, k]]).
+) -> Table:
+    """The table for hidden layers relu(W_w R_w + b + from_metadata[m]), m over the drawn sections of the word w.
 
-    (V, 64), (M, 64), (V, n) int32; `grouping` is that of `sections`; the heads are pairs of weight and bias.
+    `vectors` R (V, E), `from_metadata` (M, 64), `hidden` [W_w ; W_m] (64, 2E).
     """
-    table: Tensor = _MomentTable.apply(
-        from_words, from_metadata, sections, grouping, *mean, *log_variance, variance_floor
+    n_rows, n_draws = sections.shape
+    rows = vectors.new_empty(n_rows, WIDTH)
+    from_words = vectors.new_empty(n_rows, HIDDEN)
+    words_seed, constants = seed_and_constants(of_words, unread=sections)
+    hidden_seed, hidden_constants = seed_and_constants(of_hidden, unread=sections, prefix="HIDDEN_")
+    _moments_forward[(triton.cdiv(n_rows, WORDS),)](
+        rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
+        heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
+        words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
+        **hidden_constants, num_warps=4,
+    )  # fmt: skip
+    return Table(rows, from_words, from_metadata, sections)
+
+
+@dataclass(frozen=True, slots=True)
+class TableGradients:
+    """Of the table's inputs."""
+
+    from_words: Tensor  # (groups, 64)
+    from_metadata: Tensor  # (M, 64)
+    heads: Heads
+
+
+def moment_table_backward(
+    d_rows: Tensor,
+    table: Table,
+    words: Grouping,
+    by_section: Grouping,
+    *,
+    heads: Heads,
+    of_hidden: Dropout | None,
+    variance_floor: float,
+) -> TableGradients:
+    """`by_section` is the grouping of the drawn sections."""
+    n_rows, n_draws = table.sections.shape
+    dim = heads.mean.shape[0]
+    n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
+    d_words = torch.empty_like(table.from_words)
+    d_hidden = d_words.new_empty(n_rows * n_draws, HIDDEN, dtype=NARROW)
+    weighted = d_words.new_empty(n_rows, HIDDEN, dtype=NARROW)
+    precisions = d_words.new_empty(n_rows)
+    partial = d_words.new_empty(n_programs, _SIZE)
+    seed, constants = seed_and_constants(of_hidden, unread=table.sections, prefix="HIDDEN_")
+    _moments_backward[(n_programs,)](
+        d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
+        table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
+        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
+    )  # fmt: skip
+    _linear_backward[(n_programs,)](
+        partial, words.n_groups, d_rows, weighted, precisions, n_programs, DIM=dim, DRAWS=n_draws, num_warps=4
     )
-    return table
+    total = partial.sum(dim=0)
+    product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
+    d_mean = torch.addmm(linear.view(WIDTH, HIDDEN)[:dim], heads.mean, product.view(HIDDEN, HIDDEN), alpha=2)
+    d_mean.addr_(heads.mean_bias, of_hiddens, alpha=2)
+    d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
+    d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
+    d_metadata = sum_rows(d_hidden, by_section, width=HIDDEN)
+    return TableGradients(d_words, d_metadata, Heads(d_mean, d_bias, d_variance.unsqueeze(0), rest[1:2]))
 
 
-class _MomentTable(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, from_words, from_metadata, sections, grouping, weight, bias, v_weight, v_bias, floor):
-        n_words, dim = from_words.shape[0], weight.shape[0]
-        padded = functional.pad(weight, (0, 0, 0, WIDTH - dim))
-        padded_bias = functional.pad(bias, (0, WIDTH - dim))
-        table = from_words.new_empty(n_words, WIDTH)
-        log_floor = math.log(floor) if floor > 0 else -1e30
-        from_words, from_metadata = from_words.contiguous(), from_metadata.contiguous()
-        _moments_forward[(triton.cdiv(n_words, WORDS),)](
-            table, from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias, log_floor,
-            n_words, DIM=dim, DRAWS=sections.shape[1], num_warps=4,
-        )  # fmt: skip
-        ctx.save_for_backward(from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias)
-        ctx.grouping, ctx.log_floor, ctx.dim = grouping, log_floor, dim
-        return table
-
-    @staticmethod
-    def backward(ctx, d_table):
-        from_words, from_metadata, sections, padded, padded_bias, v_weight, v_bias = ctx.saved_tensors
-        n_words, n_draws = sections.shape
-        n_programs = min(triton.cdiv(n_words, WORDS), N_PROGRAMS)
-        d_words = torch.empty_like(from_words)
-        d_hidden = from_words.new_empty(n_words * n_draws, HIDDEN, dtype=NARROW)
-        weighted = from_words.new_empty(n_words, WIDTH, dtype=NARROW)
-        products = from_words.new_empty(n_programs, HIDDEN, HIDDEN)
-        sums = from_words.new_empty(n_programs, 4, HIDDEN)
-        square = padded.T @ padded
-        from_bias = padded_bias @ padded
-        bias_square = padded_bias.square().sum()
-        _moments_backward[(n_programs,)](
-            d_words, d_hidden, weighted, products, sums, d_table.contiguous(), from_words, from_metadata,
-            sections, padded, padded_bias, square, from_bias, bias_square, v_weight, v_bias, ctx.log_floor,
-            n_words, n_programs, DIM=ctx.dim, DRAWS=n_draws, num_warps=8,
-        )  # fmt: skip
-        product, (of_hidden, of_ones, d_v_weight, d_v_bias) = products.sum(dim=0), sums.sum(dim=0)
-        linear = product_over_rows(d_table.to(NARROW), weighted) / n_draws  # (WIDTH, WIDTH)
-        d_weight = linear[:, :HIDDEN] + 2 * (padded @ product + torch.outer(padded_bias, of_hidden))
-        d_bias = linear[:, HIDDEN] + 2 * (padded @ of_hidden + padded_bias * of_ones[0])
-        d_metadata = sum_rows(d_hidden, ctx.grouping, width=HIDDEN)
-        d_mean = d_weight[: ctx.dim], d_bias[: ctx.dim]
-        return d_words, d_metadata, None, None, *d_mean, d_v_weight.view_as(v_weight), d_v_bias[:1], None
+def _log(variance_floor: float) -> float:
+    return math.log(variance_floor) if variance_floor > 0 else -1e30
 
 
 @triton.jit
@@ -95,26 +150,44 @@ def _raised(log_variance, log_floor):
 
 @triton.jit
 def _moments_forward(
-    table, from_words, from_metadata, sections, weight, bias, v_weight, v_bias, log_floor, n_words,
-    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
-    HIDDEN: tl.constexpr = HIDDEN,
+    table, from_words, of_group, n_groups, vectors, from_metadata, sections, hidden_weight, hidden_bias, weight,
+    bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width, DIM: tl.constexpr, DRAWS: tl.constexpr,
+    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
-    word = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
-    inside = word < n_words
+    n_words = tl.load(n_groups)
+    if tl.program_id(0) * WORDS >= n_words:
+        return
+    group = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    inside = group < n_words
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
-    of_word = tl.load(from_words + word[:, None] * HIDDEN + unit[None, :], mask=inside[:, None], other=0.0)
-    to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None])  # (HIDDEN, WIDTH)
-    mean_bias = tl.load(bias + column)
+    word = tl.load(of_group + group, mask=inside, other=0)
+    vector = load_rows(vectors, word, group, inside, width, words_seed, THRESHOLD, SCALE, WIDTH)
+    used = column < width
+    of_vector = tl.load(
+        hidden_weight + unit[None, :] * (2 * width) + column[:, None], mask=used[:, None], other=0.0
+    )
+    of_word = tl.dot(vector, of_vector, input_precision="tf32") + tl.load(hidden_bias + unit)[None, :]
+    at_word = group[:, None] * HIDDEN + unit[None, :]
+    tl.store(from_words + at_word, of_word, mask=inside[:, None])
+
+    is_mean = column < DIM
+    to_mean = tl.load(weight + column[None, :] * HIDDEN + unit[:, None], mask=is_mean[None, :], other=0.0)
+    mean_bias = tl.load(bias + column, mask=is_mean, other=0.0)
     to_variance = tl.load(v_weight + unit)
     variance_bias = tl.load(v_bias)
     a0 = tl.zeros((WORDS,), tl.float32)
     a1 = tl.zeros((WORDS, WIDTH), tl.float32)
     rest = tl.zeros((WORDS,), tl.float32)
+    seed = tl.load(hidden_seed)
     for draw in range(DRAWS):
-        section = tl.load(sections + word * DRAWS + draw, mask=inside, other=0)
+        section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
         hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
-        hidden = tl.maximum(hidden, 0.0)
+        hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
+        if HIDDEN_THRESHOLD > 0:
+            at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
+            hidden = tl.where(kept(at, seed, HIDDEN_THRESHOLD), hidden, 0.0)
         log_variance = _raised(tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias, log_floor)
         precision = tl.exp(-log_variance)
         mean = tl.dot(hidden, to_mean, input_precision="tf32") + mean_bias[None, :]
@@ -123,50 +196,60 @@ def _moments_forward(
         rest += tl.sum(mean * mean, axis=1) * precision + DIM * log_variance
     row = tl.where(column[None, :] == DIM, a0[:, None], a1)
     row = tl.where(column[None, :] == DIM + 1, rest[:, None], row) / DRAWS
-    tl.store(table + word[:, None] * WIDTH + column[None, :], row, mask=inside[:, None])
+    tl.store(table + group[:, None] * WIDTH + column[None, :], row, mask=inside[:, None])
 
 
 @triton.jit
 def _moments_backward(
-    d_words, d_hiddens, weighted, products, sums, d_table, from_words, from_metadata, sections, weight, bias,
-    square, from_bias, bias_square, v_weight, v_bias, log_floor, n_words, n_programs,
-    DIM: tl.constexpr, DRAWS: tl.constexpr, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
+    d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata,
+    sections, weight, bias, v_weight, v_bias, log_floor, hidden_seed, n_programs,
+    DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
+    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)
-    narrow = weighted.dtype.element_ty
+    n_words = tl.load(n_groups)
+    narrow = d_hiddens.dtype.element_ty
     unit = tl.arange(0, HIDDEN)
     column = tl.arange(0, WIDTH)
-    squared_weight = tl.load(square + unit[:, None] * HIDDEN + unit[None, :])
-    of_bias = tl.load(from_bias + unit)
-    squared_bias = tl.load(bias_square)
+    is_mean = column < DIM
+    at_weight = weight + column[:, None] * HIDDEN + unit[None, :]
+    to_hidden = tl.load(at_weight, mask=is_mean[:, None], other=0.0)
+    mean_bias = tl.load(bias + column, mask=is_mean, other=0.0)
+    of_bias = tl.sum(to_hidden * mean_bias[:, None], axis=0)  # W'b
+    squared_bias = tl.sum(mean_bias * mean_bias, axis=0)
+    squared_weight = tl.dot(tl.trans(to_hidden), to_hidden, input_precision="tf32x3")
     to_variance = tl.load(v_weight + unit)
     variance_bias = tl.load(v_bias)
+    seed = tl.load(hidden_seed)
     product = tl.zeros((HIDDEN, HIDDEN), tl.float32)
-    of_hidden = tl.zeros((HIDDEN,), tl.float32)
+    of_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
     of_ones = tl.zeros((WORDS,), tl.float32)
-    d_v_weight = tl.zeros((HIDDEN,), tl.float32)
+    d_v_weight = tl.zeros((WORDS, HIDDEN), tl.float32)
     d_v_bias = tl.zeros((WORDS,), tl.float32)
     for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
-        word = tile * WORDS + tl.arange(0, WORDS)
-        inside = word < n_words
-        at_word = word[:, None] * HIDDEN + unit[None, :]
+        group = tile * WORDS + tl.arange(0, WORDS)
+        inside = group < n_words
+        at_word = group[:, None] * HIDDEN + unit[None, :]
         of_word = tl.load(from_words + at_word, mask=inside[:, None], other=0.0)
-        d_row = d_table + word * WIDTH
+        d_row = d_table + group * WIDTH
         d_a0 = tl.load(d_row + DIM, mask=inside, other=0.0) / DRAWS
         d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # and d of it is a3's
-        mask = inside[:, None] & (column < DIM)[None, :]
+        mask = inside[:, None] & is_mean[None, :]
         d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
-        along = tl.sum(d_a1 * tl.load(bias + column)[None, :], axis=1)
-        to_hidden = tl.load(weight + column[:, None] * HIDDEN + unit[None, :]).to(narrow)
-        d_linear = tl.dot(d_a1.to(narrow), to_hidden)  # (WORDS, HIDDEN)
+        along = tl.sum(d_a1 * mean_bias[None, :], axis=1)
+        to_hidden = tl.load(at_weight, mask=is_mean[:, None], other=0.0)
+        d_linear = tl.dot(d_a1.to(narrow), to_hidden.to(narrow))  # (WORDS, HIDDEN)
         d_word = tl.zeros((WORDS, HIDDEN), tl.float32)
         weighted_hidden = tl.zeros((WORDS, HIDDEN), tl.float32)
         precisions = tl.zeros((WORDS,), tl.float32)
         for draw in range(DRAWS):
-            section = tl.load(sections + word * DRAWS + draw, mask=inside, other=0)
+            section = tl.load(sections + group * DRAWS + draw, mask=inside, other=0)
             hidden = of_word + tl.load(from_metadata + section[:, None] * HIDDEN + unit[None, :])
-            hidden = tl.maximum(hidden, 0.0)
+            hidden = tl.maximum(hidden, 0.0) * HIDDEN_SCALE
+            at = (group * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
+            if HIDDEN_THRESHOLD > 0:
+                hidden = tl.where(kept(at, seed, HIDDEN_THRESHOLD), hidden, 0.0)
             unraised = tl.sum(hidden * to_variance[None, :], axis=1) + variance_bias
             log_variance = _raised(unraised, log_floor)
             precision = tl.exp(-log_variance)
@@ -177,28 +260,54 @@ def _moments_backward(
             d_log = (DIM * d_a2 - precision * d_precision) * tl.exp(unraised - log_variance)
             d_hidden = precision[:, None] * (d_linear + 2.0 * d_a2[:, None] * applied)
             d_hidden += d_log[:, None] * to_variance[None, :]
-            d_hidden = tl.where(hidden > 0, d_hidden, 0.0)
+            d_hidden = tl.where(hidden > 0, d_hidden * HIDDEN_SCALE, 0.0)
             d_word += d_hidden
-            at = (word * DRAWS + draw)[:, None] * HIDDEN + unit[None, :]
             tl.store(d_hiddens + at, d_hidden, mask=inside[:, None])
             share = d_a2 * precision
             shared = hidden * share[:, None]
             product = tl.dot(tl.trans(shared.to(narrow)), hidden.to(narrow), product)
-            of_hidden += tl.sum(shared, axis=0)
+            of_hidden += shared
             of_ones += share
             weighted_hidden += hidden * precision[:, None]
             precisions += precision
-            d_v_weight += tl.sum(d_log[:, None] * hidden, axis=0)
+            d_v_weight += d_log[:, None] * hidden
             d_v_bias += d_log
         tl.store(d_words + at_word, d_word, mask=inside[:, None])
-        to_weighted = weighted + word[:, None] * WIDTH + unit[None, :]
-        tl.store(to_weighted, weighted_hidden, mask=inside[:, None])
-        ones = tl.where(unit[None, :] == 0, precisions[:, None], 0.0)
-        tl.store(to_weighted + HIDDEN, ones, mask=inside[:, None])
-    tl.store(products + program * HIDDEN * HIDDEN + unit[:, None] * HIDDEN + unit[None, :], product)
-    to_sums = sums + program * 4 * HIDDEN + unit
-    first = unit == 0
-    tl.store(to_sums, of_hidden)
-    tl.store(to_sums + HIDDEN, tl.where(first, tl.sum(of_ones, axis=0), 0.0))
-    tl.store(to_sums + 2 * HIDDEN, d_v_weight)
-    tl.store(to_sums + 3 * HIDDEN, tl.where(first, tl.sum(d_v_bias, axis=0), 0.0))
+        tl.store(weighted + at_word, weighted_hidden, mask=inside[:, None])
+        tl.store(precision_sums + group, precisions, mask=inside)
+    to_partial = partial + program * SIZE
+    tl.store(to_partial + unit[:, None] * HIDDEN + unit[None, :], product)
+    to_partial += HIDDEN * HIDDEN + WIDTH * HIDDEN
+    tl.store(to_partial + unit, tl.sum(of_hidden, axis=0))
+    tl.store(to_partial + HIDDEN + unit, tl.sum(d_v_weight, axis=0))
+    to_partial += 2 * HIDDEN + WIDTH
+    tl.store(to_partial, tl.sum(of_ones, axis=0))
+    tl.store(to_partial + 1, tl.sum(d_v_bias, axis=0))
+
+
+@triton.jit
+def _linear_backward(
+    partial, n_groups, d_table, weighted, precision_sums, n_programs, DIM: tl.constexpr, DRAWS: tl.constexpr,
+    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = LINEAR_WORDS, WIDTH: tl.constexpr = WIDTH,
+    HIDDEN: tl.constexpr = HIDDEN,
+):  # fmt: skip
+    """d_a1' (sum h/v) and d_a1' (sum 1/v), the parts of the mean's gradient that are linear in h."""
+    program = tl.program_id(0)
+    n_words = tl.load(n_groups)
+    unit = tl.arange(0, HIDDEN)
+    column = tl.arange(0, WIDTH)
+    linear = tl.zeros((WIDTH, HIDDEN), tl.float32)
+    d_bias = tl.zeros((WIDTH,), tl.float32)
+    for tile in range(program, tl.cdiv(n_words, WORDS), n_programs):
+        group = tile * WORDS + tl.arange(0, WORDS)
+        inside = group < n_words
+        mask = inside[:, None] & (column < DIM)[None, :]
+        d_a1 = tl.load(d_table + group[:, None] * WIDTH + column[None, :], mask=mask, other=0.0) / DRAWS
+        at_word = group[:, None] * HIDDEN + unit[None, :]
+        hidden = tl.load(weighted + at_word, mask=inside[:, None], other=0.0)
+        linear = tl.dot(tl.trans(d_a1.to(hidden.dtype)), hidden, linear)
+        precision = tl.load(precision_sums + group, mask=inside, other=0.0)
+        d_bias += tl.sum(d_a1 * precision[:, None], axis=0)
+    to_partial = partial + program * SIZE + HIDDEN * HIDDEN
+    tl.store(to_partial + column[:, None] * HIDDEN + unit[None, :], linear)
+    tl.store(to_partial + WIDTH * HIDDEN + 2 * HIDDEN + column, d_bias)

@@ -19,38 +19,16 @@ NARROW = torch.float32 if INTERPRETED else torch.bfloat16  # dtype of operands
 HIDDEN = 64  # units of the LSTM in each direction, and of the model network
 WIDTH = 128  # columns of every row, zero-padded: the sides of a tile are powers of two
 
+_PART_ROWS = 1024  # at least, where there are several parts
 _N_PARTS = 64  # at most, of the sum over rows in a weight's gradient; each is a matrix product of its own
-
-
-def project(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """rows weight' + bias: (N, K) narrow, (D, K), (D,) -> (N, D) float32.
-
-    The operands are rounded, the result is not: a mean is then the same number wherever it is used, and the
-    terms of a divergence cancel.
-    """
-    result: Tensor = _Projection.apply(rows, weight, bias)
-    return result
-
-
-class _Projection(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, rows, weight, bias):
-        narrow = weight.to(NARROW)
-        ctx.save_for_backward(rows, narrow)
-        product = rows @ narrow.T if INTERPRETED else torch.mm(rows, narrow.T, out_dtype=torch.float32)
-        return product.add_(bias)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        rows, narrow = ctx.saved_tensors
-        narrow_gradient = gradient.to(NARROW)
-        return narrow_gradient @ narrow, product_over_rows(narrow_gradient, rows), gradient.sum(dim=0)
 
 
 def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
     """left' right in float32, the sum over all leading rows in parts, so that enough of the GPU takes part."""
     left, right = left.flatten(0, -2), right.flatten(0, -2)
     n_parts = math.gcd(_N_PARTS, left.shape[0])
+    while n_parts > 1 and left.shape[0] < n_parts * _PART_ROWS:
+        n_parts //= 2
     left = left.unflatten(0, (n_parts, -1)).transpose(1, 2)
     return torch.bmm(left, right.unflatten(0, (n_parts, -1))).sum(dim=0, dtype=torch.float32)
 
@@ -67,15 +45,23 @@ class Dropout:
     rate: float
     seed: Tensor
 
+    @property
+    def scale(self) -> float:
+        """Of what is kept."""
+        return 1 / (1 - self.rate)
 
-def seed_and_constants(dropout: Dropout | None, *, unread: Tensor) -> tuple[Tensor, dict[str, float]]:
+
+def seed_and_constants(
+    dropout: Dropout | None, *, unread: Tensor, prefix: str = ""
+) -> tuple[Tensor, dict[str, float]]:
     """The arguments that a dropout gives to a launch; without one the kernel gets `unread` as its seed.
 
     An element is dropped whose hash is below THRESHOLD.
     """
     if dropout is None:
-        return unread, {"THRESHOLD": 0, "SCALE": 1.0}
-    return dropout.seed, {"THRESHOLD": round(dropout.rate * 2**32), "SCALE": 1 / (1 - dropout.rate)}
+        return unread, {f"{prefix}THRESHOLD": 0, f"{prefix}SCALE": 1.0}
+    threshold = round(dropout.rate * 2**32)
+    return dropout.seed, {f"{prefix}THRESHOLD": threshold, f"{prefix}SCALE": dropout.scale}
 
 
 @triton.jit
@@ -89,6 +75,20 @@ def kept(index, seed, THRESHOLD: tl.constexpr):
     mixed = (mixed ^ (mixed >> 15)) * 0x846CA68B
     mixed = mixed ^ (mixed >> 16)
     return mixed >= THRESHOLD
+
+
+@triton.jit
+def load_rows(
+    table, id_of_row, row, there, width, seed_of_step, THRESHOLD: tl.constexpr, SCALE: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Rows of a table (V, width) as a tile, dropped out, zero where not `there`: (ROWS,) ids -> (ROWS, WIDTH)."""
+    column = tl.arange(0, WIDTH)
+    mask = there[:, None] & (column < width)[None, :]
+    if THRESHOLD > 0:
+        mask = mask & kept(row[:, None] * WIDTH + column[None, :], tl.load(seed_of_step), THRESHOLD)
+    at = id_of_row.to(tl.int64)[:, None] * width + column[None, :]
+    return tl.load(table + at, mask=mask, other=0.0) * SCALE
 
 
 @triton.jit

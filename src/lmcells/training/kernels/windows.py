@@ -2,6 +2,9 @@
 
 Nothing in the loss depends on where the absent positions of a window are, only on the order of the present words. So
 they are closed up, and rows sorted by their number of words: a tile of rows ends after the words of its longest.
+
+`draw_windows` and `draw_sections` are `Sampler.batch` and `OccurrenceSections.draw` in one launch each: the same
+distributions, with random numbers of their own (Philox, from a seed that the sampler's generator draws).
 """
 
 from dataclasses import dataclass
@@ -13,88 +16,241 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.model import Batch, ModelConfig, Windows
-from lmcells.model.batch import or_null
-from lmcells.training.kernels.lookup import Grouping, group_places
+from lmcells.training.device_corpus import Chunk, OccurrenceSections
+from lmcells.training.kernels.lookup import Grouping, group_distinct, group_places
+from lmcells.training.sampler import Sampler
 
 ROWS = 64  # of a program
+DRAWN_ROWS = 16
+DRAWN_WORDS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeMajor:
-    """The words of each window, the centers after the context, so that one lookup serves both."""
+    """The words of each window, then the centers, then the negatives, so that one grouping serves all three."""
 
-    words: Tensor  # (T + 1, B) int32; 0 where absent
-    words_present: Tensor  # (T + 1, B) bool
-    negatives: Tensor  # (T, B) int32; 0 where absent; without negatives, the context once more
+    given: Windows  # in the order they were given in
+    places: Tensor  # (T + 1, B) or, with negatives, (2T + 1, B) int32; `config.n_read` where absent
+    present: Tensor  # (T + 1, B) bool, of the words and the centers; a masked center is absent here alone
     lengths: Tensor  # (B,) int32, words of the context, descending
-    metadata: Tensor  # (B,) int32, negative where there is none
+    metadata: Tensor  # (B,) int32; `config.n_metadata` where there is none
     has_metadata: Tensor  # (B,) bool
+    counts: Tensor  # (B,) bool, False in rows that only fill up a batch
     rank: Tensor  # (B,) where each row of the windows went
-    words_grouping: Grouping
-    center_grouping: Grouping  # of all centers, present or not: the prior sees them all
-    metadata_grouping: Grouping
+    words: Grouping  # of the places, by distinct word
+    row_of: Tensor  # the group of each place, and so its row of the moment table
+    by_metadata: Grouping
 
     @classmethod
-    def of_windows(cls, windows: Windows, *, config: ModelConfig) -> Self:
-        """Rearrange windows, or a batch with its negatives."""
+    def of_windows(cls, windows: Windows, *, config: ModelConfig, counts: Tensor | None = None) -> Self:
+        """Rearrange windows, or a batch with its negatives. Rows that do not count have no context."""
         batch, steps = windows.context.shape
-        device = windows.center.device
-        lengths, order = windows.context_mask.sum(dim=1, dtype=torch.int32).sort(descending=True, stable=True)
-        rank = torch.empty_like(order).scatter_(0, order, torch.arange(batch, device=device))
-        words = torch.zeros(steps + 1, batch, dtype=torch.int32, device=device)
-        negatives = torch.zeros(steps, batch, dtype=torch.int32, device=device)
-        given = windows.negatives if isinstance(windows, Batch) else windows.context
-        _close_up[(triton.cdiv(batch, ROWS),)](
-            words, negatives, windows.context.contiguous(), given.contiguous(),
-            windows.context_mask.contiguous(), order, batch, steps, num_warps=2,
-        )  # fmt: skip
-        words[steps] = windows.center[order]
+        device, center = windows.center.device, windows.center
+        lengths, order = windows.context_mask.sum(dim=1, dtype=torch.int16).sort(descending=True, stable=True)
+        negatives = windows.negatives if isinstance(windows, Batch) else None
+        n_places = steps + 1 if negatives is None else 2 * steps + 1
+        places = torch.empty(n_places, batch, dtype=torch.int32, device=device)
         present = torch.empty(steps + 1, batch, dtype=torch.bool, device=device)
-        torch.lt(torch.arange(steps, device=device).unsqueeze(1), lengths, out=present[:steps])
-        present[steps] = True if windows.center_mask is None else windows.center_mask[order]
-        metadata = or_null(windows.metadata, shape=windows.center.shape, device=device)[order].to(torch.int32)
-        has_metadata = metadata >= 0
+        long_lengths, metadata, rank = (torch.empty_like(places[0]) for _ in range(3))
+        has_metadata, counted = torch.empty_like(present[0]), torch.empty_like(present[0])
+        _lay_out[(triton.cdiv(batch, ROWS),)](
+            places, present, long_lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
+            center if negatives is None else negatives.contiguous(), windows.context_mask.contiguous(),
+            center, _or(windows.center_mask, center), _or(windows.metadata, center), _or(counts, center),
+            lengths, order, batch, steps, config.n_read, config.n_metadata,
+            HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
+            HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
+        )  # fmt: skip
+        words, row_of = group_distinct(places, n_ids=config.n_read)
         return cls(
-            words=words,
-            words_present=present,
-            negatives=negatives,
-            lengths=lengths,
+            given=windows,
+            places=places,
+            present=present,
+            lengths=long_lengths,
             metadata=metadata,
             has_metadata=has_metadata,
+            counts=counted,
             rank=rank,
-            words_grouping=group_places(words, n_groups=config.n_read, present=present),
-            center_grouping=group_places(words[steps], n_groups=config.n_words),
-            metadata_grouping=group_places(metadata, n_groups=config.n_metadata, present=has_metadata),
+            words=words,
+            row_of=row_of,
+            by_metadata=group_places(metadata, n_ids=config.n_metadata),
         )
 
     @property
-    def center(self) -> Tensor:
-        return self.words[-1]
+    def n_steps(self) -> int:
+        return self.present.shape[0] - 1
 
     @property
     def context(self) -> Tensor:
-        return self.words[:-1]
-
-    @property
-    def context_present(self) -> Tensor:
-        return self.words_present[:-1]
+        return self.places[: self.n_steps]
 
     def in_given_order(self, values: Tensor) -> Tensor:
         """Rows in the order of the windows: (B, ...) -> (B, ...)."""
         return values.index_select(0, self.rank)
 
 
+def _or(values: Tensor | None, unread: Tensor) -> Tensor:
+    return unread if values is None else values
+
+
 @triton.jit
-def _close_up(words, negatives, context, given, present, order, batch, steps, ROWS: tl.constexpr = ROWS):
+def _lay_out(
+    places, present, lengths, metadata, has_metadata, counts, rank, context, negatives, context_mask, center,
+    center_mask, given_metadata, given_counts, sorted_lengths, order, batch, steps, n_words, n_metadata,
+    HAS_NEGATIVES: tl.constexpr, HAS_CENTER_MASK: tl.constexpr, HAS_METADATA: tl.constexpr,
+    HAS_COUNTS: tl.constexpr, ROWS: tl.constexpr = ROWS,
+):  # fmt: skip
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     inside = row < batch
-    source = tl.load(order + row, mask=inside, other=0) * steps
+    given = tl.load(order + row, mask=inside, other=0)
+    length = tl.load(sorted_lengths + row, mask=inside, other=0).to(tl.int32)
+    tl.store(lengths + row, length, mask=inside)
+    tl.store(rank + given, row, mask=inside)
     slot = tl.zeros((ROWS,), tl.int32)
     for time in range(steps):
-        there = (tl.load(present + source + time, mask=inside, other=0) != 0) & inside
-        word = tl.load(context + source + time, mask=there, other=0)
-        negative = tl.load(given + source + time, mask=there, other=0)
-        to = slot * batch + row
-        tl.store(words + to, word, mask=there)
-        tl.store(negatives + to, negative, mask=there)
+        source = given * steps + time
+        there = (tl.load(context_mask + source, mask=inside, other=0) != 0) & inside
+        word = tl.load(context + source, mask=there, other=0)
+        tl.store(places + slot * batch + row, word, mask=there)
+        if HAS_NEGATIVES:
+            negative = tl.load(negatives + source, mask=there, other=0)
+            tl.store(places + (steps + 1 + slot) * batch + row, negative, mask=there)
         slot += there.to(tl.int32)
+        absent = inside & (time >= length)
+        tl.store(places + time * batch + row, n_words, mask=absent)
+        if HAS_NEGATIVES:
+            tl.store(places + (steps + 1 + time) * batch + row, n_words, mask=absent)
+        tl.store(present + time * batch + row, time < length, mask=inside)
+    tl.store(places + steps * batch + row, tl.load(center + given, mask=inside, other=0), mask=inside)
+    center_there = inside
+    if HAS_CENTER_MASK:
+        center_there = tl.load(center_mask + given, mask=inside, other=0) != 0
+    tl.store(present + steps * batch + row, center_there, mask=inside)
+    section = tl.full((ROWS,), -1, tl.int32)
+    if HAS_METADATA:
+        section = tl.load(given_metadata + given, mask=inside, other=-1).to(tl.int32)
+    tl.store(metadata + row, tl.where(section < 0, n_metadata, section), mask=inside)
+    tl.store(has_metadata + row, section >= 0, mask=inside)
+    counted = inside
+    if HAS_COUNTS:
+        counted = tl.load(given_counts + given, mask=inside, other=0) != 0
+    tl.store(counts + row, counted, mask=inside)
+
+
+def _draw_seed(generator: torch.Generator) -> Tensor:
+    return torch.randint(2**31 - 1, (1,), generator=generator, device=generator.device, dtype=torch.int32)
+
+
+def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
+    """What `sampler.batch` draws for the centers at `positions`, for an lmc: (B,), (B,) bool."""
+    config, alias = sampler.config, sampler.negatives
+    assert sampler.segment_metadata is not None
+    n_rows, steps = positions.shape[0], 2 * config.window
+    context, negatives = (chunk.tokens.new_empty(n_rows, steps) for _ in range(2))
+    context_mask = torch.empty_like(context, dtype=torch.bool)
+    center, metadata = torch.empty_like(positions), torch.empty_like(positions)
+    center_mask = torch.empty_like(present)
+    _draw_windows[(triton.cdiv(n_rows, DRAWN_ROWS),)](
+        context, context_mask, negatives, center, center_mask, metadata, chunk.tokens, chunk.segments,
+        sampler.segment_metadata, alias.threshold, alias.alias, positions, present,
+        _draw_seed(sampler.generator), n_rows, len(chunk), alias.alias.shape[0], config.window,
+        config.context_mask_rate, config.center_mask_rate, COLUMNS=triton.next_power_of_2(steps), num_warps=4,
+    )  # fmt: skip
+    return Batch(
+        center=center,
+        metadata=metadata,
+        context=context,
+        context_mask=context_mask,
+        center_mask=center_mask,
+        negatives=negatives,
+    )
+
+
+@triton.jit
+def _draw_windows(
+    context, context_mask, negatives, center, center_mask, metadata, tokens, segments, segment_metadata,
+    threshold, alias, positions, present, seed_of_step, n_rows, n_tokens, n_words, radius,
+    context_mask_rate, center_mask_rate, COLUMNS: tl.constexpr, ROWS: tl.constexpr = DRAWN_ROWS,
+):  # fmt: skip
+    seed = tl.load(seed_of_step)
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    inside = row < n_rows
+    position = tl.load(positions + row, mask=inside, other=0).to(tl.int64)
+    segment = tl.load(segments + position)
+    tl.store(center + row, tl.load(tokens + position), mask=inside)
+    tl.store(metadata + row, tl.load(segment_metadata + segment), mask=inside)
+    of_center, _, _, _ = tl.randint4x(seed, (n_rows + row) * COLUMNS)
+    kept_center = tl.uint_to_uniform_float(of_center) >= center_mask_rate
+    tl.store(center_mask + row, kept_center, mask=inside)
+
+    column = tl.arange(0, COLUMNS)
+    offset = column - radius
+    offset = tl.where(offset < 0, offset, offset + 1)
+    wanted = position[:, None] + offset[None, :]
+    in_text = (wanted >= 0) & (wanted < n_tokens)
+    mask = inside[:, None] & (column < 2 * radius)[None, :]
+    readable = mask & in_text
+    word = tl.load(tokens + wanted, mask=readable, other=0)
+    there = tl.load(segments + wanted, mask=readable, other=-1) == segment[:, None]
+    of_mask, of_slot, of_alias, _ = tl.randint4x(seed, row[:, None] * COLUMNS + column[None, :])
+    there = there & (tl.load(present + row, mask=inside, other=0) != 0)[:, None]
+    there = there & (tl.uint_to_uniform_float(of_mask) >= context_mask_rate)
+    bound = (tl.zeros((ROWS, COLUMNS), tl.int32) + n_words).to(tl.uint32)
+    slot = tl.umulhi(of_slot.to(tl.uint32), bound).to(tl.int32)
+    own = tl.uint_to_uniform_float(of_alias) < tl.load(threshold + slot)
+    negative = tl.where(own, slot, tl.load(alias + slot))
+    at = row[:, None] * (2 * radius) + column[None, :]
+    tl.store(context + at, word, mask=mask)
+    tl.store(context_mask + at, there, mask=mask)
+    tl.store(negatives + at, negative, mask=mask)
+
+
+def draw_sections(
+    sections: OccurrenceSections, words: Grouping, *, n_draws: int, generator: torch.Generator
+) -> Tensor:
+    """Sections of each group's word: -> (groups, n) int32, `n_metadata` where there is no such group."""
+    assert words.of_group is not None
+    drawn = words.of_group.new_empty(words.capacity, n_draws)
+    rate = sections.uniform_rate
+    _draw_sections[(triton.cdiv(words.capacity, DRAWN_WORDS),)](
+        drawn, words.of_group, words.n_groups, sections.sections, sections.offsets, sections.sizes,
+        sections.sizes if rate is None else rate, _draw_seed(generator), words.capacity, sections.n_metadata,
+        HAS_RATE=rate is not None, DRAWS=n_draws, COLUMNS=triton.next_power_of_2(n_draws), num_warps=4,
+    )  # fmt: skip
+    return drawn
+
+
+def sections_of(sections: Tensor, words: Grouping, *, n_metadata: int) -> Tensor:
+    """The same of sections that were drawn for the whole vocabulary: (V, n) -> (groups, n) int32."""
+    assert words.of_group is not None
+    assert words.n_groups is not None
+    is_group = torch.arange(words.capacity, device=sections.device) < words.n_groups
+    return sections[words.of_group].int().masked_fill(~is_group.unsqueeze(1), n_metadata)
+
+
+@triton.jit
+def _draw_sections(
+    drawn, of_group, n_groups, sections, offsets, sizes, rates, seed_of_step, capacity, n_metadata,
+    HAS_RATE: tl.constexpr, DRAWS: tl.constexpr, COLUMNS: tl.constexpr, WORDS: tl.constexpr = DRAWN_WORDS,
+):  # fmt: skip
+    group = tl.program_id(0) * WORDS + tl.arange(0, WORDS)
+    column = tl.arange(0, COLUMNS)
+    there = group < tl.load(n_groups)
+    at = group[:, None] * DRAWS + column[None, :]
+    mask = (group < capacity)[:, None] & (column < DRAWS)[None, :]
+    section = tl.full((WORDS, COLUMNS), 0, tl.int32) + n_metadata
+    if tl.program_id(0) * WORDS < tl.load(n_groups):
+        word = tl.load(of_group + group, mask=there, other=0)
+        of_index, of_section, of_rate, _ = tl.randint4x(
+            tl.load(seed_of_step), group[:, None] * COLUMNS + column[None, :]
+        )
+        nothing = tl.zeros((WORDS, COLUMNS), tl.int32)
+        bound = (nothing + tl.load(sizes + word)[:, None]).to(tl.uint32)
+        index = tl.umulhi(of_index.to(tl.uint32), bound).to(tl.int64)
+        found = tl.load(sections + tl.load(offsets + word).to(tl.int64)[:, None] + index)
+        if HAS_RATE:
+            uniform = tl.umulhi(of_section.to(tl.uint32), (nothing + n_metadata).to(tl.uint32)).to(tl.int32)
+            is_uniform = tl.uint_to_uniform_float(of_rate) < tl.load(rates + word)[:, None]
+            found = tl.where(is_uniform, uniform, found)
+        section = tl.where(there[:, None], found, section)
+    tl.store(drawn + at, section, mask=mask)

@@ -1,0 +1,170 @@
+"""Whole notes in which a reader marked the short forms, and when two wordings mean the same.
+
+    {"id", "text", "mentions": [{"start", "end", "kind", "senses"}]}
+
+A mark of kind `short_form` has its accepted wordings as `senses`; the other kinds only look like short forms.
+
+Two wordings mean the same when they agree up to case, hyphens, word order, function words and inflection, when the
+inventory lists them as forms of one sense, or when the mark lists both. A count may include its value: "times six" is
+right for "times".
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lmcells.errors import FormatError
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.notes.readers import ReadReport
+
+SHORT_FORM, NONE = "short_form", "none"
+KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unclear")
+
+_FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
+_SUFFIXES = (
+    "izations isations ized ised ization isation ations ation ically ings ing ional ies ied ous ical ic ions ion ed es "
+    "al ly um us is ia a s y e"
+).split()
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve".split()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a reader marked at `text[start:end]`."""
+
+    start: int
+    end: int
+    kind: str
+    senses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedNote:
+    """A note with its marks, in order."""
+
+    id: str
+    text: str = field(repr=False)  # patient data: never in a log or a traceback
+    marks: tuple[Mark, ...]
+
+
+def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]:
+    """Yield marked notes: our JSON lines, a brat folder (.txt with .ann), or a Label Studio export (.json).
+
+    In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
+    text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
+    """
+    read: Callable[[Any], tuple[object, object, list[Mark]]]
+    rows: Iterable[Any]
+    if path.is_dir():
+        texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
+        rows, read = texts, _read_brat
+    elif path.suffix == ".json":
+        rows, read = json.loads(path.read_text("utf-8")), _read_task
+    else:
+        rows, read = path.read_text("utf-8").split("\n"), _read_line
+    for number, row in enumerate(rows, start=1):
+        if isinstance(row, str) and not row.strip():
+            continue
+        try:
+            yield _checked(*read(row))
+            report.n_read += 1
+        except (KeyError, TypeError, ValueError) as error:
+            why = f"not a marked note ({type(error).__name__})"
+            report.skip(str(error) if isinstance(error, FormatError) else why, number)
+
+
+def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
+    if not isinstance(note_id, str | int) or not isinstance(text, str):
+        raise TypeError
+    ordered = tuple(sorted(marks, key=lambda mark: (mark.start, mark.end)))
+    for mark in ordered:
+        if mark.kind not in KINDS or not 0 <= mark.start < mark.end <= len(text):
+            raise ValueError
+        if mark.kind == SHORT_FORM and not mark.senses:
+            raise ValueError
+    return MarkedNote(str(note_id), text, ordered)
+
+
+def _read_line(line: str) -> tuple[object, object, list[Mark]]:
+    row = json.loads(line)
+    marks = [
+        Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
+        for each in row["mentions"]
+    ]
+    return row["id"], row["text"], marks
+
+
+def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
+    labels: dict[str, tuple[str, int, int]] = {}
+    senses: dict[str, str] = {}
+    for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
+        key, _, rest = line.partition("\t")
+        if key.startswith("T"):
+            label, start, end = rest.partition("\t")[0].replace(";", " ").split()[:3]
+            labels[key] = label, int(start), int(end)
+        elif key.startswith("#"):
+            target, _, note = rest.partition("\t")
+            senses[target.split()[1]] = note
+    marks = [_region(*where, senses.get(key, "")) for key, where in labels.items()]
+    return path.stem, path.read_text("utf-8"), marks
+
+
+def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
+    regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
+    for result in task["annotations"][0]["result"]:
+        value, region = result["value"], regions[result["id"]]
+        region |= {"start": value["start"], "end": value["end"]}
+        if "labels" in value:
+            region["label"] = value["labels"][0]
+        if "text" in value and result["type"] == "textarea":
+            region["senses"] = ";".join(value["text"])
+    marks = [_region(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()]
+    return task["data"].get("note_id", task.get("id")), task["data"]["text"], marks
+
+
+def _region(label: str, start: int, end: int, senses: str) -> Mark:
+    kind = label.lower() if label.lower() in KINDS else SHORT_FORM
+    return Mark(start, end, kind, tuple(sense.strip() for sense in senses.split(";") if sense.strip()))
+
+
+class Meanings:
+    """Tells whether two wordings mean the same, by their words or by an inventory."""
+
+    def __init__(self, inventory: SenseInventory) -> None:
+        self._alternatives: dict[str, set[str]] = defaultdict(set)
+        for sense in inventory:
+            wordings = {_normalised(form) for form in (sense.long_form, *sense.forms)}
+            for wording in wordings:
+                self._alternatives[wording] |= wordings
+
+    def same(self, long_form: str, senses: Iterable[str]) -> bool:
+        """Whether a long form means one of the senses."""
+        given = _normalised(long_form)
+        meant = {given} | self._alternatives.get(given, set())
+        wanted = {_normalised(sense) for sense in senses}
+        return bool(meant & wanted) or any(_is_counted(given, sense) for sense in wanted)
+
+
+def _normalised(wording: str) -> str:
+    words = re.findall(r"[a-z0-9%]+", wording.lower().replace("'s", ""))
+    return " ".join(sorted(_stem(word) for word in words if word not in _FUNCTION_WORDS or len(words) == 1))
+
+
+def _stem(word: str) -> str:
+    if word in _NUMBERS:
+        return str(_NUMBERS.index(word))
+    for suffix in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= 4:
+            return word.removesuffix(suffix)
+    return word
+
+
+def _is_counted(given: str, sense: str) -> bool:
+    """Whether a wording is a sense plus a number: "times six" for "times"."""
+    extra = Counter(given.split()) - Counter(sense.split())
+    lacking = Counter(sense.split()) - Counter(given.split())
+    return not lacking and bool(extra) and all(word.isdigit() for word in extra)
