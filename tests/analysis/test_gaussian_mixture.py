@@ -109,8 +109,8 @@ def test_the_total_variance_is_the_mean_of_the_diagonal(mixture: GaussianMixture
         ([1.5, -0.5], [[0.0], [1.0]], [1.0, 1.0], "above 0"),
         ([0.5, 0.5], [[0.0], [1.0]], [1.0, 0.0], "variances must be above 0"),
         ([0.5, 0.5], [[0.0]], [1.0, 1.0], "2 components need"),
-        ([1.0], [[0.0]], [1.0, 1.0], "one number a component"),
-        ([], np.zeros((0, 2)), [], "one number a component"),
+        ([1.0], [[0.0]], [1.0, 1.0], "one number per component"),
+        ([], np.zeros((0, 2)), [], "one number per component"),
     ],
 )
 def test_what_is_no_mixture_is_refused(
