@@ -144,6 +144,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "Ms. Smith, MS. SMITH",
         "Dallas, OR 97338",
         "specimen PT-MS-0042, LAB-PT-20417",
+        "given Recombivax-PT, a Port-A-PT",
         "St. Mary",
         "diagnosis(pt)",
         "02 OCT 2001, OCT 12",

@@ -115,6 +115,7 @@ _DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\
 _NAME_MASK = re.compile(r"\bXYZ\b")
 _CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
 _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
+_BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
@@ -206,7 +207,7 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; a stand-in for names."""
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; a stand-in for names."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True
@@ -218,6 +219,8 @@ class LookAlikes:
             if follows.match(self._text, end):
                 return True
         if stem in ("Inc", "AG") and self._ends_a_company(written):
+            return True
+        if self._text[start - 1 : start] == "-" and _BRAND_BEFORE.search(self._before(written, _REACH)):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
