@@ -14,7 +14,7 @@ SHORT_FORMS = (
     "PT OT OR MI CT CTA CTS A&O A IV MS HTN s/p c/o PO BID HbA1c PaO2 T2 q4h NO IS AS US PET CAP DC d/c PM HR PT/INR "
     "OCT y/o C&S 5-FU Na+ COVID-19 ABC RA pO2 St IA IB CO BI PR RR ST OS VAS VA IVC PAD INC EM DD LYMPH"
 ).split()
-FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed"])
+FIND = ShortFormFinder([*SHORT_FORMS, "GI bleed", "ECHO", "qhs"])
 
 
 def found(text: str, find: ShortFormFinder = FIND) -> list[tuple[str, str]]:
@@ -46,6 +46,8 @@ def test_an_english_word_is_none(word: str) -> None:
         ("S/P", "s/p"),
         ("C/O", "c/o"),
         ("bid", "BID"),
+        ("qHS", "qhs"),
+        ("echo", "ECHO"),
     ],
 )
 def test_shorthand_is_found_in_another_case(written: str, short_form: str) -> None:

@@ -34,6 +34,7 @@ _SPACED_AMPERSAND = re.compile(
     r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
 )
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
+_DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _VOWELS = frozenset("aeiouy")
 _MOST_KNOWN = 20_000
 _SLOTS_EACH = 32  # so that about 3 % of the other words pass the table of slots and must be looked up
@@ -222,7 +223,7 @@ class ShortFormFinder:
         if not plain.isupper() and "." not in stem and is_ordinary:
             return None
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
-        if is_mixed and len(plain) < 4:
+        if is_mixed and len(plain) < 4 and not _DOSING.match(plain):
             return None
         return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is Pt before it is PT
 
