@@ -102,7 +102,7 @@ class NumpyVariationalNetwork:
         self._check(center, metadata, context, context_mask, center_mask, n_unknown=n_unknown)
         cells = self._cells(center, metadata, center_mask, (context, context_mask, unknown), gate)
         if self._config.kind == "mbsge" and metadata is not None:
-            # The section in the place of the center; the two posteriors are averaged.
+            # The section as the center; the two posteriors are averaged.
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
             window = context[rows], context_mask[rows], unknown

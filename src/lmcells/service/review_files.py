@@ -34,7 +34,7 @@ _HEADING_BEFORE, _HEADING_AFTER = re.compile(r"\b[A-Z]{3,} \Z"), re.compile(r" [
 _WORD = 5  # letters, from which what the model knows in lower case is a word
 _ROMAN = re.compile(r"[IVX]+")
 _LINE = re.compile(r"[^\r\n]*")
-_CAPITALS = 0.6  # share of capitals among the letters of a line, from which they tell nothing
+_CAPITALS = 0.6  # share of capitals among the letters of a line above which they carry no information
 _MOST_MENTIONS = 5_000  # of a note: a page with more cannot be reviewed
 
 Where = tuple[tuple[str, str], ...]

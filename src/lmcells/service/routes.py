@@ -50,7 +50,7 @@ def add_expand(
     router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
 ) -> None:
     """Add POST /expand."""
-    reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # so that the event loop goes on
+    reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # keeps the event loop free
     refs = [
         {"$ref": f"#/components/schemas/{model.__name__}"} for model in (messages.OneNote, messages.ManyNotes)
     ]

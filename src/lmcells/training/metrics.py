@@ -31,7 +31,7 @@ class TrainingFailed(LmcellsError):  # noqa: N818 - says what happened
 
 
 class TrainingWarning(UserWarning):
-    """Training goes on, but not as the user may expect."""
+    """Training continues, but not as the user may expect."""
 
 
 class Progress(NamedTuple):

@@ -55,7 +55,7 @@ async function expandNote() {
   if (opened?.id && opened.shown === field.value) return openNote(opened);
   const given = opened?.shown === field.value ? opened.text : field.value;
   if (!given.trim()) {
-    report("There is no text to expand. Paste a note, open a file, or take the sample.");
+    report("There is no text to expand. Paste a note, open a file, or use the sample.");
     field.focus();
     return;
   }

@@ -184,7 +184,7 @@ const GIVEN = {
   review: "decided by you",
 };
 
-// What a mark stands for and how sure that is, in a few words.
+// What a mark stands for, and how sure the answer is, in a few words.
 export function describe(expansion) {
   if (expansion.abstained) return `${expansion.source === "review" ? "decided by you" : "abstained"}: ${reason(expansion)}`;
   return `${expansion.long_form}, ${GIVEN[expansion.source] ?? percent(expansion.probability)}`;
