@@ -30,7 +30,7 @@ ORDINARY_WORD = "ordinary_word"
 
 _MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
-PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
+PRIOR_WEIGHT = 0.6  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)
