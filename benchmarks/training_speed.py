@@ -490,7 +490,7 @@ def dropout_is_its_own_transpose(model: LatentMeaningCells, batch: Batch) -> boo
     table = model.prior.words.weight.detach().double().abs().float().add(1).requires_grad_()
     seed = torch.tensor([12345], dtype=torch.int32, device=table.device)
     rows = look_up(
-        table, windows.places[: windows.n_steps + 1], windows.words, present=windows.present,
+        table, windows.word_ids[: windows.n_steps + 1], windows.words, present=windows.present,
         dtype=torch.float32, dropout=Dropout(0.2, seed),
     )  # fmt: skip
     weights = torch.randn_like(rows)

@@ -89,7 +89,7 @@ def train(
         import torch
     except ImportError:
         raise MissingExtra("torch", extra="train", purpose="Training") from None
-    from lmcells.training.loop import told_in_one_line
+    from lmcells.training.loop import explain_failures
 
     output, say = Path(output), on_progress or (lambda _: None)
     if kind is not None and kind not in KINDS:
@@ -121,7 +121,7 @@ def train(
     if kind != ELMO and (device == "cpu" or not torch.cuda.is_available()):
         running["on_progress"] = _advising(say, is_adapting=from_model is not None)
     given: dict[str, Any] = {"preset": preset, "file": file, "overrides": overrides}
-    with told_in_one_line(running["output"]):
+    with explain_failures(running["output"]):
         if kind == ELMO:
             if from_model is not None:
                 raise ConfigError("--from is for models of the kind lmc. Leave it out, or --kind elmo.")

@@ -262,7 +262,7 @@ def test_it_runs_on_a_bare_machine_and_stops_when_asked(corpus: Corpus, tmp_path
     assert "lmcells train: training on the CPU with 1 thread: 100000 epochs of 2 steps" in errors
     stopped = [line for line in without_reports(errors) if line.startswith("lmcells train: ")]
     assert len(stopped) == 1
-    assert "go on with --resume" in stopped[0]
+    assert "continue with --resume" in stopped[0]
     last = json.loads(metrics.read_text().splitlines()[-1])
     finished = subprocess.run(
         [*started, "--epochs", str(last["epoch"] + 1), "--resume"],

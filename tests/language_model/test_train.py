@@ -234,7 +234,7 @@ def test_runs_that_make_no_sense_are_refused(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(corpus, tmp_path / "taken", epochs=1)
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         run(corpus, tmp_path / "taken", epochs=1)
     with pytest.raises(ConfigError, match=r"training.learning_rate = 0.01, now it is 0.5"):
         run(corpus, tmp_path / "taken", epochs=1, learning_rate=0.5, resume=True)

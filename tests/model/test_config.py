@@ -39,7 +39,7 @@ def test_the_defaults_are_the_papers() -> None:
         ({"kind": "mbsge"}, "category_rate is 0.1 but n_categories is 0; allowed then: 0."),
         (
             {"kind": "mbsge", "n_categories": 3, "section_rate": 0.9},
-            "category_rate and section_rate add to 1; allowed: below 1, so that words stay centers too.",
+            "category_rate and section_rate add up to 1; allowed: below 1, so that some centers are words.",
         ),
     ],
 )

@@ -186,7 +186,7 @@ def test_windows_of_unlike_shapes_are_refused() -> None:
         dataclasses.replace(windows, context_mask=windows.context_mask[:, :5])
     with pytest.raises(ValueError, match=r"metadata has shape \(5,\); center has \(6,\)"):
         dataclasses.replace(windows, metadata=windows.metadata[:5])
-    with pytest.raises(ValueError, match=r"center_mask is of torch\.int64"):
+    with pytest.raises(ValueError, match=r"center_mask has dtype torch\.int64"):
         dataclasses.replace(windows, center_mask=windows.center_mask.long())
 
 

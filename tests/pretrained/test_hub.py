@@ -54,7 +54,7 @@ def test_revisions_are_branches_tags_and_commits() -> None:
     assert model_folder("ward7/cells", revision="v1").name == OLDER
     assert model_folder("ward7/cells", revision=COMMIT).name == COMMIT
     for wrong in ("v2", "../../blobs"):
-        with pytest.raises(ModelError, match="nothing is downloaded unasked"):
+        with pytest.raises(ModelError, match="not downloaded automatically"):
             model_folder("ward7/cells", revision=wrong)
 
 

@@ -212,7 +212,7 @@ def test_half_precision_weights_give_nearly_the_same_cells() -> None:
         ({"metadata": np.array([0])}, r"metadata has shape \(1,\)"),
         ({"center": np.array([0])}, r"shape"),
         ({"context_mask": np.ones((2, 3), np.bool_)}, "context_mask has shape"),
-        ({"context_mask": np.ones((2, 2))}, "a mask is of bool"),
+        ({"context_mask": np.ones((2, 2))}, "a mask needs bool"),
         ({"gate": 1.5}, "gate is 1.5; allowed"),
         ({"gate": np.array([0.5, np.nan])}, "allowed: weights from 0"),
     ],

@@ -60,7 +60,7 @@ def slips_of(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(slips_of())
-def test_a_word_one_slip_away_is_read_as_the_known_word(pair: tuple[str, str]) -> None:
+def test_a_word_one_error_away_is_read_as_the_known_word(pair: tuple[str, str]) -> None:
     word, written = pair
     np.testing.assert_array_equal(planted().vectors([written])[0], TABLE[WORDS.index(word)])
 
@@ -68,17 +68,17 @@ def test_a_word_one_slip_away_is_read_as_the_known_word(pair: tuple[str, str]) -
 @pytest.mark.parametrize("word", SPELT)
 def test_a_word_with_two_letters_wrong_is_nearest_to_the_right_one(word: str) -> None:
     written = word[:2] + word[3:7] + "q" + word[8:]
-    assert KnownSpellings.of(WORDS, COUNTS).one_slip_away([written]).tolist() == [-1]
+    assert KnownSpellings.of(WORDS, COUNTS).one_error_away([written]).tolist() == [-1]
     assert likest(planted().vectors([written])[0]) == word
 
 
 def test_the_most_frequent_of_several_is_meant() -> None:
     known = KnownSpellings.of(["cardiac", "cardiax", "cardial"], np.array([5, 90, 7]))
-    assert known.one_slip_away(["cardiaz"]).tolist() == [1]
+    assert known.one_error_away(["cardiaz"]).tolist() == [1]
 
 
 def test_a_short_word_is_not_taken_for_a_slip() -> None:
-    assert KnownSpellings.of(["gait", "pains"], np.array([5, 5])).one_slip_away(
+    assert KnownSpellings.of(["gait", "pains"], np.array([5, 5])).one_error_away(
         ["gaid", "pain"]
     ).tolist() == [-1, -1]
 

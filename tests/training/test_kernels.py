@@ -43,7 +43,7 @@ runs_kernels = pytest.mark.skipif(
 )
 if DEVICE == "cuda" or INTERPRETED:
     from lmcells.training.kernels.attention import attend_and_mix
-    from lmcells.training.kernels.lookup import group_distinct, group_places, look_up, sum_rows
+    from lmcells.training.kernels.lookup import group_by_id, group_distinct, look_up, sum_rows
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.operands import NARROW, Dropout
     from lmcells.training.kernels.windows import draw_sections, draw_windows
@@ -307,7 +307,7 @@ def test_dropout_in_lookups_is_undone_in_backward() -> None:
     torch.manual_seed(3)
     table = torch.randn(N_WORDS, 100, device=DEVICE, requires_grad=True)
     words, present, dropout = ids(N_WORDS, ROWS).int(), happens(0.8, ROWS), some_dropout()
-    grouping = group_places(words.masked_fill(~present, N_WORDS), n_ids=N_WORDS)
+    grouping = group_by_id(words.masked_fill(~present, N_WORDS), n_ids=N_WORDS)
     found = look_up(table, words, grouping, dtype=torch.float32, present=present, dropout=dropout)
     kept = kept_in_torch(ROWS * 128, dropout).view(ROWS, 128)[:, :100]
     assert 0.75 < (kept > 0).float().mean() < 0.85
@@ -335,26 +335,26 @@ def kept_in_torch(n: int, dropout: "Dropout") -> Tensor:
 @runs_kernels
 def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
     torch.manual_seed(4)
-    places = ids(50, 5_000).int() ** 2 // 40
-    places[:2_000] = 3  # a run over many whole chunks
+    word_ids = ids(50, 5_000).int() ** 2 // 40
+    word_ids[:2_000] = 3  # a run over many whole chunks
     present = happens(0.9, 5_000)
     rows = torch.randint(-8, 9, (5_000, 128), device=DEVICE).float()
-    absent = places.masked_fill(~present, 70)
-    wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, places.long(), rows * present.unsqueeze(1))
-    assert torch.equal(sum_rows(rows, group_places(absent, n_ids=70), width=100), wanted[:, :100])
+    absent = word_ids.masked_fill(~present, 70)
+    wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, word_ids.long(), rows * present.unsqueeze(1))
+    assert torch.equal(sum_rows(rows, group_by_id(absent, n_ids=70), width=100), wanted[:, :100])
     grouping, group_of = group_distinct(absent, n_ids=70)
     assert torch.equal(sum_rows(rows, grouping, width=100), wanted[:, :100])
-    assert torch.equal(grouping.of_group[group_of[present].long()], places[present])
-    distinct = places[present].unique()
+    assert torch.equal(grouping.of_group[group_of[present].long()], word_ids[present])
+    distinct = word_ids[present].unique()
     assert int(grouping.n_groups) == len(distinct)
     plus = torch.arange(70 * 100, device=DEVICE).float().view(70, 100)
     by_group = sum_rows(rows, grouping, width=100, by_group=True, plus=plus)[: len(distinct)]
     assert torch.equal(by_group, wanted[distinct, :100] + plus[: len(distinct)])
     part = slice(1_900, 2_200)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(
-        0, places[part].long(), (rows * present.unsqueeze(1))[part]
+        0, word_ids[part].long(), (rows * present.unsqueeze(1))[part]
     )
-    assert torch.equal(sum_rows(rows[part], grouping, width=100, first_place=1_900), wanted[:, :100])
+    assert torch.equal(sum_rows(rows[part], grouping, width=100, first_position=1_900), wanted[:, :100])
 
 
 @needs_gpu

@@ -195,7 +195,7 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_clear_error(corpus: Corpus
         run(corpus, tmp_path, settings)
 
 
-def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_stands(
+def test_a_full_disk_is_told_in_one_line_and_leaves_the_last_checkpoint(
     corpus: Corpus, tmp_path: Path
 ) -> None:
     settings = tiny_settings(epochs=3, batch_size=1024)
@@ -214,7 +214,7 @@ def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_stands(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     step = newest_step(tmp_path)
-    assert str(failed.value).endswith(f"go on with --resume; the checkpoint of step {step} stands.")
+    assert str(failed.value).endswith(f"continue with --resume; the checkpoint of step {step} is intact.")
     assert "cannot be written" in str(failed.value)
     assert not list(tmp_path.rglob("*.partial"))
     resumed = run(corpus, tmp_path, settings, resume=True)

@@ -176,7 +176,7 @@ def test_a_run_is_overwritten_only_when_asked_to(
 ) -> None:
     run(corpus, tmp_path, epochs=1, seed=5)
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         run(corpus, tmp_path)
     assert_same(run(corpus, tmp_path, overwrite=True), finished[1])
     assert (tmp_path / "mine.txt").is_file()

@@ -1,4 +1,4 @@
-"""Latent Meaning Cells and their relatives: the mathematics, in torch alone.
+"""Latent Meaning Cells and their baselines BSG and MBSGE: the mathematics, in torch alone.
 
 This is the reference: it must equal the paper's formulas, written as plain loops in `tests/model/loop_reference.py`;
 the kernels (`lmcells.training.kernels`) and the numpy networks (`lmcells.pretrained.network`) must equal it.

@@ -1,4 +1,4 @@
-"""What a model is given: windows of text, negatives and section draws. All tensors, all drawn elsewhere."""
+"""The inputs of a model, all of them tensors: windows of text, negatives and section draws."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Windows:
     """Center words and what surrounds them: the conditions of q(z | w, m, c).
 
     In both masks True means present. An absent context position (padding at a boundary, or a masked word) may
-    hold any valid id: it never changes a result. An absent center is a zero vector in q, and only there.
+    hold any valid id, which never changes a result. An absent center is a zero vector in q, and only there.
     """
 
     center: Tensor  # (B,)
@@ -32,7 +32,9 @@ class Windows:
             )
         for name, mask in (("context_mask", self.context_mask), ("center_mask", self.center_mask)):
             if mask is not None and mask.dtype != torch.bool:
-                raise ValueError(f"{name} is of {mask.dtype}; a mask is of torch.bool, True where present.")
+                raise ValueError(
+                    f"{name} has dtype {mask.dtype}; a mask needs torch.bool, True where present."
+                )
         for name, values in (("metadata", self.metadata), ("center_mask", self.center_mask)):
             if values is not None and values.shape != rows:
                 raise ValueError(f"{name} has shape {tuple(values.shape)}; center has {tuple(rows)}.")
@@ -75,5 +77,5 @@ class SectionDraws:
 
 
 def or_null(metadata: Tensor | None, *, shape: torch.Size, device: torch.device) -> Tensor:
-    """The ids, or NULL_METADATA everywhere if there are none at all."""
+    """The ids, or NULL_METADATA everywhere if they are None."""
     return torch.full(shape, NULL_METADATA, device=device) if metadata is None else metadata

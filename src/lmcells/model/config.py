@@ -22,8 +22,7 @@ _ALWAYS_SAVED = (
 class ModelConfig:
     """All that is needed to build a model and to draw its batches. The defaults are the paper's.
 
-    Settings of the training itself (learning rate, batch size, negatives, smoothing, ...) are in
-    `lmcells.training.settings`.
+    Settings of the training (learning rate, batch size, smoothing, ...) are in `lmcells.training.settings`.
     """
 
     kind: ModelKind = "lmc"
@@ -37,7 +36,7 @@ class ModelConfig:
     context_dim: int = 0  # of the LSTM in each direction; 0 means hidden_dim
     masks_span: bool = False  # whether a span taken out of the text leaves a mask in the context
     masked_span_dim: int = 0  # hidden units of the masked-span reader; 0: none, as in the paper; lmc only
-    masked_span_reach: Size = 2  # words that it reads on each side of the mask
+    masked_span_reach: Size = 2  # words that the masked-span reader reads on each side
     phrase_dim: int = 0  # hidden units of the phrase network; 0: none, as in the paper
     dropout: Rate = 0.2
     hidden_dropout: bool = True  # dropout after the model network's ReLU too; lmc only
@@ -62,7 +61,7 @@ class ModelConfig:
             )
         if missing := [name for name in _ALWAYS_SAVED if name not in settings]:
             raise ConfigError(f"the model's settings lack {', '.join(missing)}.")
-        return cls(**{"hidden_dropout": False, **settings})  # models of before did not have it
+        return cls(**{"hidden_dropout": False, **settings})  # older models have no dropout there
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -78,8 +77,8 @@ class ModelConfig:
             )
         if self.kind == "mbsge" and self.category_rate + self.section_rate >= 1:
             raise ConfigError(
-                f"category_rate and section_rate add to {self.category_rate + self.section_rate:g}; "
-                "allowed: below 1, so that words stay centers too."
+                f"category_rate and section_rate add up to {self.category_rate + self.section_rate:g}; "
+                "allowed: below 1, so that some centers are words."
             )
 
     @property
@@ -89,7 +88,7 @@ class ModelConfig:
 
     @property
     def metadata_dim(self) -> int:
-        """Width of the variational network's E_m, which attends over states of both directions."""
+        """Width of the variational network's E_m, the attention's query over states of both directions."""
         return 2 * self.lstm_dim
 
     @property

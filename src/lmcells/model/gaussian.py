@@ -1,4 +1,4 @@
-"""The isotropic Gaussian, and the divergence between two of them. Divergences cancel in bf16: they are float32."""
+"""The isotropic Gaussian, and the divergence between two of them: in float32, since its terms nearly cancel."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """Return bf16 and fp16 as float32; float32 and float64 as they are."""
+    """Return bf16 and fp16 as float32; float32 and float64 unchanged."""
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
 
 

@@ -30,12 +30,12 @@ class Loss:
 
     @property
     def total(self) -> Tensor:
-        """What is minimised: (B,)."""
+        """The value to minimise: (B,)."""
         return self.reconstruction + self.prior_divergence
 
 
 class CellModel(nn.Module):
-    """A variational network and a prior, trained together. Dropout is all that it draws itself."""
+    """A variational network and a prior, trained together. Its only random draws are those of dropout."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class CellModel(nn.Module):
                 if isinstance(module, nn.Embedding):
                     nn.init.normal_(module.weight, std=config.embedding_std)
         elif isinstance(self.prior, WordPrior):
-            nn.init.uniform_(self.prior.log_variance.weight, *LOG_VARIANCES)  # as the authors' code has it
+            nn.init.uniform_(self.prior.log_variance.weight, *LOG_VARIANCES)  # as in the authors' code
 
     def word_table(self) -> Tensor:
         """E, the vectors of the words that the variational network reads: (n_read, E)."""
         return self.variational.context.words.weight
 
     def phrase_means(self, words: Tensor, mask: Tensor) -> Tensor:
-        """Where phrases belong among the posteriors' means, from their words alone: (n, L), (n, L) -> (n, d)."""
+        """Means of phrases in the space of posterior means, from their words alone: (n, L), (n, L) -> (n, d)."""
         if self.phrases is None:
             raise ValueError("the model has no phrase network; allowed: a config with phrase_dim above 0.")
         means: Tensor = self.phrases(functional.embedding(words, self.word_table()), mask)
@@ -102,12 +102,12 @@ class BayesianSkipGram(CellModel):
 class MetadataSkipGramEnsemble(BayesianSkipGram):
     """BSG over joint center ids: words, then categories (`config.category_offset`), then sections.
 
-    In training the caller draws which of the three is the center of each row. The context is always words.
+    In training the sampler draws which of the three is the center of a row. The context is always words.
     """
 
     def posterior(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
-        """Means and variances of q(. | w, c) and q(. | section, c), averaged; the former alone where metadata is
-        null. A masked center is masked in the former only.
+        """Averages the means and variances of q(. | w, c) and q(. | section, c); the former alone if metadata is null.
+        A masked center is masked only in the former.
         """
         of_word = super().posterior(windows, gate=gate)
         if windows.metadata is None:
@@ -139,7 +139,7 @@ def create_model(config: ModelConfig) -> CellModel:
 
 
 def count_parameters(module: nn.Module, *, embeddings: bool = False) -> int:
-    """Number of trained values; without `embeddings` only those outside the tables, as the paper counts."""
+    """Number of parameters; without `embeddings`, only those outside the embedding tables, as the paper counts."""
     total = sum(parameter.numel() for parameter in module.parameters())
     tables = sum(table.weight.numel() for table in module.modules() if isinstance(table, nn.Embedding))
     return total if embeddings else total - tables

@@ -1,4 +1,4 @@
-"""The moment table: all that a mean divergence to a mixture needs to know about the mixture.
+"""The moment table: all that the mean divergence to a mixture's components depends on.
 
 For components N(mu_b, v_b I), b = 1..n, of equal weight, four averages suffice:
 
@@ -7,11 +7,11 @@ For components N(mu_b, v_b I), b = 1..n, of equal weight, four averages suffice:
     KLbar(q) = mean_b KL(q || N(mu_b, v_b I))
              = 1/2 ( (d v_q + |mu_q|^2) a0 - 2 mu_q . a1 + a2 - d + d a3 - d log v_q ).
 
-Once computed for a word, every occurrence of it as context or negative costs one dot product. The terms are
-large and cancel, so everything here is float32 or better, whatever the networks run in.
+Once computed for a word, each of its occurrences as context or negative costs one dot product. The terms are large and
+nearly cancel, so everything here is float32 or better, whatever the precision of the networks.
 
-`mixture_moments` is the definition, from means that are written out; on the CPU `blocked_moments` computes the same of
-means W h + b from h alone.
+`mixture_moments` is the definition, from explicit means; on the CPU `blocked_moments` computes the same for means
+W h + b from h alone.
 """
 
 import math
@@ -46,7 +46,7 @@ class Moments:
 def expected_divergence(posterior: Gaussian, moments: Moments, index: Tensor) -> Tensor:
     """KLbar of each posterior to the mixtures of its rows: (B,), U rows, (B, K) -> (B, K).
 
-    One dot product a pair, between [-2 mu_q ; d v_q + |mu_q|^2 ; 1] and [a1 ; a0 ; a2 + d a3].
+    One dot product per pair, between [-2 mu_q ; d v_q + |mu_q|^2 ; 1] and [a1 ; a0 ; a2 + d a3].
     """
     with full_precision(posterior.mean):
         q = posterior.at_least_float32()
@@ -60,7 +60,7 @@ def expected_divergence(posterior: Gaussian, moments: Moments, index: Tensor) ->
 
 
 def raised(log_variance: Tensor, floor: float) -> Tensor:
-    """log(v + floor), safe at any v."""
+    """log(v + floor), without overflow at any v."""
     if floor == 0:
         return log_variance
     return torch.logaddexp(log_variance, torch.full_like(log_variance, math.log(floor)))
@@ -91,7 +91,7 @@ def blocked_moments(
     """`mixture_moments` of heads(h), h = relu(from_words[u] + from_metadata[sections[u]]), on the CPU.
 
     (U, H), (M, H), (U, n) -> U rows, in blocks of words that fit the cache, with a backward written by hand. All
-    of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read as much a dozen times; here only
+    of h is (U, n, H), 25 MB at 10,000 words, and autograd would write and read it a dozen times; here only
     (U, n) and (U, H) leave the cache: a1 = W (mean h/v) + b a0, and |W h + b|^2 = h . (W'W h + 2 W'b) + |b|^2. The
     products must be true float32: with TF32 a1 and a2 would round apart and no longer cancel.
     """
@@ -189,16 +189,16 @@ def _hidden_by_block(
 
 
 def row_products(query: Tensor, table: Tensor, index: Tensor) -> Tensor:
-    """query[b] . table[index[b, k]], on the CPU without writing all rows out: (B, D), (U, D), (B, K) -> (B, K)."""
+    """query[b] . table[index[b, k]], on the CPU without gathering all rows: (B, D), (U, D), (B, K) -> (B, K)."""
     if query.device.type == "cpu" and not torch.compiler.is_compiling():
         products: Tensor = _RowProducts.apply(query, table, index)  # type: ignore[no-untyped-call]
         return products
-    rows = functional.embedding(index, table)  # (B, K, D) exists once, in eager mode; compiled, it can fuse
+    rows = functional.embedding(index, table)  # (B, K, D), unless torch.compile fuses it
     return torch.matmul(rows, query.unsqueeze(-1)).squeeze(-1)
 
 
 class _RowProducts(torch.autograd.Function):
-    """On the CPU the rows of a block of queries fit the cache; gradients are weighted sums of rows (bags)."""
+    """In blocks of queries whose rows fit the cache; gradients are weighted sums of rows (`embedding_bag`)."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, table: Tensor, index: Tensor) -> Tensor:

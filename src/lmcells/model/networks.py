@@ -21,9 +21,9 @@ LOG_VARIANCES = (-3.5, -1.5)  # of BSG at the start
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout`, but on the CPU two random bytes decide about a value: torch's draw took an eighth of a step.
+    """`nn.Dropout`, but with two random bytes per value on the CPU, where torch's draws took an eighth of a step.
 
-    The rate is then the nearest multiple of 2^-16, and what is kept is scaled for just that.
+    The rate is then rounded to a multiple of 2^-16, and kept values are scaled by the rounded rate.
     """
 
     def forward(self, values: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ class Dropout(nn.Dropout):
 
 
 def embed_metadata(table: nn.Embedding, metadata: Tensor) -> Tensor:
-    """Rows of `table`, the zero vector where metadata is null: (...) -> (..., D)."""
+    """Rows of `table`, zero where metadata is null: (...) -> (..., D)."""
     return torch.where((metadata >= 0).unsqueeze(-1), table(metadata.clamp_min(0)), 0.0)
 
 
@@ -50,7 +50,9 @@ def attend(query: Tensor, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]
     """
     scores = torch.matmul(states, query.unsqueeze(-1)).squeeze(-1)  # (B, T, D), (B, D) -> (B, T)
     scores = at_least_float32(scores) / math.sqrt(query.shape[-1])
-    lowest = torch.finfo(scores.dtype).min  # not -inf: a row of those has no softmax
+    lowest = torch.finfo(
+        scores.dtype
+    ).min  # not -inf: the softmax of a row without present states would be NaN
     weights = scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
     mean = torch.matmul(weights.to(states.dtype).unsqueeze(-2), states).squeeze(-2)  # -> (B, D)
     return weights, mean
@@ -80,7 +82,7 @@ class Posterior:
 class ContextEncoder(nn.Module):
     """A bi-LSTM over [E_c ; E_w] at each context position: the center is tiled along its context.
 
-    Dropout falls on each embedding as it is looked up, so on the center's once a row.
+    Dropout applies to each embedding when it is looked up, so to the center's once per row.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -92,7 +94,9 @@ class ContextEncoder(nn.Module):
     def forward(self, windows: Windows) -> tuple[Tensor, Tensor]:
         """States, and the vectors that were read: -> (B, 2S, 2H), (B, 2S, E)."""
         n_rows, n_steps = windows.context.shape
-        ids = torch.cat([windows.context.flatten(), windows.center])  # one lookup: one gradient of the table
+        ids = torch.cat(
+            [windows.context.flatten(), windows.center]
+        )  # one lookup, so the table has one gradient
         vectors: Tensor = self.dropout(self.words(ids))
         context, center = vectors.split_with_sizes([n_rows * n_steps, n_rows])  # (B * 2S, E), (B, E)
         if windows.center_mask is not None:
@@ -103,14 +107,13 @@ class ContextEncoder(nn.Module):
 
 
 class VariationalNetwork(nn.Module):
-    """Bi-LSTM over the context, attended to by the metadata and mixed with it by a gate.
+    """Bi-LSTM over the context, attention queried by the metadata, and a gate that mixes both.
 
     h_joint = p_m E_m + (1 - p_m) h_word, where (p_m, 1 - p_m) = softmax(tanh(two scores)), which keeps each
-    weight above 1 / (1 + e^2) = 0.12. With `masked_span_dim`, what a `MaskedSpanReader` finds is added to h_joint.
+    weight above 1 / (1 + e^2) = 0.12. With `masked_span_dim`, the output of a `MaskedSpanReader` is added to h_joint.
 
-    Null values: without metadata its weight is 0, override or not, and the attention is uniform over the
-    present words (E_m is the zero vector). Without context h_word is the zero vector, and the gate
-    weighs it as any other.
+    Null values: without metadata its weight is 0, even if `gate` is given, and the attention is uniform over the
+    present words (E_m is zero). Without context h_word is zero, and the gate weighs it as usual.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -124,7 +127,7 @@ class VariationalNetwork(nn.Module):
         self.masked_span_reader = MaskedSpanReader(config) if config.masked_span_dim else None
 
     def forward(self, windows: Windows, *, gate: float | Tensor | None = None) -> Posterior:
-        """One posterior a row; `gate`, a number or (B,), replaces the metadata's learnt weight."""
+        """One posterior per row; `gate`, a number or (B,), replaces the learnt weight of the metadata."""
         states, vectors = self.context(windows)  # (B, 2S, 2H), (B, 2S, E)
         metadata = or_null(windows.metadata, shape=windows.center.shape, device=windows.center.device)
         section = embed_metadata(self.metadata, metadata)  # E_m: (B, 2H)
@@ -159,8 +162,8 @@ class MaskedSpanReader(nn.Module):
     """U ReLU(V [h_joint ; h_mask ; E_-R .. E_-1 ; E_1 .. E_R] + b), added to h_joint; R is `masked_span_reach`.
 
     h_mask is the state of the bi-LSTM at the masked span, where the words before and after it meet; E are the
-    vectors of the present words nearest to it, zero where there is none. Not in the paper, whose attention hardly
-    tells the words next to the center from those ten words away.
+    vectors of the present words nearest to it, zero where there is none. Not in the paper, whose attention can hardly
+    tell the words next to the center from those ten words away.
     """
 
     def __init__(self, config: ModelConfig) -> None:
@@ -200,18 +203,18 @@ def around_span(
 
 
 def neighbour_offsets(reach: int, *, device: torch.device) -> Tensor:
-    """-R to -1 and 1 to R, made on the device: a captured step copies nothing to it."""
+    """-R to -1 and 1 to R, created on the device: a captured step cannot copy to it."""
     offsets = torch.arange(2 * reach, device=device)
     return offsets - reach + (offsets >= reach)
 
 
 class SkipGramNetwork(nn.Module):
-    """q(z | w, c): the attention's query is learnt, there is no gate, h_joint is h_word."""
+    """q(z | w, c): the attention's query is a parameter, there is no gate, and h_joint is h_word."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.context = ContextEncoder(config)
-        bound = 1 / math.sqrt(config.metadata_dim)  # as torch draws a linear layer of one output
+        bound = 1 / math.sqrt(config.metadata_dim)  # as torch initialises a linear layer with one output
         self.query = nn.Parameter(torch.empty(config.metadata_dim).uniform_(-bound, bound))
         self.heads = GaussianHeads(config.metadata_dim, cell_dim=config.cell_dim)
         self.dropout = Dropout(config.dropout)
@@ -251,7 +254,7 @@ class ModelNetwork(nn.Module):
     def project(self, words: Tensor) -> tuple[Tensor, Tensor]:
         """W_w R_w + b of word vectors and W_m R_m of all metadata, so that h = ReLU of their sum: (U, H), (M, H).
 
-        Each table is projected once and dropped out once; dropout of h is drawn once for each word.
+        Each table is projected once, with one dropout mask; the dropout of h is drawn once for each word.
         """
         for_words, for_metadata = self.hidden.weight.chunk(2, dim=1)  # (H, E) each
         from_words = functional.linear(self.dropout(words), for_words, self.hidden.bias)
@@ -275,12 +278,12 @@ class ModelNetwork(nn.Module):
                 from_words, from_metadata, sections, heads=self.heads, variance_floor=variance_floor
             )
         hidden = (from_words.unsqueeze(1) + functional.embedding(sections, from_metadata)).relu()  # (U, n, H)
-        # Tensor cores make the (U, n, d) means cheap, and moments of rounded means still cancel.
+        # Tensor cores make the (U, n, d) means cheap, and the moments of rounded means still cancel.
         return mixture_moments(self.heads(hidden), variance_floor=variance_floor)
 
 
 class WordPrior(nn.Module):
-    """p(z | w): a table with one Gaussian for each id. Ids from `n_words` on are metadata that can be a center."""
+    """p(z | w): a table with one Gaussian for each id. Ids from `n_words` on are those of metadata as centers."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -292,7 +295,7 @@ class WordPrior(nn.Module):
         return Gaussian(self.mean(centers), self.log_variance(centers).squeeze(-1))
 
     def moments(self, draws: SectionDraws, *, variance_floor: float) -> Moments:
-        """The same table as the LMC's, each mixture having one component. `draws.sections` is not read."""
+        """The same table as the LMC's, with mixtures of one component. `draws.sections` is not read."""
         if draws.words is None:
             words = Gaussian(self.mean.weight[: self.n_words], self.log_variance.weight[: self.n_words, 0])
         else:
@@ -302,11 +305,10 @@ class WordPrior(nn.Module):
 
 
 class PhraseNetwork(nn.Module):
-    """What a phrase means by its words alone, as a point among the posteriors' means; word order is not read.
+    """The meaning of a phrase from its words alone, in the space of posterior means; word order is not read.
 
-    x = sum of a_i E_i with a = softmax(s . E_i); mean = V ReLU(U x + b) + c. Not in the paper, which reads a long
-    form as the mean of its words' vectors: this is trained, by the contrastive loss, to lie where the posterior puts
-    the masked span that the phrase leaves in a text.
+    x = sum of a_i E_i with a = softmax(s . E_i); mean = V ReLU(U x + b) + c. Not in the paper, where a long form is the
+    mean of its words' vectors: the contrastive loss trains this mean to lie near the posterior of the masked phrase.
     """
 
     def __init__(self, config: ModelConfig) -> None:

@@ -28,7 +28,7 @@ class LstmWeights:
 class BidirectionalLstm(nn.Module):
     """One layer, initialised as `torch.nn.LSTM`, with both directions in one tensor.
 
-    As in torch there are two biases although only their sum acts: Adam moves the sum twice as fast as one.
+    As in torch there are two biases although only their sum matters: Adam moves the sum twice as fast as one.
     """
 
     def __init__(self, input_dim: int, *, hidden_dim: int) -> None:
@@ -68,7 +68,7 @@ def bidirectional_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, co
 
 
 def carried_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` in static shapes: an absent position carries both states through unchanged."""
+    """`bidirectional_lstm` with static shapes: an absent position passes both states on unchanged."""
     (batch, steps, width), hidden_dim = inputs.shape, weights.hidden.shape[-1]
     if steps == 0:
         return inputs.new_zeros(batch, 0, 2 * hidden_dim)
@@ -101,7 +101,7 @@ def _in_reading_order(sequence: Tensor) -> Tensor:
 
 
 def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant: Tensor) -> Tensor:
-    """`bidirectional_lstm` by torch's own LSTM: each direction reads its present words first, the absent last."""
+    """`bidirectional_lstm` by torch's own LSTM: each direction reads the present words first, the absent last."""
     batch, steps, _ = inputs.shape
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else inputs.dtype
     lengths = mask.sum(dim=1, keepdim=True)  # (B, 1)
@@ -116,7 +116,7 @@ def aligned_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant
         sequence = _rows(joined, read).transpose(0, 1)  # (T, B, I + C)
         bias = weights.bias[direction]
         given = (weights.input[direction], weights.hidden[direction], bias, torch.zeros_like(bias))
-        # cuDNN copies weights that do not lie next to each other in memory at every call, and warns.
+        # cuDNN copies weights that are not contiguous in memory at every call, and warns.
         flat = torch.cat([parameter.to(dtype).flatten() for parameter in given])
         pieces = flat.split_with_sizes([parameter.numel() for parameter in given])
         parameters = [piece.view_as(parameter) for piece, parameter in zip(pieces, given, strict=True)]
@@ -135,9 +135,8 @@ def packed_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant:
     """`bidirectional_lstm` for the CPU: work only where a word is present, in the precision of the weights.
 
     Rows are sorted by length and their present positions packed step by step, so that step t is a block of the
-    rows longer than t: no masks, no padding. Both directions go together, and what a step needs (its inputs
-    gathered, gates, gradients) stays in the cache; only activations and states are kept for the backward pass,
-    which is written by hand.
+    rows longer than t: no masks, no padding. Both directions run together, and what a step needs (gathered inputs,
+    gates, gradients) stays in the cache; only activations and states are kept for the hand-written backward pass.
     """
     (batch, steps, width), dtype = inputs.shape, weights.hidden.dtype
     packing = _pack(mask)
@@ -153,9 +152,9 @@ def packed_lstm(inputs: Tensor, mask: Tensor, weights: LstmWeights, *, constant:
 
 @dataclass(frozen=True, slots=True)
 class _Packing:
-    """Where the present positions of (B, T) rows go when the rows are cut to them and laid out step by step.
+    """Where the present positions of (B, T) rows go when rows are packed step by step.
 
-    A step has a slot for each row still going, longest first: once read from the left, once from the right.
+    A step has a slot for each row that is long enough, longest first: once read from the left, once from the right.
     """
 
     row_order: Tensor  # (B,) rows, longest first
@@ -189,7 +188,7 @@ def _pack(mask: Tensor) -> _Packing:
 
 
 class _PackedLstm(torch.autograd.Function):
-    """Inputs (B * T, I), to whose gates each row's `shared` (2, B, 4H) is added -> states (B * T * 2, H)."""
+    """Inputs (B * T, I) -> states (B * T * 2, H); each row's `shared` (2, B, 4H) is added to its gates."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 - autograd passes by position

@@ -1,7 +1,7 @@
 """The files of a model folder: how each is written, read and checked.
 
-`config.json` says what the model is and vouches for the other files; `model.safetensors` holds the tensors of the torch
-model under their own names, `statistics.safetensors` how often each word occurs under each metadata value.
+`config.json` describes the model and has the checksums of the other files; `model.safetensors` holds the tensors of the
+torch model by name, `statistics.safetensors` how often each word occurs under each metadata value.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from lmcells.pretrained.hub import hub_folder, is_repository
 
 Array = npt.NDArray[Any]
 
-DEFAULT = "default"  # how commands name the model that comes with the package
+DEFAULT = "default"  # the commands' name for the model that comes with the package
 TOKENIZER = "1"
-"""Which version of the rules of `lmcells.notes.tokens` a model was trained with."""
+"""The version of the rules of `lmcells.notes.tokens` that a model was trained with."""
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -48,7 +48,7 @@ _COUNTS = ("offsets", "metadata", "counts", "word_counts")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderConfig:
-    """What a saved model is, what it was trained on and how, and the checksum of each file."""
+    """What a saved model is, on what and how it was trained, and the checksum of each file."""
 
     kind: str
     model: dict[str, Any]  # the fields of `lmcells.model.ModelConfig`
@@ -107,7 +107,7 @@ FORMAT = FolderFormat(
 
 
 def load_tensors(path: Path) -> dict[str, Array]:
-    """Read named arrays, under the names they have today."""
+    """Read named arrays; old names become today's."""
     return {
         ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
         for name, array in read_tensors(path).items()
@@ -115,7 +115,7 @@ def load_tensors(path: Path) -> dict[str, Array]:
 
 
 def load_names(path: Path, *, expected: int | None = None, distinct: bool = False) -> list[str]:
-    """Read a JSON list of names, as many as expected."""
+    """Read a JSON list of names, with the expected length."""
     try:
         names = read_json(path)
     except (OSError, ValueError, RecursionError):
@@ -130,7 +130,7 @@ def load_names(path: Path, *, expected: int | None = None, distinct: bool = Fals
 
 
 def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
-    """Read the tensors of a model, and check that they are those of its settings."""
+    """Read the tensors of a model, and check them against its settings."""
     arrays = load_tensors(path)
     for name in [name for name in arrays if name.endswith(SCALE)]:
         table = name.removesuffix(SCALE)
@@ -152,7 +152,7 @@ def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
     return {name: arrays[name] for name in expected}
 
 
-# Tables of word vectors in eight bits: each row has a scale of its own, and 255 levels between its extremes.
+# Tables of word vectors in eight bits: each row has its own scale, and 255 levels between its extremes.
 
 SCALE = ".scale"  # after the name of a table: the tensor with the scales of its rows
 _LEVELS = 127
@@ -211,7 +211,7 @@ def shipped_model() -> Path:
 
 
 def model_folder(name: Path | str | None, *, revision: str | None = None, download: bool = False) -> Path:
-    """Return the folder a user means; "default" and None are the shipped model, "org/name" one of the hub's cache."""
+    """Return the folder of a model; "default" and None are the shipped model, "org/name" is one in the hub's cache."""
     if name is None or name == DEFAULT:
         return shipped_model()
     if is_repository(name):

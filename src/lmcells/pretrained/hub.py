@@ -1,7 +1,7 @@
-"""Models on the Hugging Face hub, named as `org/name`. Nothing is downloaded unless it is asked for.
+"""Models on the Hugging Face hub, named `org/name`. Nothing is downloaded unless you ask for it.
 
-A model that is in the hub's cache on this machine is opened from there, without `huggingface_hub` and without the
-network. To put it there: `hf download org/name`, or `download=True`.
+A model in the hub's cache on this machine is opened from there, without `huggingface_hub` and without the network. To
+put it there: `hf download org/name`, or `download=True`.
 """
 
 import os
@@ -16,12 +16,12 @@ _MAIN = "main"
 
 
 def is_repository(name: Path | str) -> bool:
-    """Whether a name is that of a model on the hub: `org/name`, and no folder here."""
+    """Whether a name is that of a model on the hub: `org/name`, and not a folder here."""
     return isinstance(name, str) and _REPOSITORY.fullmatch(name) is not None and not Path(name).exists()
 
 
 def hub_cache() -> Path:
-    """The folder where `huggingface_hub` keeps what was downloaded."""
+    """The folder where `huggingface_hub` keeps its downloads."""
     if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
         return Path(given).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -30,7 +30,7 @@ def hub_cache() -> Path:
 
 
 def hub_folder(repository: str, *, revision: str | None = None, download: bool = False) -> Path:
-    """Return the folder of a model in the hub's cache; `download` fetches it first, where it is not there.
+    """Return the folder of a model in the hub's cache; `download` fetches it first if it is missing.
 
     `revision` is a branch, a tag or a commit; by default the main branch.
     """
@@ -42,8 +42,8 @@ def hub_folder(repository: str, *, revision: str | None = None, download: bool =
     if download:
         return Path(_hub("Downloading a model").snapshot_download(repository, revision=revision))
     raise ModelError(
-        f"{repository} is neither a folder nor in the cache of the Hugging Face hub ({hub_cache()}), and nothing is "
-        f"downloaded unasked. Run: hf download {repository}, or use download=True."
+        f"{repository} is neither a folder nor in the cache of the Hugging Face hub ({hub_cache()}), and is not "
+        f"downloaded automatically. Run: hf download {repository}, or use download=True."
     )
 
 

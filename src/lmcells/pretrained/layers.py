@@ -15,8 +15,8 @@ Ids = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 
 # Multiplications in one product that OpenBLAS computes on one core: SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD.
-# Beyond that it uses threads that wait for each other by spinning, which made the network six times slower where
-# another process wanted a core too. Cores are better used by several batches at a time.
+# Beyond that its threads wait for each other by spinning, which made the network six times slower on a busy core. Cores
+# are better used by several batches at a time.
 _MOST = 1 << 18
 
 
@@ -36,17 +36,17 @@ def matmul_on_one_core(left: Array, right: Floats) -> Floats:
 
 
 def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """Return the arrays whose names begin with `prefix`, by the rest of their names."""
+    """Return the arrays whose names begin with `prefix`, without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def float32(array: Array) -> Floats:
-    """Return an array in single precision, itself if it is."""
+    """Return an array in single precision, without a copy if it already is."""
     return np.asarray(array, np.float32)
 
 
 class PackedWindows:
-    """The present words of a batch of windows, moved to the left; T is the number in the fullest row."""
+    """The present words of a batch of windows, moved to the left; T is the length of the longest row."""
 
     def __init__(self, context: Ids, mask: Mask) -> None:
         """Pack `context` (B, 2S) where `mask` is true."""
@@ -65,19 +65,21 @@ class PackedWindows:
 
 _TORCH_TO_OURS = [0, 1, 3, 2]  # torch's input, forget, cell, output -> the three sigmoids first
 _SCALE = np.array([0.5, 0.5, 0.5, 1.0], np.float32)  # x / 2 for the sigmoids
-_BLOCK = 16  # words projected together: always the same, since the last digit depends on how many there are
+_BLOCK = (
+    16  # words projected together; fixed, since the last digit of a product depends on the number of rows
+)
 
 
 class NumpyLstm:
-    """The bidirectional LSTM over the words of a table, each joined with a vector of its row.
+    """The bidirectional LSTM over the words of a table, each concatenated with its row's vector.
 
-    Four things make it fast. A word's input to the gates is projected when the word is first met, and looked up from
-    then on. All gates go through one tanh, because sigmoid(x) = (tanh(x / 2) + 1) / 2, and the halves are in the
-    weights. Each gate is one contiguous block. A block of `block_rows` is small enough for a step to stay in the cache
-    and for its products to run on one core.
+    Four things make it fast. A word's input to the gates is projected when the word is first seen, and looked up after
+    that. All gates share one tanh, because sigmoid(x) = (tanh(x / 2) + 1) / 2, with the halves folded into the weights.
+    Each gate is one contiguous block. A block of `block_rows` is small enough for a step to stay in the cache and for
+    its products to run on one core.
 
-    States come out doubled (`STATE_SCALE`): the half of the output gate's sigmoid is left to whoever reads them, and
-    is in the recurrent weights.
+    States come out doubled (`STATE_SCALE`): the output gate's factor 1/2 is folded into the recurrent weights, and left
+    to whoever reads the states.
     """
 
     STATE_SCALE = 2.0
@@ -94,13 +96,13 @@ class NumpyLstm:
         # (4, 2, H, H): gate, direction, from, to
         self._recurrent = np.ascontiguousarray(hidden.transpose(1, 0, 3, 2), np.float32)
         self._bias = bias.reshape(2, 1, 4 * hidden_dim)
-        # Memory is taken only for the words that are met, 2 x 4H numbers each.
+        # Memory is used only for words that are seen, 2 x 4H numbers each.
         self._projected = np.empty((2, words.shape[0], 4 * hidden_dim), np.float32)
         self._met = np.zeros(words.shape[0], np.bool_)
         self.block_rows = min(128, rows_on_one_core(hidden_dim, hidden_dim))  # for `run` to take at a time
 
     def project(self, vectors: Array) -> Floats:
-        """Return what words with these vectors put into the gates: (n, E) -> (2, n, 4H)."""
+        """Return the gate inputs of words with these vectors: (n, E) -> (2, n, 4H)."""
         return matmul_on_one_core(float32(vectors), self._of_word)
 
     def run(self, words: Ids, vectors: Floats, lengths: Ids, unknown: Floats | None = None) -> Floats:
@@ -154,7 +156,7 @@ class NumpyLstm:
         return states
 
     def _table_rows(self, words: Ids) -> Ids:
-        """Return the rows of words in the table of projections, after projecting those not met before."""
+        """Return the rows of words in the table of projections, after projecting new words."""
         ids = words.astype(np.intp)  # a copy
         unmet = ids[~self._met[ids]]
         for block in np.unique(unmet // _BLOCK).tolist():
@@ -166,7 +168,7 @@ class NumpyLstm:
 
 
 def _unknown_inputs(words: Ids, lengths: Ids, unknown: Floats, n_known: int) -> list[tuple[Ids, Ids, Floats]]:
-    """Return for each step the direction and row of words beyond the table, and what they put into the gates."""
+    """Return for each step the direction and row of words beyond the table, and their gate inputs."""
     n_steps, _, n_rows = words.shape
     read = words.ravel()
     at = np.flatnonzero(read >= n_known)
@@ -217,7 +219,7 @@ class NumpyMaskedSpanReader:
     """Reads the words next to a masked span; see `lmcells.model.networks.MaskedSpanReader`."""
 
     def __init__(self, arrays: Arrays) -> None:
-        """Take the weights of a variational network; their shapes say how far it reads."""
+        """Take the weights of a variational network; their shapes give its reach."""
         hidden = float32(arrays["masked_span_reader.hidden.weight"]).T  # (2 * 2H + 2RE, G)
         out = float32(arrays["masked_span_reader.out.weight"]).T  # (G, 2H)
         width, embedding_dim = out.shape[1], arrays["context.words.weight"].shape[1]

@@ -1,7 +1,7 @@
 """The networks of a trained model in numpy: q(z | w, m, c), the prior, and the phrase network.
 
-Each must equal its namesake in `lmcells.model` within 1e-4, in float32 and without dropout: the class docstrings name
-it, and `tests/pretrained/test_numpy_network.py` holds them equal.
+Each must equal its counterpart in `lmcells.model`, named in its docstring, within 1e-4, in float32 and without dropout;
+`tests/pretrained/test_numpy_network.py` checks it.
 """
 
 import math
@@ -36,7 +36,7 @@ _NO_WORD = "a phrase needs at least one word of the vocabulary; found none."
 
 @dataclass(frozen=True, slots=True)
 class NumpyPosterior:
-    """q(z | w, m, c), one a row, and what it is based on; see `lmcells.model.Posterior`."""
+    """q(z | w, m, c), one per row, and the weights behind it; see `lmcells.model.Posterior`."""
 
     mean: Floats  # (B, d)
     log_variance: Floats  # (B,)
@@ -45,13 +45,13 @@ class NumpyPosterior:
 
 
 class _Context(NamedTuple):
-    """What the LSTM and the attention make of the context of each row."""
+    """The context of each row as the LSTM and the attention read it."""
 
     attention: Floats  # (B, 2S)
     mean: Floats  # (B, 2H), the states weighted by the attention
     words: PackedWindows
     is_masked: Mask  # (B,) whether a masked span is among the words
-    mask_ranks: Ids  # (B,) and the how manieth word it is
+    mask_ranks: Ids  # (B,) its index among the present words
     mask_states: Floats  # (B, 2H), of the LSTM there; zero where there is none
 
 
@@ -102,7 +102,7 @@ class NumpyVariationalNetwork:
         self._check(center, metadata, context, context_mask, center_mask, n_unknown=n_unknown)
         cells = self._cells(center, metadata, center_mask, (context, context_mask, unknown), gate)
         if self._config.kind == "mbsge" and metadata is not None:
-            # The section in the place of the center; the two posteriors are averaged.
+            # The section as the center; the two posteriors are averaged.
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
             window = context[rows], context_mask[rows], unknown
@@ -111,7 +111,7 @@ class NumpyVariationalNetwork:
                 values = getattr(cells, name)
                 values[rows] = (values[rows] + getattr(of_section, name)) / 2
             both = np.logaddexp(cells.log_variance[rows], of_section.log_variance)
-            cells.log_variance[rows] = both - np.float32(np.log(2))  # of the mean of the variances
+            cells.log_variance[rows] = both - np.float32(np.log(2))  # log of the mean variance
         return cells
 
     def _cells(
@@ -123,7 +123,7 @@ class NumpyVariationalNetwork:
         gate: Gate | None,
     ) -> NumpyPosterior:
         n_rows = center.shape[0]
-        if self._config.kind != "lmc":  # no gate, and a query of its own
+        if self._config.kind != "lmc":  # no gate; the query is a parameter
             query = np.broadcast_to(self._query, (n_rows, self._query.size))
             context = self._read_context(center, center_mask, window, query=query)
             cell, no_gate = self._heads(context.mean), np.zeros(n_rows, np.float32)
@@ -169,7 +169,7 @@ class NumpyVariationalNetwork:
             lengths = packed.lengths[rows]
             longest = lengths[0]
             if longest == 0:
-                break  # and all other rows are shorter
+                break  # the remaining rows are empty too
             words = packed.words[rows, :longest]  # (b, T)
             mirrored = np.maximum(lengths[:, None] - 1 - np.arange(longest), 0)  # positions from the end
             backward = np.take_along_axis(words, mirrored, axis=1)
@@ -229,7 +229,7 @@ class NumpyVariationalNetwork:
                 raise ValueError(f"{name} has shape {values.shape}; the other arguments need {shape}.")
         for name, mask in (("context_mask", context_mask), ("center_mask", center_mask)):
             if mask is not None and mask.dtype != np.bool_:
-                raise ValueError(f"{name} is of {mask.dtype}; a mask is of bool, true where present.")
+                raise ValueError(f"{name} has dtype {mask.dtype}; a mask needs bool, true where present.")
         n_metadata = self._config.n_metadata
         highest = -1 if metadata is None or self._config.kind == "bsg" else metadata.max(initial=-1)
         if highest >= n_metadata > 0:
@@ -259,7 +259,7 @@ def _attend(states: Floats, mirrored: Ids, lengths: Ids, query: Floats) -> tuple
 
 
 def _softmax(scores: Floats, mask: Mask) -> Floats:
-    """Over the last axis, zero where the mask is false; a row that is false throughout is zero."""
+    """Softmax over the last axis, zero where the mask is false."""
     scores = np.where(mask, scores, np.float32(-np.inf))
     highest = scores.max(axis=-1, keepdims=True)
     np.maximum(highest, np.finfo(np.float32).min, out=highest)  # -inf - -inf is not a number
@@ -319,7 +319,7 @@ class NumpyModelNetwork:
 
 
 class NumpyWordPrior:
-    """p(z | w) of BSG and MBSGE: a table with one Gaussian an id; see `lmcells.model.networks.WordPrior`."""
+    """p(z | w) of BSG and MBSGE: a table with one Gaussian per id; see `lmcells.model.networks.WordPrior`."""
 
     def __init__(self, arrays: Arrays) -> None:
         """Take the tensors of a model folder; those of other networks are ignored."""
@@ -339,7 +339,7 @@ class NumpyWordPrior:
 
 
 class NumpyPhraseNetwork:
-    """Composes phrases from their words, among the means of the posteriors; see `lmcells.model.networks.PhraseNetwork`.
+    """Composes phrases from their words, in the space of posterior means; see `lmcells.model.networks.PhraseNetwork`.
 
     network = NumpyPhraseNetwork(arrays)
     network([np.array([12, 7])])  # a phrase of two words -> (1, d)
@@ -364,7 +364,7 @@ class NumpyPhraseNetwork:
             raise ValueError(_NO_WORD)
         words = np.concatenate(phrases)  # (W, E), one phrase after another
         first = np.cumsum(lengths) - lengths
-        # not "@": OpenBLAS 0.3.31 reads uninitialised memory where E is 5, and numpy warns of an invalid value
+        # not "@": with E = 5 OpenBLAS 0.3.31 reads uninitialised memory, and numpy warns of an invalid value
         scores = np.einsum("we,e->w", words, weights["salience.weight"][0])
         salience = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
         sums: Floats = np.add.reduceat(salience[:, None] * words, first, axis=0)  # (n, E)
@@ -377,9 +377,9 @@ class NumpyPhraseNetwork:
 
 
 def _each_alone(rows: Floats, matrix: Floats) -> Floats:
-    """Compute (n, k) @ (k, m) so that a row's result does not depend on the others, to the last bit.
+    """Compute (n, k) @ (k, m) so that the result of a row does not depend on the others, to the last bit.
 
-    Each row is a product of its own, of two equal rows: for one row OpenBLAS has a function that errs, see above.
+    Each row is a product of its own, of the row twice: OpenBLAS' function for one row has the error above.
     """
     product: Floats = np.matmul(np.stack([rows, rows], axis=1), matrix)[:, 0]
     return product

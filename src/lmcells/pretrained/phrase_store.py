@@ -1,8 +1,7 @@
-"""What the corpus taught a model about frequent phrases, in a few bytes each: `phrases.json` and `phrases.safetensors`.
+"""The phrase store, `phrases.json` and `phrases.safetensors`: the count and the prototypes of frequent phrases.
 
-Each phrase has a count and a few prototypes: directions in which the posterior means of its masked occurrences lie. A
-store must return what `lmcells.training.prototypes` found, to the precision of four bits; `test_phrase_store` and
-`test_prototypes` hold the two together.
+A prototype is a unit vector near the posterior means of some masked occurrences of the phrase. A store must return what
+`lmcells.training.prototypes` found, to the precision of four bits; `test_phrase_store` and `test_prototypes` check it.
 """
 
 from collections.abc import Container, Sequence
@@ -34,7 +33,7 @@ class Occurrences:
 
     count: int
     prototypes: Floats  # (K, d) of length 1
-    shares: Floats  # (K,) adding to 1
+    shares: Floats  # (K,) of the occurrences, adding up to 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class PhraseStore:
 
     @classmethod
     def of_prototypes(cls, prototypes: "Prototypes") -> Self:
-        """Round what training found out about phrases: prototypes to four bits, shares to eight."""
+        """Round what training found: prototypes to four bits, shares to eight."""
         arrays: dict[str, npt.NDArray[Any]] = {
             "counts": prototypes.counts.astype(np.uint32),
             "offsets": prototypes.offsets.astype(np.uint32),
@@ -94,7 +93,7 @@ class PhraseStore:
         write_tensors(folder / layout.PHRASE_VECTORS, self.arrays)
 
     def updated(self, other: Self) -> Self:
-        """Add the phrases of another store; a phrase in both is taken from where it was seen more often.
+        """Add the phrases of another store; a phrase in both is taken from the store that saw it more often.
 
         Equal counts take the other's, at the phrase's old index: updating twice changes nothing.
         """
@@ -121,7 +120,7 @@ class PhraseStore:
         return type(self)(names, both)._only(np.concatenate([source, np.array(new, np.int64)]))
 
     def trimmed(self, max_prototypes: int, *, kept: Container[str]) -> Self:
-        """Leave out the least frequent phrases, but none that is to be kept, until few enough prototypes are left."""
+        """Drop the least frequent phrases, except those to keep, until few enough prototypes are left."""
         offsets = self.arrays["offsets"].astype(np.int64)
         sizes = np.diff(offsets)
         is_kept = np.array([phrase in kept for phrase in self.phrases], np.bool_)
@@ -158,11 +157,11 @@ class PhraseStore:
         return np.asarray(self.arrays["phrase_center"], np.float32)
 
     def find(self, words: tuple[str, ...]) -> Occurrences | None:
-        """Return what is known of a phrase's occurrences, None if it is not a frequent one."""
+        """Return the occurrences of a phrase, None if it is not in the store."""
         return self.find_all([words])[0]
 
     def find_all(self, phrases: Sequence[tuple[str, ...]]) -> list[Occurrences | None]:
-        """Find many phrases, faster than one after the other."""
+        """Find many phrases, faster than one by one."""
         rows = [self._rows.get(" ".join(words)) for words in phrases]
         known = np.array([row for row in rows if row is not None], np.int64)
         begins, ends = (self.arrays["offsets"][known + n].astype(np.int64) for n in (0, 1))

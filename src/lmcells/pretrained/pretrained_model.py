@@ -81,7 +81,7 @@ class PretrainedModel:
 
     @cached_property
     def section_ids(self) -> dict[str, int]:
-        """The id of each metadata value by its name; where documents share a name, the last one's."""
+        """The id of each metadata value by its name; the last one's where several share a name."""
         return {name: id_ for id_, name in enumerate(self.sections)}
 
     @cached_property
@@ -118,7 +118,7 @@ class PretrainedModel:
         return SubwordSettings.load(self.folder)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What was read from files and nothing derived from it: the folder may not be where it is unpickled."""
+        """What was read from files, nothing derived from it: the folder may not exist where it is unpickled."""
         state = {each.name: getattr(self, each.name) for each in fields(self)}
         state["arrays"] = {name: _packed(array) for name, array in self.arrays.items()}
         if layout.SUBWORDS in self.config.files:
@@ -150,7 +150,7 @@ class PretrainedModel:
 
 
 def _packed(array: npt.NDArray[Any]) -> npt.NDArray[Any] | tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return a table of word vectors as it was stored, levels and scales, where that loses nothing."""
+    """Return a table of word vectors as levels and scales, as it was stored, if that is lossless."""
     if array.ndim == 2 and array.dtype == np.float32:
         packed = layout.to_eight_bits(array)
         if np.array_equal(layout.from_eight_bits(*packed), array):

@@ -1,4 +1,4 @@
-"""Writing a trained model to a folder, which appears only when it is complete."""
+"""Write a trained model to a folder, which appears only when it is complete."""
 
 import shutil
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ _NAME_OF = {
 
 
 class Vocabulary(NamedTuple):
-    """Words and metadata of a model that knows more than those of its corpus, and how often they occur."""
+    """Words and metadata, with their counts, of a model that knows more than its corpus has."""
 
     words: list[str]
     metadata_names: list[str]
@@ -108,7 +108,7 @@ def save_compiled(
     n_phrases: int,
     overwrite: bool = False,
 ) -> None:
-    """Copy a model folder, and all else that lies in it, with a phrase store that knows an inventory's phrases.
+    """Copy a model folder, with all other files in it, and a phrase store that has an inventory's phrases.
 
     Config and card record the name of the inventory, the corpus, and how many phrases were compiled.
     """
@@ -168,10 +168,9 @@ def _model_card(config: FolderConfig) -> str:
         training |= value if isinstance(value, dict) else {name: value}
     return f"""# {_NAME_OF[config.kind]} by {config.metadata_kind}
 
-A `{config.kind}` model of lmcells {config.written_by}: from a word, its {config.metadata_kind} and the
-words around it to a Gaussian in {config.model["cell_dim"]} dimensions, its meaning there. Trained without
-labels; it expands acronyms by comparing the meaning of a short form in its context with those of its possible
-long forms.
+A `{config.kind}` model of lmcells {config.written_by}: it maps a word, its {config.metadata_kind} and the words
+around it to a Gaussian in {config.model["cell_dim"]} dimensions, the meaning of the word there. Trained without
+labels, it expands acronyms by comparing the meaning of a short form in its context with those of its long forms.
 
 ## Use
 
@@ -179,7 +178,7 @@ long forms.
 from lmcells.pretrained import PretrainedModel
 
 model = PretrainedModel.from_pretrained("path/to/this/folder")  # numpy alone
-network = model.to_torch()  # with lmcells[train]: to train further, or to take apart
+network = model.to_torch()  # with lmcells[train]
 ```
 
 ## Data
@@ -188,8 +187,8 @@ Corpus `{config.corpus["fingerprint"]}`: {corpus}. Prepared with:
 
 {_table(config.corpus["settings"])}
 
-`vocabulary.json` and `sections.json` hold words and section names of that corpus, each seen several times. Look
-through them before you share a model of private notes.
+`vocabulary.json` and `sections.json` hold words and section names of that corpus. Look through them before you
+share a model of private notes.
 
 ## Settings
 
@@ -201,9 +200,9 @@ Random seed: {config.seed}. Weights stored as {config.dtype}. Training:
 
 ## Intended use and limits
 
-For research, for search and for preparing text, where a wrong expansion is noticed or does little harm.
-**Not for clinical decisions.** It knows only the words of its corpus, does best on similar notes, and repeats
-what is common in them, biases included; rare meanings are the ones it gets wrong.
+For research, search and text preparation, where a wrong expansion is noticed or does little harm.
+**Not for clinical decisions.** It works best on notes like those of its corpus, reproduces their biases, and gets
+rare meanings wrong more often than common ones.
 
 ## Licence
 
@@ -221,7 +220,7 @@ def _table(settings: Mapping[str, object]) -> str:
 
 
 def _add_to_card(card: Path, line: str, *, heading: str) -> None:
-    """Append a line to a card unless it is there; people edit cards, so the rest stays as it is."""
+    """Append a line to a card unless it is there; people edit cards, so the rest is left alone."""
     text = card.read_bytes() if card.is_file() else b""
     if line.encode() not in text:
         heading = "" if heading.encode() in text else f"\n{heading}"

@@ -1,12 +1,12 @@
-"""Vectors for out-of-vocabulary words, from the known words that are spelt alike.
+"""Vectors for out-of-vocabulary words, from vocabulary words with a similar spelling.
 
-A word that is one typing error away from a known one is read as that word, the most frequent if there are several.
-For any other, with s_w the cosine of its n-grams (rare ones weigh more) with those of a known word w that is seen n_w
-times and has the vector E_w, and sums over the nearest:
+A word one typing error away from a known word is read as that word, the most frequent if there are several. Any other
+word gets the vector below. s_w is the cosine of its n-grams (rare ones weigh more) with those of a known word w, which
+has the count n_w and the vector E_w; sums are over the most similar words:
 
     average + sum_w a_w (E_w - average) / (caution + sum_w a_w),   a_w = s_w^sharpness log(1 + n_w)
 
-which is the average word where no known word is similar. A model stores only `sharpness` and `caution`.
+which is the average word if no known word is similar. A model stores only `sharpness` and `caution`.
 """
 
 import re
@@ -34,26 +34,26 @@ TABLE = "variational.context.words.weight"
 
 GRAM_LENGTHS = (3, 4)
 N_NEAREST = 30
-_SHORTEST = 4  # letters of an out-of-vocabulary word that is read: shorter ones are short forms, as a rule
-_SHORTEST_SLIP = 6  # letters: too many shorter words are one error apart
-_BLOCK = 512  # words that are looked up at a time: their neighbours' vectors are in memory together
+_SHORTEST = 4  # letters of an out-of-vocabulary word that is read: shorter ones are usually short forms
+_SHORTEST_SLIP = 6  # letters: too many shorter words are one typing error apart
+_BLOCK = 512  # words looked up at a time, which bounds the memory for their neighbours' vectors
 _MOST_KEPT = 50_000  # out-of-vocabulary words whose vectors are kept
 _LETTERS = re.compile(r"[^\W\d_]+(?:['&/-][^\W\d_]+)*")
 
 _K = 0x9E3779B97F4A7C15  # odd, so that it has an inverse
 _INVERSE = np.uint64(pow(_K, -1, 1 << 64))
-_ROW_BITS = 20  # of a key; 44 are left for the hash: any two of 300,000 parts meet with a chance of 1 in 400
+_ROW_BITS = 20  # of a key; 44 are left for the hash: a collision among 300,000 parts has a chance of 1 in 400
 _ROW_MASK = np.uint64((1 << _ROW_BITS) - 1)
 
 _HELD_OUT = 0.05
-_FEWEST, _MOST = 50, 2000  # held-out words: fewer tell nothing, more would not change the choice
+_FEWEST, _MOST = 50, 2000  # held-out words: fewer say too little, more would not change the choice
 _SHARPNESSES = (2.0, 3.0, 4.0, 6.0)
 _CAUTIONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class SubwordSettings:
-    """The two constants of the formula above, and the share of the held-out words' variance that they explained."""
+    """The two constants of the formula above, and the share of the variance of held-out words that they explain."""
 
     sharpness: float
     caution: float
@@ -96,14 +96,14 @@ class Subwords:
         self.n_read = int(table.shape[0])  # ids from here on are free for out-of-vocabulary words
 
     def __contains__(self, word: object) -> bool:
-        """Whether the spelling of an out-of-vocabulary word says enough to read it."""
+        """Whether an out-of-vocabulary word can be read by its spelling."""
         return isinstance(word, str) and len(word) >= _SHORTEST and is_spelt(word)
 
     def vectors(self, words: Sequence[str]) -> Floats:
         """Return a vector for each out-of-vocabulary word: -> (n, E)."""
         kept = self._kept
         if len(kept) + len(words) > _MOST_KEPT:
-            kept = self._kept = {}  # another thread may still hold the old one
+            kept = self._kept = {}  # another thread may still use the old one
         new = [word for word in dict.fromkeys(words) if word not in kept]
         kept.update(zip(new, self._new_vectors(new), strict=True))
         found: Floats = np.zeros((len(words), self._table.shape[1]), np.float32)
@@ -115,7 +115,7 @@ class Subwords:
         vectors = np.zeros((len(words), self._table.shape[1]), np.float32)
         if not words:
             return vectors
-        same = self._known.one_slip_away(words)
+        same = self._known.one_error_away(words)
         is_slip = same >= 0
         vectors[is_slip] = self._table[same[is_slip]]
         others = np.flatnonzero(~is_slip).tolist()
@@ -140,9 +140,9 @@ class Subwords:
 def fit_subwords(
     words: Sequence[str], table: npt.NDArray[Any], counts: Counts, *, seed: int = 0
 ) -> SubwordSettings | None:
-    """Choose the settings that explain most of the vectors of held-out words; None where spelling explains nothing.
+    """Choose the settings that best explain the vectors of held-out words; None if spelling explains nothing.
 
-    The first rows of `table` are the words' vectors. Typing errors play no part: held-out words are none.
+    The first rows of `table` are the words' vectors. Held-out words are known words, so typing errors play no part.
     """
     order = np.random.default_rng(seed).permutation(np.array(KnownSpellings.of(words, counts).ids))
     n_held_out = min(int(len(order) * _HELD_OUT), _MOST)
@@ -180,7 +180,7 @@ def _blend(weights: Floats, vectors: Floats) -> Floats:
 
 
 def _average_vector(table: npt.NDArray[Any], counts: Counts, ids: Rows) -> Floats:
-    """Return the vector of the average word, frequent ones weighing a little more: -> (E,)."""
+    """Return the average vector of words, in which frequent ones weigh a little more: -> (E,)."""
     weights = np.log1p(counts[ids]).astype(np.float32)
     average: Floats = weights @ np.asarray(table[ids], np.float32) / max(float(weights.sum()), 1e-9)
     return average
@@ -191,14 +191,14 @@ class KnownSpellings:
     """An index of a vocabulary by spelling, built when needed: 40,000 words take a tenth of a second.
 
     known = KnownSpellings.of(words, counts)
-    known.one_slip_away(["pneumnoia"])   # the id of "pneumonia"
+    known.one_error_away(["pneumnoia"])  # the id of "pneumonia"
     known.nearest(["pneumonectomized"])  # the ids of the most similar words, and how similar each is
     """
 
     ids: Rows  # (n,) of the words made of letters, the most frequent first
     _grams: Hashes = field(repr=False)  # sorted keys: an n-gram and a word that has it
     _norms: Floats = field(repr=False)  # (n,) lengths of the words as vectors of n-grams
-    _slips: Hashes = field(repr=False)  # sorted keys: a word or what an error leaves of it, and the word
+    _slips: Hashes = field(repr=False)  # sorted keys: a word with or without one of its letters, and the word
 
     @classmethod
     def of(cls, words: Sequence[str], counts: Counts) -> Self:
@@ -214,7 +214,7 @@ class KnownSpellings:
         norms = np.sqrt(np.bincount(_rows(by_gram), squares, minlength=len(spelt)))
         return cls(ids, by_gram, norms.astype(np.float32), _sorted_keys(slips(spelt)))
 
-    def one_slip_away(self, words: Sequence[str]) -> Rows:
+    def one_error_away(self, words: Sequence[str]) -> Rows:
         """Return the id of the most frequent known word one typing error away from each word, -1 where none is."""
         best = np.full(len(words), len(self.ids), np.int64)
         asked = slips(words)
@@ -252,18 +252,18 @@ class KnownSpellings:
         sharing = [self._grams[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
         rows = _rows(np.concatenate([np.zeros(0, np.uint64), *sharing]))
         shared = np.bincount(rows, np.repeat(squares, ends - begins), minlength=len(self.ids))
-        found = np.flatnonzero(shared > 0)  # without the comparison it takes four times as long
+        found = np.flatnonzero(shared > 0)  # without the comparison this takes four times as long
         return found, shared[found].astype(np.float32)
 
 
 def _gram_weights(sizes: Rows, *, n_words: int) -> Floats:
-    """Return the weights of n-grams that so many of the words have."""
+    """Return the weights of n-grams by how many of the words have them."""
     weights: Floats = np.log((n_words + 1) / np.maximum(sizes, 1)).astype(np.float32)
     return weights
 
 
-# Spelling as numbers, all words of a list at once. The hash of a part is the sum of c_i K^i over its characters, modulo
-# 2^64, the same in any process. Leaving a letter out divides what follows it by K.
+# Hashes of spellings, for all words of a list at once. The hash of a part is the sum of c_i K^i over its characters,
+# modulo 2^64, the same in any process. Leaving out a letter divides the part after it by K.
 
 
 class Parts(NamedTuple):
@@ -294,7 +294,7 @@ def grams(words: Sequence[str]) -> Parts:
 
 
 def slips(words: Sequence[str]) -> Parts:
-    """Hash each word, and what is left of it without one of its letters.
+    """Hash each word, with all its letters and without each one of them.
 
     Words that share such a hash are one typing error apart: a letter is omitted, inserted, replaced or moved.
     """

@@ -1,4 +1,4 @@
-"""The API as a page: the schema written out as HTML here, so that it needs no script and nothing from elsewhere."""
+"""The API as a page: the schema rendered as HTML, without scripts or third-party resources."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def render(schema: Schema, *, style: str) -> str:
         f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg">'
         f'<link rel="stylesheet" href="{style}"></head><body><main>'
         f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
-        f'The same as <a href="openapi.json">OpenAPI schema</a>. <a href="./">To the page.</a></p><ul>{links}</ul>'
+        f'Also as an <a href="openapi.json">OpenAPI schema</a>. <a href="./">Back to the page.</a></p><ul>{links}</ul>'
         + "".join(_operation(*operation, models) for operation in operations)
         + "<h2>Messages</h2>"
         + "".join(_model(name, model) for name, model in sorted(models.items()))
@@ -99,7 +99,7 @@ def _model(name: str, model: Schema) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a description as HTML, what is quoted in it as code."""
+    """Return a description as HTML, with its quoted parts as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 

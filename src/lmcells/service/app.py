@@ -72,7 +72,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
         yield
         await asyncio.to_thread(workers.stop)
 
-    old = [*_paths(api), *_paths(explore)]  # of before there were versions; they are to go
+    old = [*_paths(api), *_paths(explore)]  # deprecated paths, from before there were versions
     successors = {path: VERSION + path for path in old}
     others = [*_paths(unversioned), *(VERSION + path for path in _paths(reviews))]
     app = FastAPI(
@@ -80,7 +80,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
         summary="Zero-shot clinical acronym expansion",
         version=lmcells.__version__,
         openapi_url=SCHEMA,
-        docs_url=None,  # both pages of documentation load scripts from elsewhere
+        docs_url=None,  # both load third-party scripts
         redoc_url=None,
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,

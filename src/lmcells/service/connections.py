@@ -1,6 +1,6 @@
-"""Connections of uvicorn with limits: how many, how large a header, how long a request may take to arrive.
+"""Limits on uvicorn's connections: their number, the size of headers, and the time for a request to arrive.
 
-Routes can limit only what reaches them. Silent sockets, half a handshake, half a header or a header of 300 MB never do.
+Routes can only limit what reaches them: silent sockets, half a handshake, half a header or a header of 300 MB never do.
 """
 
 from asyncio import Protocol, TimerHandle, Transport, get_running_loop
@@ -25,12 +25,12 @@ _REFUSALS = {
 
 
 def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None) -> type[Protocol]:
-    """Return the class of connections that a server with these settings, and perhaps a certificate, is to use."""
-    waiting: dict[Any, None] = {}  # for a whole handshake or request; whoever has waited longest is first
+    """Return the class of connections for a server with these settings, with or without a certificate."""
+    waiting: dict[Any, None] = {}  # for a whole handshake or request; the longest wait comes first
     handshakes: set[Protocol] = set()
 
     def has_room(n_connections: int) -> bool:
-        """Whether another connection may stay; if there are too many, one that waits makes room."""
+        """Whether another connection may stay; if there are too many, one that waits is closed."""
         if n_connections + len(handshakes) > settings.max_connections:
             if not waiting:
                 return False
@@ -107,7 +107,7 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
                 super().resume_writing()
 
         def _wait(self, *, is_new: bool = True) -> None:
-            """A new connection must send a request; between requests, uvicorn limits the silence."""
+            """A new connection must send a request in time; between requests, uvicorn limits the wait."""
             waiting.pop(self, None)
             waiting[self] = None
             if is_new:
@@ -137,7 +137,7 @@ def limited_connections(settings: ServiceSettings, tls: SSLContext | None = None
     class _Handshake(Protocol):
         """A connection until both sides have agreed on TLS; then a `_LimitedConnection` takes its place.
 
-        It needs the event loop of asyncio: uvloop's reads on although it is paused, and the handshake is lost.
+        It needs the event loop of asyncio: uvloop continues to read while paused, and the handshake is lost.
         """
 
         transport: Transport

@@ -28,11 +28,11 @@ from lmcells.pretrained import PretrainedModel
 from lmcells.service.messages import Message, Name, Probability, Several
 from lmcells.service.routes import NameSearch, errors, long_forms_of
 
-MAX_QUESTIONS = 32  # a person asks a few at a time; more is a program that should wait
+MAX_QUESTIONS = 32  # a person asks a few at a time; a program that asks more can wait
 MAX_SECTIONS = 8
 MAX_WORDS = 40
 
-_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names help nobody
+_MAX_COMPARED = 10_000  # comparing spellings is slow, and rare names are of little use
 _MIN_SIMILARITY = 0.6
 _N_CLUSTERS = 12
 _SHORT_FORM, _SECTION = "MG", "IMAGING"  # the paper's figure

@@ -1,8 +1,8 @@
-"""What a request must pass before its route reads it: a token, a whole body of bounded size, a free place.
+"""Checks before a route reads a request: the token, the whole body within its limits, and the number of requests.
 
 Routes check these themselves, after the router has chosen one: a root path, a mount or a proxy changes the path of a
-request, but never the route that answers it. Parsed JSON takes up to a hundred times its bytes, and errors of a schema
-a thousand times, so its values are counted while the bytes arrive, before anything is parsed.
+request, but never the route that answers it. Parsed JSON takes up to a hundred times the memory of its bytes, and
+schema errors a thousand times, so its values are counted while the bytes arrive, before anything is parsed.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from lmcells.service.settings import ServiceSettings
 MAX_VALUES = 30_000  # commas outside of strings: a thousand notes with eight sections each
 SMALL = 65_536  # bytes: smaller bodies are always let in
 _LARGE_BODIES = 8  # of the largest size, held at one time
-_STEP = 65_536  # bytes unpacked or counted before others have their turn
-_DRAIN_FACTOR = 8  # times the limit are read of too large a body: many clients send all before they listen
+_STEP = 65_536  # bytes unpacked or counted before others get a turn
+_DRAIN_FACTOR = 8  # times the limit are read of a larger body: many clients send all of it before they listen
 _DRAIN_SECONDS = 5.0
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def guarded_route(settings: ServiceSettings, metrics: ServiceMetrics) -> type[APIRoute]:
-    """Return a class of routes that ask for a token, then apply the limits, before they read a request."""
+    """Return a class of routes that check the token and the limits before they read a request."""
     read_body = BodyReader(settings)
     expected = [token.encode() for token in settings.tokens]
     most = settings.max_concurrency
@@ -46,7 +46,7 @@ def guarded_route(settings: ServiceSettings, metrics: ServiceMetrics) -> type[AP
                 return
             async with read_body(scope, receive) as body:
                 if body is None:
-                    return  # the client left: there is nobody to answer
+                    return  # the client has left
                 if n_inside >= most:
                     detail = f"{most} requests are in progress, the most allowed. Try again later."
                     raise HTTPException(429, detail, {"Retry-After": "1"})
@@ -61,7 +61,7 @@ def guarded_route(settings: ServiceSettings, metrics: ServiceMetrics) -> type[AP
 
 
 def _shows_one_of(scope: Scope, expected: list[bytes]) -> bool:
-    """Compare in a time that does not depend on how much of a token is right."""
+    """Compare in constant time, whatever part of a token is right."""
     shown = [value for name, value in scope["headers"] if name == b"authorization"]
     scheme, _, token = shown[0].partition(b" ") if len(shown) == 1 else (b"", b"", b"")
     matches = [hmac.compare_digest(token.strip(), each) for each in expected]
@@ -69,7 +69,7 @@ def _shows_one_of(scope: Scope, expected: list[bytes]) -> bool:
 
 
 class BodyReader:
-    """Reads bodies whole, or refuses them: 408, 413, 415, or 429 where large ones take too much memory together."""
+    """Reads whole bodies, or refuses them: 408, 413, 415, or 429 if large ones together take too much memory."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings
@@ -101,7 +101,7 @@ class BodyReader:
             await self._refuse_large(receive)
         encoding = headers.get(b"content-encoding", b"identity").strip().lower()
         if encoding not in (b"identity", b"gzip", b"x-gzip"):
-            detail = "Content-Encoding: allowed are gzip and identity."
+            detail = "Content-Encoding: found another; allowed: gzip, identity."
             raise _closing(415, detail, {"Accept-Encoding": "gzip"})
         unpack = None if encoding == b"identity" else zlib.decompressobj(31)
         count, has_more = JsonCounter(), True
@@ -124,12 +124,12 @@ class BodyReader:
         if unpack is not None:
             self._extend(body, unpack.flush())  # a few bytes at most
         if unpack is not None and not unpack.eof:
-            raise HTTPException(400, "the body is not whole: it ends within its gzip data.")
+            raise HTTPException(400, "the body is incomplete: it ends within its gzip data.")
 
     def _extend(self, body: bytearray, part: bytes) -> None:
         n_more = _large(len(body) + len(part)) - _large(len(body))
         if n_more and self._n_held + n_more > _LARGE_BODIES * self._settings.max_body_bytes:
-            raise _closing(429, "large requests fill the memory. Try again later.", {"Retry-After": "1"})
+            raise _closing(429, "large requests use up the memory. Try again later.", {"Retry-After": "1"})
         self._n_held += n_more
         body += part
 
@@ -149,7 +149,7 @@ def _large(n_bytes: int) -> int:
 
 
 class JsonCounter:
-    """Counts the values of JSON that comes in pieces, without parsing it."""
+    """Counts the values of JSON that arrives in pieces, without parsing it."""
 
     def __init__(self) -> None:
         self.n_values = 1
@@ -161,14 +161,14 @@ class JsonCounter:
         piece = (b'"' if self._in_string else b"") + self._escape + piece
         n_backslashes = len(piece) - len(piece.rstrip(b"\\"))
         self._escape = b"\\" if n_backslashes % 2 else b""
-        # A quote at the end closes the string that is open there, or else is all that is left of quotes.
+        # A quote at the end closes the string that is open there, or is the only quote left.
         outside = _STRING.sub(b"", piece[: len(piece) - len(self._escape)] + b'"')
         self._in_string = not outside.endswith(b'"')
         self.n_values += outside.count(b",")
 
 
 def _replay(body: bytearray, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body once, then what the server says next: that the client left."""
+    """Return a `receive` that gives the body once, then the server's messages: that the client has left."""
     is_given = False
 
     async def replayed() -> Message:
@@ -182,7 +182,7 @@ def _replay(body: bytearray, receive: Receive) -> Receive:
 
 
 def _unpacked(unpack: "zlib._Decompress", piece: bytes) -> tuple[bytes, bytes]:
-    """Return a part of what a piece unpacks to, and what is left of the piece."""
+    """Unpack part of a piece; return it, and the rest of the piece."""
     try:
         part = unpack.decompress(piece, _STEP)
     except zlib.error:

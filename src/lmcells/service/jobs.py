@@ -1,4 +1,4 @@
-"""Requests that wait to be expanded, and the lanes in which they wait: each behind requests of its own size only."""
+"""Requests waiting to be expanded, in lanes by size: a request waits only behind requests of its own size."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 BATCH_NOTES = 96  # larger batches rank no faster, and delay small requests
 BATCH_COST = 400_000
-TURN_NOTES = 32  # notes a request may put into a batch before the next request has its turn
+TURN_NOTES = 32  # notes a request may put into a batch before it is the next request's turn
 TURN_COST = 100_000
 
 # What a note costs, in characters to be read and ranked.
@@ -26,9 +26,9 @@ _EXPLAINED = 10  # times as much as without explanations
 _MENTION_EXPLAINED = 1_000
 _EDITED = 300  # an inventory of one's own,
 _EDIT = 15  # and each sense and rule of it,
-_EDIT_LOOKED_UP = 0.01  # and to look for it in each character
+_EDIT_LOOKED_UP = 0.01  # and for each character that is searched for it
 
-_WRITTEN = 500  # expansions written to JSON before other threads have their turn
+_WRITTEN = 500  # expansions written to JSON before other threads get a turn
 _TEXT: TypeAdapter[str | None] = TypeAdapter(str | None)
 _EXPANSIONS: TypeAdapter[list[Expansion]] = TypeAdapter(list[Expansion])
 _EXPLANATIONS: TypeAdapter[list[Explanation | None]] = TypeAdapter(list[Explanation | None])
@@ -38,9 +38,9 @@ _EXPANDED: TypeAdapter[ExpandedText | None] = TypeAdapter(ExpandedText | None)
 class Job:
     """A request: its notes, the answers so far as JSON, and the future of the whole answer.
 
-    A lane's thread fills it and writes the JSON too, which leaves the event loop free. Whoever waits may cancel
-    `answered`: then no more work is done for it. With `deliver`, answers are handed out one by one, in order, and a
-    note with a mistake in it is answered by its error; the whole answer is then empty.
+    A lane's thread fills it and also writes the JSON, which leaves the event loop free. Cancelling `answered` stops the
+    work. With `deliver`, answers are handed out one by one, in order, and a note with a mistake in it is answered by
+    its error; the whole answer is then empty.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Job:
         return 0 if self.answered.done() else len(self.notes) - self.n_taken
 
     def cost(self, index: int) -> int:
-        """Return about how much work a note is, in characters."""
+        """Estimate the work for a note, in characters."""
         explain, edits, length = self.request.explain, self.request.inventory, len(self.notes[index].text)
         cost = _NOTE
         if edits:
@@ -132,9 +132,9 @@ Batch = list[tuple[Job, int]]  # a request, and the index of one of its notes
 
 
 class Lane:
-    """First come, first served, in turns: a small request goes through whole, a large one lets others pass.
+    """A queue in turns: a small request goes through whole, a large one lets others pass.
 
-    How many requests may wait is limited before they get here (`guards`).
+    `guards` limits the number of waiting requests.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What crosses the network, as pydantic models: they check requests, make the schema, and serve clients in Python.
+"""Requests and answers as pydantic models: they check requests, define the schema, and can be used by Python clients.
 
 Offsets count Unicode code points, as Python does.
 """
@@ -27,12 +27,12 @@ Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 ShortForm = Annotated[str, Field(min_length=1, max_length=50, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Several = Annotated[  # a JSON array is a list, not a tuple; one mistake in it is enough
+Several = Annotated[  # accepts a list, as JSON arrays are; stops at the first mistake
     tuple[Item, ...], Field(strict=False, fail_fast=True)
 ]
 
 
-Metadata = Annotated[  # an object in JSON; pairs here, so that a request can be a key
+Metadata = Annotated[  # an object in JSON; pairs here, which are hashable
     tuple[tuple[str, str], ...],
     BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
     PlainSerializer(dict),
@@ -99,7 +99,7 @@ class SenseMessage(Message):
 
 
 class RuleMessage(Message):
-    """A rule as in a site's inventory: add, forbid or pin a sense, where the section or other metadata say so."""
+    """A rule as in a site's inventory: add, forbid or pin a sense, in some sections or under other metadata only."""
 
     short_form: ShortForm
     long_form: Name | None = None
@@ -110,7 +110,7 @@ class RuleMessage(Message):
 
 
 class InventoryEdits(Message):
-    """Senses and rules over the service's inventory for one request, or with `only` in its place.
+    """Senses and rules over the service's inventory for one request; with `only`, instead of it.
 
     A removed sense must exist. `rules` are applied last.
     """
@@ -133,7 +133,7 @@ class NoteMessage(Message):
 
 
 class Options(Message):
-    """How to expand the notes of a request."""
+    """Options for the notes of a request."""
 
     inventory: InventoryEdits | None = None
     expanded_text: Literal["replace", "append"] | None = Field(
@@ -257,7 +257,7 @@ class InventoryEntry(Message):
 
 
 class InventoryAnswer(Message):
-    """Part of the inventory: `n_found` short forms match the search; `entries` are those from `offset` on."""
+    """Part of the inventory: `n_found` short forms match the search; `entries` has those from `offset` on."""
 
     n_short_forms: int
     n_senses: int
@@ -266,7 +266,7 @@ class InventoryAnswer(Message):
 
 
 class ProbeAnswer(Message):
-    """The process answers, or its workers do."""
+    """The process, or its workers, answered."""
 
     status: Literal["ok"]
 

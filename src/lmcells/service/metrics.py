@@ -1,4 +1,4 @@
-"""Counts and times for Prometheus; never a word of a note."""
+"""Counts and times for Prometheus, without any note text."""
 
 import collections
 import os
@@ -17,7 +17,7 @@ _NOTES = (1, 2, 4, 8, 16, 32, 64, 96)
 
 
 class ServiceMetrics:
-    """What the service counts, in a registry of its own; `n_waiting` tells the length of the queue."""
+    """The service's metrics, in a registry of their own; `n_waiting` returns the length of the queue."""
 
     def __init__(self, n_waiting: Callable[[], int] = lambda: 0) -> None:
         self._n_waiting = n_waiting
@@ -53,7 +53,7 @@ class ServiceMetrics:
             self._expansions[name].inc(n_short_forms)
 
     def render(self) -> bytes:
-        """Return all of it in Prometheus' text format; with several worker processes, their sums."""
+        """Return all metrics in Prometheus' text format, summed over worker processes."""
         self.waiting_notes.set(self._n_waiting())
         if SHARED_FOLDER not in os.environ:
             return generate_latest(self._registry)

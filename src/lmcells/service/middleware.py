@@ -1,4 +1,4 @@
-"""What surrounds every answer: errors as one line of JSON, a log and counts without patient data, security headers."""
+"""Middleware: errors as one line of JSON, a log and metrics without patient data, security headers, compression."""
 
 import asyncio
 import ipaddress
@@ -32,7 +32,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types 'none'"
 )
-HEADERS = {  # load nothing from elsewhere, run no inline script, keep nothing
+HEADERS = {  # no third-party resources, no inline scripts, no caching
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -44,9 +44,9 @@ HEADERS = {  # load nothing from elsewhere, run no inline script, keep nothing
 }
 
 _log = logging.getLogger("lmcells.service")
-_VALID_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)  # what may be repeated in a log
+_VALID_ID = re.compile(r"[\w.:-]{1,100}", re.ASCII)  # may be repeated in a log
 _GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?!;\s*q=0(?:\.0*)?\s*(?:,|$))(?:;|,|$)", re.IGNORECASE)
-_MIN_COMPRESSED = 1_000  # bytes: less is not worth it
+_MIN_COMPRESSED = 1_000  # bytes: compressing less is not worth it
 _COMPRESSED_AT_ONCE = 16_384  # bytes that are compressed faster than a thread is woken
 _LEVEL = 4
 
@@ -57,7 +57,7 @@ def refusal(status: int, detail: str, headers: Mapping[str, str] | None = None) 
 
 
 async def answer_error(_: Request, error: Exception) -> JSONResponse:
-    """Turn what the library, the schema or the router refuses into an answer."""
+    """Turn errors of the library, the schema and the router into answers."""
     if isinstance(error, RequestValidationError):
         return refusal(422, validation_detail(error.errors()))
     if isinstance(error, HTTPException):
@@ -76,7 +76,7 @@ ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error's type and where it arose; its message is left out, as it may quote a note."""
+    """Return an error's type and where it was raised, but not its message, which may quote a note."""
     frames = traceback.extract_tb(error.__traceback__)[-6:]
     places = " < ".join(
         f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)
@@ -94,10 +94,10 @@ class Observation:
 
     app: ASGIApp
     metrics: ServiceMetrics
-    paths: Container[str]  # of the application; others may hold anything, and are logged as "other"
-    probes: Container[str]  # may be called by any host: an orchestrator calls by address
+    paths: Container[str]  # of the application; others may contain anything, and are logged as "other"
+    probes: Container[str]  # may be called under any host name: an orchestrator uses the address
     successors: Mapping[str, str]  # the path that replaces an old one
-    allowed_hosts: Container[str]  # names by which the service may be called; none: any
+    allowed_hosts: Container[str]  # allowed Host headers; none: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
@@ -141,7 +141,7 @@ class Observation:
         self._note_down(scope, path, status or CLIENT_LEFT, seconds, request_id)
 
     def _note_down(self, scope: Scope, path: str, status: int, seconds: float, request_id: str) -> None:
-        path = path if path in self.paths else "other"  # an unknown path may hold anything
+        path = path if path in self.paths else "other"  # an unknown path may contain anything
         method = scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 10 else "-"
         self.metrics.requests.labels(path, str(status)).inc()
         self.metrics.request_seconds.labels(path).observe(seconds)
@@ -153,7 +153,7 @@ class Observation:
 
 
 def _address(scope: Scope) -> str:
-    """Return the client's address, if it is one: a proxy may pass on whatever it was given."""
+    """Return the client's address, if it is valid: a proxy may pass on anything."""
     try:
         return str(ipaddress.ip_address(scope["client"][0]))
     except (KeyError, TypeError, ValueError):

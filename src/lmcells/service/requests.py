@@ -1,4 +1,4 @@
-"""From the bytes of a request to a checked message: bounded in time and memory, whatever the bytes are."""
+"""Turn the bytes of a request into a checked message, in bounded time and memory whatever the bytes are."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -38,9 +38,9 @@ def read_request(body: bytes | bytearray, settings: ServiceSettings) -> OneNote 
 def read_lines(
     body: bytes | bytearray, settings: ServiceSettings, options: Mapping[str, Any]
 ) -> tuple[ManyNotes, dict[int, str]]:
-    """Check a body with one note a line, to which `options` apply; -> what is wrong with some, by their index.
+    """Check a body with one note per line, to which `options` apply; also return the errors of notes by their index.
 
-    In place of a wrong note stands an empty one, with its id where it has one.
+    A note with an error is replaced by an empty one, with the same id if it has one.
     """
     lines = [(number, line) for number, line in enumerate(bytes(body).split(b"\n"), start=1) if line.strip()]
     _check_number(len(lines), settings)
@@ -79,7 +79,7 @@ def _checked(kind: type[Asked], given: object, place: str = "") -> Asked:
 
 
 def _check_fields(given: object, place: str) -> None:
-    """Refuse objects with a great many fields."""
+    """Refuse objects with too many fields."""
     if isinstance(given, dict):
         if len(given) > _MAX_FIELDS:
             found = f"{place}: an object has {len(given):,} fields"
@@ -103,7 +103,7 @@ def check_length(text: str, place: str, settings: ServiceSettings) -> None:
 
 
 def validation_detail(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Describe the first error by its place, without the value found there or any field name the client made up."""
+    """Describe the first error by its location, without the value found there or any unknown field name."""
     first = errors[0]
     place = [str(part) for part in first["loc"] if part not in ("body", "query")]
     if first["type"] == "extra_forbidden":

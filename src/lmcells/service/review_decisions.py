@@ -1,4 +1,4 @@
-"""What a decision says about the mentions of notes: how far it reaches, which one wins, and where reviewers agree."""
+"""What decisions say about mentions: which mentions they apply to, which decision wins, and where reviewers agree."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What a reviewer chose for the mention at `text[start:end]`; a `long_form` of None: it is no short form."""
+    """What a reviewer chose for the mention at `text[start:end]`; a `long_form` of None: it is not a short form."""
 
     start: int
     end: int
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Choice):
-    """A choice as it is kept: where it was made, by whom, when, and with which model and inventory."""
+    """A stored choice: where it was made, by whom, when, and with which model and inventory."""
 
     id: int
     note: int
@@ -55,7 +55,7 @@ class Decision(Choice):
     inventory: str
 
     def reaches(self, mention: Expansion, note: int, category: str | None) -> bool:
-        """Whether its scope holds another mention of the same short form."""
+        """Whether its scope includes another mention of the same short form."""
         return {
             "mention": False,
             "note": self.note == note,
@@ -65,11 +65,11 @@ class Decision(Choice):
         }[self.scope]
 
     def is_made_at(self, mention: Expansion, note: int) -> bool:
-        """Whether it was made at this very mention."""
+        """Whether it was made at this mention."""
         return (self.note, self.start, self.end) == (note, mention.start, mention.end)
 
     def strength(self, mention: Expansion, note: int) -> tuple[bool, int, int]:
-        """What was decided in the note itself is stronger than a rule, a narrow rule than a wide one, new than old."""
+        """A decision in the note itself beats a rule, a narrow rule a wide one, a new decision an old one."""
         is_own = self.is_made_at(mention, note) or (self.note == note and self.scope == "note")
         return is_own, 0 if is_own else _NARROW[self.scope], self.id
 
@@ -104,7 +104,7 @@ class ReviewedMention:
 
     @property
     def corrected(self) -> Expansion | None:
-        """The mention as most reviewers see it, as it was where nobody decided; None for what is no short form."""
+        """The mention as most reviewers decided, or unchanged if nobody did; None if it is not a short form."""
         if self.settled is None and self.is_disputed:
             return self.without_answer(DISPUTED)
         answer = self.answer(self.settled)
@@ -122,7 +122,7 @@ class ReviewedMention:
 
     @property
     def settled(self) -> Decision | None:
-        """The latest decision for what most reviewers say; None where nobody decided, or two answers are level."""
+        """The latest decision for the majority's answer; None if nobody decided, or in a tie."""
         votes = Counter(each.long_form for each in self.by_reviewer.values()).most_common(2)
         if not votes or (len(votes) > 1 and votes[0][1] == votes[1][1]):
             return None

@@ -1,4 +1,4 @@
-"""Notes into reviews, the most useful first; reviews out, as annotations, a site inventory or labelled notes."""
+"""Queue notes for review, the most useful first; export reviews as annotations, a site inventory or labelled notes."""
 
 import csv
 import hashlib
@@ -34,7 +34,7 @@ _HEADING_BEFORE, _HEADING_AFTER = re.compile(r"\b[A-Z]{3,} \Z"), re.compile(r" [
 _WORD = 5  # letters, from which what the model knows in lower case is a word
 _ROMAN = re.compile(r"[IVX]+")
 _LINE = re.compile(r"[^\r\n]*")
-_CAPITALS = 0.6  # share of capitals among the letters of a line, from which they tell nothing
+_CAPITALS = 0.6  # share of capitals among the letters of a line above which they carry no information
 _MOST_MENTIONS = 5_000  # of a note: a page with more cannot be reviewed
 
 Where = tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ def version_of(expander: Expander) -> Version:
 
 
 def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander) -> list[Expansion]:
-    """Return the expansions of a note, and what looks like a short form but is in no inventory."""
+    """Return the expansions of a note, and mentions that look like short forms but are in no inventory."""
     mentions, sections = list(expansions), None
     starts = [each.start for each in expansions]
     for line in _LINE.finditer(note.text):
@@ -95,9 +95,9 @@ def add_notes(
     *,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Expand notes and put them into a file of reviews, the most useful first; -> their number.
+    """Expand notes and put them into a file of reviews, the most useful first; return their number.
 
-    A note is useful by its doubts, each weighed by how doubtful it is, and by its unknown forms, each weighed by the
+    A note is useful for its doubts, each weighed by its uncertainty, and its unknown forms, each weighed by the
     logarithm of the number of notes that have it.
     """
     version = version_of(expander)
@@ -152,7 +152,7 @@ def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
 def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield marked notes for `lmcells evaluate --notes`, as JSON lines: those that a reviewer is done with.
 
-    What nobody decided, or reviewers see differently, is marked as unclear and counts neither way.
+    Mentions that nobody decided, or on which reviewers disagree, are marked as unclear and not scored.
     """
     for each in notes:
         if each.done_by:
@@ -238,7 +238,7 @@ def _where(decision: Decision) -> Where:
 
 
 def _is_new(decision: Decision, mention: ReviewedMention, inventory: SenseInventory) -> bool:
-    """Whether a decision names a sense that the inventory lacks, and that is not the note's own definition."""
+    """Whether a decision names a sense that is neither in the inventory nor defined in the note."""
     expansion = mention.expansion
     if decision.long_form == expansion.long_form and expansion.source != "letters":
         return False

@@ -1,4 +1,4 @@
-"""The paths under /reviews: notes to review, decisions about them, and what follows from those."""
+"""The paths under /reviews: notes to review, decisions about them, and exports."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,8 +56,8 @@ class NewNote(Message):
 class ChoiceMessage(Message):
     """What a reviewer decides for the mention at `text[start:end]`.
 
-    `is`: it stands for `long_form`, or is no short form where that is null. `never`: it never stands for it. `done`:
-    all answers of the note that the reviewer has not decided are right.
+    `is`: it stands for `long_form`, or is not a short form if that is null. `never`: it never stands for `long_form`.
+    `done`: all answers of the note that the reviewer has not decided are right.
     """
 
     reviewer: Reviewer
@@ -69,13 +69,13 @@ class ChoiceMessage(Message):
 
 
 class UndoMessage(Message):
-    """Whose last decision to take back."""
+    """Whose last decision to undo."""
 
     reviewer: Reviewer
 
 
 class DecisionMessage(Message):
-    """What somebody decided, how far it reaches, and when."""
+    """What somebody decided, for which mentions, and when."""
 
     reviewer: str
     long_form: str | None
@@ -86,7 +86,7 @@ class DecisionMessage(Message):
 class MentionMessage(ExpansionMessage):
     """A mention as the reviewer sees it: decided, or as the model answered.
 
-    What others decided is told once the reviewer has decided as well.
+    Others' decisions are shown only after the reviewer has decided.
     """
 
     answer: str | None = Field(description="what the model answered")
@@ -120,7 +120,7 @@ class ListedNote(Message):
 
 
 class ReviewsAnswer(Message):
-    """The queue, the most useful notes first, and what the reviews amount to."""
+    """The queue, the most useful notes first, and a summary of the reviews."""
 
     file: str
     reviewer: str = Field(description="the name to begin with")
@@ -136,13 +136,13 @@ class ReviewsAnswer(Message):
 
 
 class UndoneAnswer(Message):
-    """The note in which a decision was taken back; null where there was none."""
+    """The note of the decision that was undone; null if there was none."""
 
     note: int | None
 
 
 def review_router(expander: Expander, settings: ServiceSettings, *, route_class: type[APIRoute]) -> APIRouter:
-    """Return the router of /reviews; without a file of reviews, it has no path."""
+    """Return the router of /reviews; without a file of reviews, it has no paths."""
     router = APIRouter(
         prefix="/reviews", responses=errors(401, 422), route_class=route_class, tags=["reviews"]
     )
@@ -157,7 +157,7 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
         offset: Annotated[int, Query(ge=0, le=10**9, examples=[0])] = 0,
         limit: Annotated[int, Query(ge=1, le=MAX_NOTES, examples=[100])] = 100,
     ) -> ReviewsAnswer:
-        """With how far the reviewer has come, and how far reviewers agree."""
+        """Also the reviewer's progress, and how far reviewers agree."""
         decided_in = store.list_notes(only_decided=True)
         rules, n_contradictions = site_rules(decided_in, expander.inventory)
         listed = store.list_notes(reviewer=reviewer, offset=offset, limit=limit)
@@ -192,9 +192,9 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
         store.decide(note_id, made, reviewer=reviewer, version=version)
         return _shown(store.read(note_id), reviewer)
 
-    @router.post("/undo", summary="Take back a reviewer's last decision")
+    @router.post("/undo", summary="Undo a reviewer's last decision")
     def undo_decision(undo: UndoMessage) -> UndoneAnswer:
-        """What was decided before it holds again."""
+        """The decision before it is valid again."""
         return UndoneAnswer(note=store.undo(undo.reviewer.strip()))
 
     @router.delete(

@@ -1,13 +1,13 @@
-"""What reviewers decided, in a SQLite file that only its owner can read.
+"""Reviewers' decisions, in a SQLite file that only its owner can read.
 
     store = ReviewStore(Path("reviews.db"))
     note_id = store.add(note, mentions, version=version)
     store.decide(note_id, Choice(start=33, end=35, long_form="physical therapy", scope="section"), reviewer="Ana", ...)
-    store.read(note_id)             # the note, its mentions, and what each reviewer says about each
+    store.read(note_id)             # the note, its mentions, and each reviewer's decisions about them
     store.undo("Ana")
 
-A decision is a row that is never changed: another opinion is another row, and undoing only marks it. So two reviewers,
-in two processes, keep all of their work. It says what one mention means, and by its scope what others mean too.
+A decision is a row that is never changed: a new opinion is a new row, and undoing only marks a row. So two reviewers,
+in two processes, keep all of their work. A decision says what one mention means and, by its scope, what others mean.
 """
 
 import json
@@ -47,13 +47,13 @@ _DONE = "SELECT note FROM decisions WHERE action = 'done' AND undone IS NULL AND
 
 
 class ReviewStore:
-    """The notes to review and the decisions made; see the module. Threads and processes may share a file."""
+    """The notes to review and the decisions about them. Threads and processes may share a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            path.chmod(0o600)  # one that was there already, or made under another umask
+            path.chmod(0o600)  # it may have existed, or be created under another umask
             with self._open() as file:
                 if not file.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                     for statement in (f"PRAGMA application_id = {_APPLICATION}", *_SCHEMA.split(";")):
@@ -63,13 +63,11 @@ class ReviewStore:
         except OSError as error:
             raise InputError(f"--reviews {path} cannot be opened: {error.strerror}. Give another.") from None
         except sqlite3.DatabaseError:
-            raise InputError(
-                f"--reviews {path} is not a file of reviews. Give one, or a name that is free."
-            ) from None
+            raise InputError(f"--reviews {path} is not a file of reviews. Give one, or a new name.") from None
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection with a transaction that nobody else can write into."""
+        """Yield a connection with a transaction that has the write lock."""
         file = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         file.row_factory = sqlite3.Row
         try:
@@ -88,7 +86,7 @@ class ReviewStore:
     # Notes
 
     def add(self, note: Note, mentions: Sequence[Expansion], *, version: Version) -> int:
-        """Keep a note; one of the same name and text gets new mentions, and its decisions stay; -> its number."""
+        """Store a note, return its number; one of the same name and text gets new mentions and keeps its decisions."""
         values = (
             json.dumps(dict(note.metadata), ensure_ascii=False),
             json.dumps([each.to_dict() for each in mentions], ensure_ascii=False),
@@ -112,7 +110,7 @@ class ReviewStore:
             return int(known["id"])
 
     def rank(self, usefulness: dict[int, float]) -> None:
-        """Say anew how useful it is to review each note."""
+        """Update how useful it is to review each note."""
         rows = [(value, note_id) for note_id, value in usefulness.items()]
         with self._open() as file:
             file.executemany("UPDATE notes SET usefulness = ? WHERE id = ?", rows)
@@ -124,16 +122,16 @@ class ReviewStore:
                 raise _no_note(note_id)
 
     def read(self, note_id: int) -> ReviewedNote:
-        """Return a note with what everybody says about its mentions."""
+        """Return a note with everybody's decisions about its mentions."""
         with self._open() as file:
             return _read(file, note_id)
 
     def list_notes(
         self, *, reviewer: str = "", offset: int = 0, limit: int = -1, only_decided: bool = False
     ) -> list[ReviewedNote]:
-        """Return notes: all, or those in which something was decided.
+        """Return notes: all, or those with a decision.
 
-        Those that the reviewer is done with come last; the most useful to review come first.
+        The most useful to review come first, those that the reviewer is done with last.
         """
         decided_in = "WHERE id IN (SELECT note FROM decisions WHERE undone IS NULL)" if only_decided else ""
         with self._open() as file:
@@ -158,7 +156,7 @@ class ReviewStore:
     # Decisions
 
     def decide(self, note_id: int, choice: Choice, *, reviewer: str, version: Version) -> None:
-        """Keep a choice; "done" accepts every answer of the note that the reviewer has not decided."""
+        """Store a choice; "done" accepts every answer of the note that the reviewer has not decided."""
         with self._open() as file:
             seen = _read(file, note_id)
             choices = [choice]
@@ -191,7 +189,7 @@ class ReviewStore:
                 )
 
     def undo(self, reviewer: str) -> int | None:
-        """Take back a reviewer's last choice; -> the note it was made in, None where there is none."""
+        """Undo a reviewer's last choice; return its note, None if there is no choice."""
         with self._open() as file:
             last = file.execute(
                 "SELECT batch, note FROM decisions WHERE reviewer = ? AND undone IS NULL ORDER BY id DESC LIMIT 1",
@@ -215,7 +213,7 @@ def _check_span(choice: Choice, seen: ReviewedNote) -> None:
 
 
 def _spelling(choice: Choice, mention: Expansion | None, seen: ReviewedNote) -> str | None:
-    """Return a long form as it is spelt among the senses, or by those who decided before."""
+    """Return a long form in the spelling of the senses or of earlier decisions."""
     if choice.long_form is None:
         return None
     known = [each.long_form for each in mention.candidates] if mention else []
@@ -239,7 +237,7 @@ def _now() -> str:
 
 
 def _decisions(file: sqlite3.Connection, note_id: int | None = None) -> list[Decision]:
-    """Return the decisions about a note: those made in it, and rules made elsewhere; without one, all."""
+    """Return the decisions about a note: those made in it, and rules made elsewhere. Without a note, all decisions."""
     about = "" if note_id is None else "AND (note = ? OR scope NOT IN ('mention', 'note'))"
     rows = file.execute(
         f"SELECT * FROM decisions WHERE undone IS NULL {about} ORDER BY id",

@@ -27,18 +27,18 @@ PROBES = ("/health", "/livez", "/readyz")
 REQUESTS = (messages.OneNote, messages.ManyNotes, messages.NoteMessage)
 
 _ERRORS = {
-    400: "The body is not whole, or not gzip data as its header says.",
+    400: "The body is incomplete, or not gzip data although its header says so.",
     401: "The token is missing or wrong.",
     408: "The body did not arrive in time.",
     413: "The body is too large, or holds too many values.",
-    415: "The body is neither JSON nor one JSON object a line, or it is compressed by other means than gzip.",
+    415: "The body is neither JSON nor one JSON object per line, or its compression is not gzip.",
     422: "The request does not match the schema, a note is too long, or a change contradicts the inventory.",
     429: "Too many requests are in progress; `Retry-After` says when to try again.",
     503: "The service is not ready, or the answer took too long; `Retry-After` says when to try again.",
 }
-_AT_ONCE = 4_096  # bytes of a request that are checked faster than a thread is woken
+_AT_ONCE = 4_096  # bytes: a smaller request is checked faster than a thread is woken
 _READY_SECONDS = 2.0
-_READY_FOR = 1.0  # seconds for which the answer of a probe is good
+_READY_FOR = 1.0  # seconds for which the answer of a probe is reused
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -50,7 +50,7 @@ def add_expand(
     router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
 ) -> None:
     """Add POST /expand."""
-    reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # so that the event loop goes on
+    reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # keeps the event loop free
     refs = [
         {"$ref": f"#/components/schemas/{model.__name__}"} for model in (messages.OneNote, messages.ManyNotes)
     ]
@@ -62,7 +62,7 @@ def add_expand(
         responses={
             200: {
                 "model": messages.NoteAnswer | messages.ManyAnswers,
-                "description": "One answer per note; for `Accept: application/x-ndjson`, one `NoteAnswer` a line.",
+                "description": "One answer per note; for `Accept: application/x-ndjson`, one `NoteAnswer` per line.",
             },
             **errors(400, 401, 408, 413, 415, 422, 429, 503),
         },
@@ -81,14 +81,14 @@ def add_expand(
         ] = None,
         explain: Annotated[bool, Query(description="for notes that come one a line")] = False,
     ) -> Response:
-        """Send one note as `text`, several as `notes`, or one JSON object a line (Content-Type application/x-ndjson).
+        """Send one note as `text`, several as `notes`, or one JSON object per line (Content-Type application/x-ndjson).
 
         With `Accept: application/x-ndjson`, each note is answered by a line as soon as it is expanded, in order; a note
-        with a mistake in it by its `id` and `detail`.
+        with a mistake in it is answered by its `id` and `detail`.
         """
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in ("application/json", NDJSON):
-            detail = f"Content-Type: found another one, allowed: application/json or {NDJSON}."
+            detail = f"Content-Type: found another; allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
         body = await request.body()
         options = {"expanded_text": expanded_text, "explain": explain}
@@ -112,7 +112,7 @@ def add_expand(
         if not job.answered.done():
             workers.put(job)
         answered = asyncio.wrap_future(job.answered)
-        # The body has been read, so the next message can only say that the client left.
+        # The body has been read, so the next message can only be that the client has left.
         left = asyncio.ensure_future(request.receive())
         try:
             first_done = asyncio.FIRST_COMPLETED
@@ -204,7 +204,7 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
 
 
 class NameSearch:
-    """Finds names that begin with a text, then those whose entry in `searched` contains it; each in the order given."""
+    """Finds names that begin with a text, then those whose entry in `searched` contains it, each in the given order."""
 
     def __init__(self, names: Sequence[str], *, searched: Mapping[str, str] | None = None) -> None:
         self.names = names
@@ -212,7 +212,7 @@ class NameSearch:
         self._searched = searched or {}
 
     def __call__(self, text: str) -> list[str]:
-        """Return the names, what is spelt as the text first."""
+        """Return the names, exact matches first."""
         wanted = text.casefold().strip()
         begin = [pair for pair in zip(self.keys, self.names, strict=True) if pair[0].startswith(wanted)]
         begin.sort(key=lambda pair: pair[0] != wanted)
@@ -257,14 +257,16 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
             waiting_notes=workers.n_waiting,
         )
 
-    @router.get("/livez", summary="Whether the process answers; if not, restart it")
+    @router.get("/livez", summary="Whether the process is alive; if not, restart it")
     async def livez() -> messages.ProbeAnswer:
         """Needs no token."""
         return messages.ProbeAnswer(status="ok")
 
-    @router.get("/readyz", responses=errors(503), summary="Whether notes are answered; if not, send none")
+    @router.get(
+        "/readyz", responses=errors(503), summary="Whether the service is ready for notes; if not, send none"
+    )
     async def readyz() -> messages.ProbeAnswer:
-        """Expands an empty note on the way of all short ones. Needs no token."""
+        """Expands an empty note in the lane of short ones. Needs no token."""
         nonlocal answered_at
         if time.monotonic() - answered_at > _READY_FOR:
             job = Job(messages.OneNote(text=""))

@@ -35,10 +35,12 @@ from lmcells.service.settings import ServiceSettings
 TOKEN = "LMCELLS_TOKEN"
 
 _BACKLOG = 2048
-_GRACE_SECONDS = 60  # to answer what was accepted, before what is left is cut off
-_COLLECT_AFTER = 10_000  # new objects: a batch makes fewer, and none that only the collector could free
-_SWITCH_SECONDS = 0.0005  # after which a thread that computes lets the next one run: requests pass many hands
-_RESTART_SECONDS = 1.0  # between two starts of a worker that ends at once
+_GRACE_SECONDS = 60  # to answer accepted requests, before the rest are cut off
+_COLLECT_AFTER = 10_000  # new objects: a batch makes fewer, none of them in reference cycles
+_SWITCH_SECONDS = (
+    0.0005  # after which a computing thread lets the next one run: a request passes through many threads
+)
+_RESTART_SECONDS = 1.0  # between two starts of a worker that exits at once
 _SPARE_FILES = 64  # besides connections
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -47,7 +49,7 @@ _log = logging.getLogger("lmcells.service")
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """What a process is to serve, and how it is reached; it travels to worker processes."""
+    """What a process serves, and where; pickled for worker processes."""
 
     expander: ExpanderSettings
     settings: ServiceSettings
@@ -61,10 +63,10 @@ class ServerOptions:
 
 
 def serve(options: ServerOptions, *, n_workers: int = 1) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal arrives."""
     start_log(as_json=options.json_log)
     _tls(options)
-    # Errors are reported before anything listens.
+    # Report errors before anything listens.
     expander = options.expander.open()
     if n_workers == 1 or not hasattr(socket, "SO_REUSEPORT"):
         listening = listen(options.host, options.port)
@@ -98,7 +100,7 @@ def check(options: ServerOptions) -> None:
 
 def _serve_here(options: ServerOptions, expander: Expander, listening: socket.socket) -> None:
     settings = options.settings
-    if not settings.allowed_hosts and _is_local(listening):  # a page elsewhere may give us a name of its own
+    if not settings.allowed_hosts and _is_local(listening):  # against DNS rebinding
         settings = replace(settings, allowed_hosts=_LOCAL)
     app = create_app(expander, settings)
     freeze_loaded()
@@ -120,12 +122,12 @@ def _serve_here(options: ServerOptions, expander: Expander, listening: socket.so
 def server_config(
     app: FastAPI, settings: ServiceSettings, *, tls: ssl.SSLContext | None = None, **others: Any
 ) -> uvicorn.Config:
-    """Return how uvicorn is to serve an application: with our limits on connections, and nothing logged but by us."""
+    """Return uvicorn's configuration: our limits on connections, and no log besides ours."""
     return uvicorn.Config(
         app,
         http=limited_connections(settings, tls),
         loop="asyncio" if tls else "auto",
-        access_log=False,  # it would hold query strings; `middleware.Observation` writes ours
+        access_log=False,  # it would contain query strings; `middleware.Observation` writes ours
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
@@ -149,7 +151,7 @@ def _run_worker(options: ServerOptions, port: int) -> None:
 
 
 def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
-    """Run worker processes, and start another for each that ends, until a signal comes."""
+    """Run worker processes and replace those that end, until a signal arrives."""
     spawn = get_context("spawn")
     is_ending = False
 
@@ -189,7 +191,7 @@ def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
 
 
 def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None = _BACKLOG) -> socket.socket:
-    """Return a listening socket; port 0 takes a free one, and no backlog only reserves it."""
+    """Return a listening socket; port 0 takes a free port, and without a backlog the port is only reserved."""
     listening = None
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -227,7 +229,7 @@ def start_log(*, as_json: bool = False) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line; a request's has its fields."""
+    """One JSON object per line; that of a request has its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON, without tracebacks: they may quote a note."""
@@ -240,14 +242,14 @@ class JsonLines(logging.Formatter):
 
 
 def freeze_loaded() -> None:
-    """Keep the garbage collector from searching what is loaded: it stays, and searching it takes long."""
+    """Exclude what is loaded from garbage collection: it is never freed, and searching it takes long."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
 
 
 def allow_connections(n_connections: int) -> None:
-    """Allow as many open files as the system does: each connection is one."""
+    """Raise the limit on open files to the system's: each connection is one."""
     try:
         import resource
     except ModuleNotFoundError:  # on Windows
@@ -263,7 +265,7 @@ def _announce(options: ServerOptions, listening: socket.socket, n_workers: int) 
     address = url(listening, scheme="https" if options.certificate else "http")
     _log.info("listening on %s (%s)", address, "one process" if n_workers == 1 else f"{n_workers} processes")
     if not options.settings.tokens and not _is_local(listening):
-        _log.warning("no token is set: anyone who can reach %s may use it. Set %s.", address, TOKEN)
+        _log.warning("no token is set: anyone who can reach %s can use it. Set %s.", address, TOKEN)
 
 
 def _is_local(listening: socket.socket) -> bool:

@@ -11,13 +11,13 @@ _MEASURES = ("max_body", "receive_seconds", "deadline")
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Limits of the service, the hosts by which it may be called, and the tokens of which clients must send one."""
+    """Limits of the service, the host names that it answers to, and the tokens of which clients must send one."""
 
     max_body: float = 8.0  # MB per request, unpacked; more is answered with 413
     max_note_length: int = 200_000  # characters; more is answered with 422
     max_notes: int = 1_000  # per request; more is answered with 422
-    max_concurrency: int = 128  # requests that have arrived and wait for their answer; more: 429
-    max_connections: int = 1_000  # beyond, whoever has been silent for longest is cut off
+    max_concurrency: int = 128  # requests that wait for their answer; more: 429
+    max_connections: int = 1_000  # beyond it, the connection that has been silent for longest is closed
     receive_seconds: float = 30.0  # for a request to arrive; later is answered with 408
     deadline: float = 60.0  # seconds for an answer; later is answered with 503
     allowed_hosts: tuple[str, ...] = ()  # names in the Host header; none: any
@@ -55,7 +55,7 @@ class ServiceSettings:
 
 
 def read_tokens(path: Path) -> tuple[str, ...]:
-    """Return the tokens of a file: one a line, but for empty lines and those that begin with #."""
+    """Return the tokens of a file, one per line; empty lines and those that begin with # are skipped."""
     try:
         lines = [line.strip() for line in path.read_text("utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
@@ -63,5 +63,5 @@ def read_tokens(path: Path) -> tuple[str, ...]:
         raise ConfigError(f"--token-file: cannot read {path}: {reason}.") from None
     tokens = tuple(line for line in lines if line and not line.startswith("#"))
     if not tokens:
-        raise ConfigError(f"--token-file: {path} holds no token. Write one a line.")
+        raise ConfigError(f"--token-file: {path} holds no token. Write one per line.")
     return tokens

@@ -1,4 +1,4 @@
-"""The threads that expand: each takes batches of notes from its lane, from many requests, and answers them together."""
+"""The threads that expand notes: each takes batches from its lane, made of notes of many requests."""
 
 import logging
 from collections import defaultdict
@@ -31,9 +31,9 @@ _INTERACTIVE, _BULK = 4_500, 50_000  # the most that a request may cost, and a n
 
 
 class Workers:
-    """The lanes, and a thread for each, so that a small request never waits for a large one.
+    """The lanes, each with its own thread, so that a small request never waits for a large one.
 
-    The threads start with the first request: a mounted application has no start-up of its own.
+    The threads start with the first request, since a mounted application may have no start-up event.
     """
 
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
@@ -44,11 +44,11 @@ class Workers:
 
     @property
     def n_waiting(self) -> int:
-        """The number of notes that wait for a batch."""
+        """The number of notes waiting for a batch."""
         return sum(lane.n_waiting for lane in self._lanes.values())
 
     def put(self, job: Job) -> None:
-        """Queue a request in the lane of its size."""
+        """Queue a request in the lane for its size."""
         self._lanes[lane_of(job)].put(job)
         with self._starting:
             if not self._threads:
@@ -74,12 +74,12 @@ def lane_of(job: Job) -> str:
     return "bulk" if max(costs) <= _BULK else "heavy"
 
 
-class Nobody(Exception):  # noqa: N818 - no error of anybody's
-    """Nobody waits for the answer any more."""
+class Nobody(Exception):  # noqa: N818 - an event, not an error
+    """Nobody is waiting for the answer any more."""
 
 
 class Worker:
-    """Expands batches of notes, those of a batch together; a request with a mistake in it fails alone."""
+    """Expands the notes of a batch together; a request with a mistake in it fails alone."""
 
     def __init__(self, expander: Expander, metrics: ServiceMetrics) -> None:
         self._expander = expander
@@ -88,13 +88,13 @@ class Worker:
         self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
     def run(self, batches: Iterable[Batch]) -> None:
-        """Answer one batch after the other."""
+        """Answer one batch after another."""
         for batch in batches:
             self._metrics.batch_notes.observe(len(batch))
             try:
                 with self._metrics.batch_seconds.time():
                     self.expand(batch)
-            except Exception as error:  # the thread must outlive it: nobody else answers those who wait
+            except Exception as error:  # the thread must survive it: no other answers the waiting requests
                 _log.error("%s", describe_error(error))
 
     def expand(self, batch: Batch) -> None:
@@ -107,7 +107,7 @@ class Worker:
                 self._expand(edits, notes)
             except Nobody:
                 continue
-            except Exception:  # try each request alone, so that only the one to blame fails
+            except Exception:  # try each request alone, so that only the faulty one fails
                 for each in dict.fromkeys(job for job, _ in notes):
                     own = [(job, index) for job, index in notes if job is each and index not in job.answers]
                     try:
@@ -118,7 +118,7 @@ class Worker:
                         each.fail(error)
 
     def check(self) -> None:
-        """Raise `Nobody` if all requests of the batch were given up, or ran out of time."""
+        """Raise `Nobody` if all requests of the batch were cancelled or timed out."""
         if all(job.answered.done() for job in self._jobs):
             raise Nobody
 
@@ -153,12 +153,12 @@ class Worker:
             written_out = None
             if request.expanded_text:
                 written_out = expand_text(note.text, expansions, style=request.expanded_text)
-            if note.text:  # without, it is the probe of readiness
+            if note.text:  # without, it is the readiness probe
                 self._metrics.count_note(note.text, expansions)
             job.answer(index, write_answer(note.id, expansions, explanations, written_out))
 
     def _lexicon_of(self, edits: InventoryEdits | None) -> Lexicon:
-        """Return the lexicon of an edited inventory; it looks who still waits before it ranks a batch or explains."""
+        """Return the lexicon of an edited inventory; its ranker stops as soon as nobody waits for the answer."""
         edits = edits or InventoryEdits()
         rules = rules_of(edits, SenseInventory() if edits.only else self._expander.inventory)
         lexicon = self._expander.lexicon(*((None, rules) if edits.only else (rules or None, None)))
@@ -176,7 +176,7 @@ class Worker:
 
 
 def rules_of(edits: InventoryEdits, inventory: SenseInventory) -> list[SenseRule]:
-    """Return the changes of a request as a layer over an inventory; InventoryError if they contradict it."""
+    """Return the changes of a request as a layer over an inventory; InventoryError if the two contradict each other."""
     for name in edits.remove:
         senses = inventory.senses(name.short_form)
         names = [sense.long_form for sense in senses]

@@ -1,4 +1,4 @@
-"""Training a cell model: readers and samplers of this process' shards, and what a step computes from their samples."""
+"""Train a cell model: read and sample this process' shards of the corpus, and compute the loss of a step."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.windows import TimeMajor
 
-_N_PLAIN = (
-    3  # the first steps compile kernels and create the optimizer's state, which a CUDA graph cannot hold
-)
-Step = tuple[list[Centers], int]  # the centers of each shard of this process, and how many all processes have
+# The first steps compile kernels and create the optimizer's state, which cannot be captured in a CUDA graph.
+_N_PLAIN = 3
+Step = tuple[
+    list[Centers], int
+]  # the centers of each shard of this process; the number of rows of all processes
 
 
 class StepLoss(nn.Module):
@@ -54,7 +55,7 @@ class StepLoss(nn.Module):
     ) -> Tensor:
         """Reconstruction and prior divergence, summed over the present rows, and the contrastive loss: -> (3,).
 
-        `present` (B,) is False in the rows that fill up the last batch; None where the loss knows them itself.
+        `present` (B,) is False in the rows that pad the last batch; None where the loss leaves them out itself.
         """
         loss = (self.fused or self.model.loss)(batch, draws)  # type: ignore[arg-type]
         reconstruction, prior_divergence = (
@@ -79,7 +80,7 @@ class StepLoss(nn.Module):
 
 
 def fused_loss(model: CellModel, device: torch.device) -> "FusedLoss | None":
-    """The model's loss in kernels of our own, where there are any for it and the device."""
+    """The model's loss in Triton kernels, if there are any for this model and device."""
     if not isinstance(model, LatentMeaningCells) or not kernels_available(device):
         return None
     from lmcells.training.kernels.loss import FusedLoss
@@ -104,16 +105,16 @@ class CellTask(Task[CellModel, Step]):
         world: World,
         initial: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """`initial` are the weights to start from, in place of random ones."""
+        """`initial` are weights to start from, instead of random ones."""
         device = world.device
         self.n_shards = n_shards = settings.shards or world.size
         if n_shards % world.size:
             raise ConfigError(
-                f"shards is {n_shards}; allowed with {world.size} processes: a multiple of that."
+                f"shards is {n_shards}; allowed with {world.size} processes: a multiple of {world.size}."
             )
         if settings.batch_size % n_shards:
             raise ConfigError(
-                f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of that."
+                f"batch_size is {settings.batch_size}; allowed with {n_shards} shards: a multiple of {n_shards}."
             )
         torch.manual_seed(derived_seed(settings.seed, INITIALISATION))
         model = create_model(config)
@@ -121,7 +122,7 @@ class CellTask(Task[CellModel, Step]):
             model.load_state_dict(initial)
         model = model.to(device)
         torch.manual_seed(derived_seed(settings.seed, DROPOUT, world.rank))
-        # The learning rate of every step depends on where the end is, unless it is constant.
+        # A decaying learning rate depends on the number of epochs.
         epochs = {"epochs": settings.epochs} if settings.final_learning_rate < 1 else {}
         identity = {"model": asdict(config), "training": {**epochs, "shards": self.n_shards}}
         if initial is not None:
@@ -149,11 +150,11 @@ class CellTask(Task[CellModel, Step]):
         self.steps_per_epoch = int(world.max(n_steps))
         centers = torch.tensor(sum(sum(reader.lengths) for reader in self._readers))
         self.examples_per_epoch = int(world.sum(centers))
-        self._weight = torch.ones((), device=device)  # of a row in this step's loss
-        self._weighted_rows = 0  # that it is for
+        self._weight = torch.ones((), device=device)  # of a row in the loss of this step
+        self._weighted_rows = 0  # number of rows that `_weight` is set for
         self._is_captured = device.type == "cuda" and settings.compile == "auto" and n_shards == 1
         self._n_plain = _N_PLAIN
-        self._fixed: Centers | None = None  # that the captured step reads
+        self._fixed: Centers | None = None  # what the captured step reads
         self._captured: CapturedStep | None = None
 
     def batches(self) -> Iterator[Step]:
@@ -167,9 +168,9 @@ class CellTask(Task[CellModel, Step]):
             yield [next(centers) for centers in epochs], n_rows
 
     def train_on(self, batch: Step) -> int:
-        """One step: the mean loss over the rows of all shards of all processes, and one step of Adam."""
+        """Take one step of Adam on the mean loss over the rows of all shards and processes."""
         centers, n_rows = batch
-        # Processes' gradients are averaged, so each counts its share `world.size` times.
+        # Gradients are averaged over processes, so each process multiplies its share by `world.size`.
         if n_rows != self._weighted_rows:
             self._weighted_rows = n_rows
             self._weight.fill_(self.world.size / n_rows)
@@ -186,7 +187,7 @@ class CellTask(Task[CellModel, Step]):
         return settings.learning_rate * (1 - done * (1 - settings.final_learning_rate))
 
     def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
-        """Reconstruction (the hinge) and KL(q || p) a center; the contrastive loss a shard and step."""
+        """Reconstruction (the hinge) and KL(q || p) per center; the contrastive loss per shard and step."""
         reconstruction, prior_divergence, contrastive = sums
         is_contrastive = self.settings.n_contrastive_spans > 0
         return {
@@ -199,7 +200,7 @@ class CellTask(Task[CellModel, Step]):
         return {"centers": self.n_examples, "losses": {} if last is None else last.losses}
 
     def own_state(self) -> dict[str, Tensor]:
-        """The random states of all shards."""
+        """The random generators' states of all shards."""
         states = torch.stack([sampler.generator.get_state() for sampler in self._samplers])
         return {
             f"draws.{rank + turn * self.world.size}": state
@@ -212,12 +213,12 @@ class CellTask(Task[CellModel, Step]):
             sampler.generator.set_state(tensors[f"draws.{reader.shard}"])
 
     def _descend(self, centers: list[Centers]) -> None:
-        """All of a step that happens on the device; it never waits for it."""
+        """The part of a step that runs on the device, without waiting for it."""
         world = self.world
         self.optimizer.zero_grad(set_to_none=True)
         for turn, (sampler, of_shard) in enumerate(zip(self._samplers, centers, strict=True)):
             sample = self._sample(sampler, of_shard)
-            # Exchange gradients only with a step's last shard; the others' add up in place.
+            # Processes exchange gradients only at a step's last shard; those of the others add up until then.
             is_last = turn + 1 == len(centers)
             alone = isinstance(self._loss, DistributedDataParallel) and not is_last
             with self._loss.no_sync() if alone else nullcontext():  # type: ignore[operator]
@@ -230,9 +231,9 @@ class CellTask(Task[CellModel, Step]):
         self.apply_gradients()
 
     def _replay(self, centers: Centers) -> None:
-        """The same by replaying a CUDA graph: otherwise launching hundreds of kernels takes most of a step.
+        """`_descend` as a CUDA graph: launching hundreds of kernels would take most of a step.
 
-        Each chunk of the corpus, having tensors of its own, has its own graph.
+        Each chunk of the corpus has its own tensors, and so its own graph.
         """
         if self._n_plain:
             self._n_plain -= 1
@@ -240,7 +241,7 @@ class CellTask(Task[CellModel, Step]):
             return
         if self._fixed is None or self._captured is None or self._fixed.source is not centers.source:
             fixed = Centers(centers.source, centers.positions.clone(), centers.present.clone())
-            self._fixed, self._captured = fixed, None  # the previous graph gives back its memory first
+            self._fixed, self._captured = fixed, None  # frees the memory of the previous graph first
             generators = [sampler.generator for sampler in self._samplers]
             self._captured = CapturedStep(lambda: self._descend([fixed]), generators=generators, n_warm_up=0)
         self._fixed.positions.copy_(centers.positions)
@@ -250,7 +251,7 @@ class CellTask(Task[CellModel, Step]):
     def _sample(
         self, sampler: Sampler, centers: Centers
     ) -> tuple["Batch | TimeMajor", SectionDraws, Tensor | None, MaskedSpans | None]:
-        """All that is drawn for one shard in one step."""
+        """Everything drawn for one shard in one step."""
         chunk, spans = centers.source
         if self._fused is not None:
             drawn = self._fused.draw(sampler, chunk, centers.positions, present=centers.present)
@@ -260,7 +261,7 @@ class CellTask(Task[CellModel, Step]):
         return batch, sampler.section_draws(batch), centers.present, masked
 
     def _masked_spans(self, sampler: Sampler, spans: Spans | None) -> MaskedSpans | None:
-        """The spans of the contrastive loss, if there is one."""
+        """The masked spans of the contrastive loss, if it is on."""
         if spans is None or spans.n_drawn < 2:
             return None
         settings, config = self.settings, sampler.config
@@ -276,5 +277,5 @@ class CellTask(Task[CellModel, Step]):
 def train(
     corpus: Corpus, *, initial: Mapping[str, Tensor] | None = None, **given: Any
 ) -> TrainingResult[CellModel]:
-    """Train a cell model: `train(corpus, model_config=..., settings=..., output=...)`, as `run_task` says."""
+    """Train a cell model: `train(corpus, model_config=..., settings=..., output=...)`; see `run_task`."""
     return run_task(partial(CellTask, initial=initial), corpus, **given)

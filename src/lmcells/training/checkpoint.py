@@ -1,7 +1,7 @@
-"""The state of a run on disk: tensors in the safetensors format, and JSON that vouches for them.
+"""The state of a run on disk: tensors in the safetensors format, and JSON with their checksum.
 
-`checkpoints/00001200.safetensors` is written first, `00001200.json` with its checksum last; both appear complete or
-not at all. The two newest are kept. Nothing is ever unpickled.
+`checkpoints/00001200.safetensors` is written first, `00001200.json` last, each whole or not at all. The two newest are
+kept. Nothing is ever unpickled.
 """
 
 import hashlib
@@ -30,10 +30,10 @@ FORMAT = "lmcells-checkpoint"
 VERSION = 1
 KEPT = 2
 
-_POSITION = ("step", "epoch", "step_in_epoch")  # of a task
+_POSITION = ("step", "epoch", "step_in_epoch")
 _ADAM_STATE = ("step", "exp_avg", "exp_avg_sq")  # of each parameter
 
-# Settings added after runs had been started, with the value that was in effect before.
+# Settings that older checkpoints lack, with the value that was in effect then.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
     "model": {"masked_span_reach": 2, "hidden_dropout": False},
     "training": {"contrastive_reads_all": False},
@@ -41,7 +41,7 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
 
 
 class DamagedCheckpoint(TrainingWarning):
-    """A checkpoint cannot be used; an earlier one is taken."""
+    """A checkpoint cannot be used; the one before it is tried."""
 
 
 State = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # what the JSON says, and the tensors
@@ -53,7 +53,7 @@ def write_checkpoint(output: Path, state: Mapping[str, Any], tensors: dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{state['step']:08d}.json"
     tensor_path = path.with_suffix(".safetensors")
-    path.unlink(missing_ok=True)  # of an earlier run: it would vouch for other tensors
+    path.unlink(missing_ok=True)  # an earlier run's, whose checksum is of other tensors
     write_tensors(tensor_path, tensors)
     described = {"bytes": tensor_path.stat().st_size, "sha256": sha256(tensor_path)}
     header = {"format": FORMAT, "version": VERSION, "written_by": lmcells.__version__}
@@ -65,7 +65,7 @@ def write_checkpoint(output: Path, state: Mapping[str, Any], tensors: dict[str, 
 
 
 def load_newest(output: Path) -> State | None:
-    """The newest complete checkpoint, or None where there are none at all; of a damaged one it warns."""
+    """The newest complete checkpoint, or None if there is no checkpoint; warns of damaged ones."""
     paths = _newest_first(output)
     for path in paths:
         try:
@@ -80,12 +80,12 @@ def load_newest(output: Path) -> State | None:
 
 
 def newest_step(output: Path) -> int | None:
-    """The step of the newest state that a run has left here; None where there is none."""
+    """The step of the newest checkpoint; None if there is none."""
     return next((int(path.stem) for path in _newest_first(output)), None)
 
 
 def save_task(task: "Task[Any, Any]", output: Path) -> None:
-    """Write all that a run needs to go on as if it had never stopped; every process takes part, the main one writes."""
+    """Write all that a run needs to continue as if it had never stopped; all processes call it, the main one writes."""
     tensors = {f"model.{name}": value for name, value in task.model.state_dict().items()}
     for name, parameter in task.model.named_parameters():
         if state := task.optimizer.state.get(parameter):
@@ -100,13 +100,13 @@ def save_task(task: "Task[Any, Any]", output: Path) -> None:
 
 
 def restore_task(task: "Task[Any, Any]", output: Path) -> None:
-    """Go back to the newest complete checkpoint, if there is one."""
+    """Restore the newest complete checkpoint, if there is one."""
     found = load_newest(output)
     if found is None:
         return
     state, arrays = found
     if task.world.device.type == "cpu" and "threads" in state:
-        torch.set_num_threads(state["threads"])  # with others the last digits of a sum differ
+        torch.set_num_threads(state["threads"])  # with another number the last digits of sums differ
     _require_same_run(state["made_with"], task.identity, output=output)
     tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
     task.model.load_state_dict(under("model.", tensors))
@@ -154,7 +154,7 @@ def _checksum(body: dict[str, Any]) -> str:
 
 
 def _require_same_run(found: dict[str, Any], wanted: dict[str, Any], *, output: Path) -> None:
-    """Refuse to go on with other settings, naming the first that differs."""
+    """Refuse to resume with other settings, naming the first that differs."""
     for table, values in wanted.items():
         had = _ADDED_LATER.get(table, {}) | found.get(table, {})
         for name, value in values.items():

@@ -1,4 +1,4 @@
-"""A preset, a TOML file and `table.key=value` overrides -> one checked configuration; the later wins."""
+"""Merge a preset, a TOML file and `table.key=value` overrides into one checked configuration; the later wins."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +30,7 @@ _NONE = "none"  # how TOML, which has no null, writes one
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(Generic[C, S]):
-    """A model's settings, less the sizes that a corpus gives, and how it is trained."""
+    """A model's settings, without the sizes that come from a corpus, and how it is trained."""
 
     model: Mapping[str, Any]
     training: S
@@ -45,21 +45,18 @@ class Configuration(Generic[C, S]):
 
 @dataclass(frozen=True, kw_only=True)
 class SettingTables(Generic[C, S]):
-    """The tables that configure a kind of model: its own, and [training].
+    """The tables that configure a kind of model: its own, and [training]. Their dataclasses check the values."""
 
-    What a value may be is left to the dataclasses of the tables.
-    """
-
-    package: str  # whose folder `presets` has the presets
+    package: str  # the presets are in its folder `presets`
     presets: tuple[str, ...]
     table: str  # [model] or [language_model]
     model: type[C]
     training: type[S]
-    sizes: Mapping[str, Callable[[Corpus, str, str], int]]  # by corpus, kind of model and of metadata
+    sizes: Mapping[str, Callable[[Corpus, str, str], int]]  # from corpus, kind of model and kind of metadata
 
     @property
     def keys(self) -> dict[str, dict[str, Any]]:
-        """What can be set in each table, and the defaults."""
+        """The keys of each table, with their defaults."""
         return {
             table: {each.name: each.default for each in fields(described) if each.name not in self.sizes}
             for table, described in ((self.table, self.model), ("training", self.training))
@@ -68,7 +65,7 @@ class SettingTables(Generic[C, S]):
     def load(
         self, *, preset: str | None = None, file: Path | None = None, overrides: Overrides = ()
     ) -> Configuration[C, S]:
-        """Read a preset (the file's own, or `default`), then a TOML file, then overrides.
+        """Read a preset (the one given, or that of the file, or `default`), then the TOML file, then overrides.
 
         Values are checked after each layer, so that an error can name the source.
         """
@@ -125,7 +122,7 @@ class SettingTables(Generic[C, S]):
 
 
 def _parsed(overrides: Overrides) -> Iterator[Tables]:
-    """Each override as tables; text is read as TOML, or taken as it is where that fails."""
+    """Each override as tables; a value is read as TOML, or taken as a string if that fails."""
     if isinstance(overrides, Mapping):
         named = list(overrides.items())
     else:

@@ -1,8 +1,8 @@
-"""The contrastive loss: two occurrences of one word or phrase, masked in both, should find each other among others,
-and so should the occurrences and the words.
+"""The contrastive loss: the posteriors of two masked occurrences of a word or phrase must find each other among those
+of other spans, and so must the posteriors and the phrase network's mean of the masked words.
 
-Not in the paper; unsupervised like the rest. It makes the posterior say what a masked span means, and the phrase
-network say where a phrase that may never have been seen would fit.
+Not in the paper; unsupervised like the rest. It teaches the posterior what a masked span means, and the phrase network
+where a phrase, perhaps one never seen, would fit.
 """
 
 from collections.abc import Iterator
@@ -19,8 +19,7 @@ from lmcells.model.gaussian import at_least_float32, full_precision
 def contrastive_loss(means: Tensor, *, temperature: float) -> Tensor:
     """Symmetric InfoNCE between posterior means of first and second occurrences: (2n, d) -> scalar.
 
-    Each must find its partner among all of the other side, by the cosine of means less their average. log(n) is
-    the value of guessing.
+    Each must find its partner among all of the other side, by the cosine of the centered means. Guessing gives log(n).
     """
     with full_precision(means):
         first, second = _centered(means).chunk(2)  # (n, d) each
@@ -44,7 +43,7 @@ def _centered(means: Tensor) -> Tensor:
 def info_nce(one: Tensor, other: Tensor, *, temperature: float) -> Tensor:
     """Symmetric InfoNCE between two sides whose rows have length 1: (n, d), (n, d) -> scalar.
 
-    For rows a_i and b_j, e_ij = exp((a_i . b_j - 1) / t) is never above 1, so no maximum has to be found:
+    For rows a_i and b_j, e_ij = exp((a_i . b_j - 1) / t) is never above 1, so no maximum has to be subtracted:
 
         loss = 1/2n sum_i [ (1 - a_i . b_i) / t + log sum_j e_ij ] + the same over columns
 
@@ -83,7 +82,7 @@ class _InfoNCE(torch.autograd.Function):
 
 @contextmanager
 def _tensor_cores() -> Iterator[None]:
-    """Let float32 products on a GPU round their factors to ten bits: similarities are then off by a thousandth."""
+    """Let float32 products on a GPU use TF32, which is off by a thousandth for similarities."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:

@@ -23,10 +23,10 @@ TokenRanges = tuple[TokenRange, ...]
 def divide(
     corpus: Corpus, *, n_shards: int, chunk_tokens: int, block_tokens: int = BLOCK_TOKENS
 ) -> tuple[tuple[TokenRanges, ...], ...]:
-    """Cut a corpus into shards of nearly equal size, each into chunks of about `chunk_tokens` at most.
+    """Cut a corpus into shards of nearly equal size, each into chunks of at most about `chunk_tokens`.
 
-    Blocks of whole segments are dealt out in turn, so that every chunk is a sample of the whole corpus, not one end
-    of it: -> the ranges of each chunk of each shard.
+    Blocks of whole segments are dealt out in turn, so that every chunk is a sample of the whole corpus. Returns the
+    ranges of each chunk of each shard.
     """
     token_segment = corpus.token_segment
     n_tokens = int(corpus.tokens.size)
@@ -34,14 +34,14 @@ def divide(
     n_parts = n_shards * n_chunks
     n_blocks = n_parts * max(1, round(n_tokens / n_parts / block_tokens))
     evenly = np.linspace(0, n_tokens, n_blocks + 1).astype(np.int64)
-    # Each border is moved back to where its segment begins.
+    # Move each border back to the start of its segment.
     borders = [int(np.searchsorted(token_segment, token_segment[at])) for at in evenly[1:-1]]
     blocks = list(pairwise([0, *borders, n_tokens]))
     parts = [tuple(each for each in blocks[part::n_parts] if each[0] < each[1]) for part in range(n_parts)]
     if not all(parts):
         raise ConfigError(
             f"{corpus.folder} has too few segments ({corpus.manifest.sizes['n_segments']:,}) for {n_shards} shards "
-            f"of {n_chunks} chunks each. Take fewer processes or shards, or larger chunk_tokens."
+            f"of {n_chunks} chunks each. Use fewer processes or shards, or larger chunk_tokens."
         )
     return tuple(tuple(parts[shard::n_shards]) for shard in range(n_shards))
 
@@ -77,7 +77,7 @@ class AliasTable:
 
     @classmethod
     def of_weights(cls, weights: npt.NDArray[np.float64], *, device: torch.device) -> Self:
-        """Build the table of a distribution given by weights that need not add to one."""
+        """Build the table from weights, which need not add up to one."""
         n = weights.size
         threshold = weights * (n / weights.sum())
         alias = np.arange(n, dtype=np.int32)
@@ -90,7 +90,7 @@ class AliasTable:
             chances[giving] -= 1 - chances[lacking]
             if chances[giving] < 1:
                 small.append(large.pop())
-        for slot in small + large:  # whole but for rounding
+        for slot in small + large:  # 1 up to rounding
             chances[slot] = 1.0
         return cls(
             torch.tensor(chances, dtype=torch.float32, device=device), torch.from_numpy(alias).to(device)
@@ -108,11 +108,11 @@ class AliasTable:
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceSections:
-    """A draw from beta(m | w) is the section of a uniformly drawn occurrence of w.
+    """Draws from beta(m | w): the section of a random occurrence of w.
 
-    Of a word with more than 65,536 occurrences that many are kept, spread evenly through the corpus: the array is
-    bounded by the vocabulary, and an index is drawn uniformly in float32. Add-k smoothing is a uniform section with
-    probability k M / (count + k M), the count being the true one.
+    At most 65,536 occurrences of a word are kept, spread evenly through the corpus: that bounds the array, and float32
+    can draw an index uniformly. Add-k smoothing is a uniform section with probability k M / (count + k M), where count
+    is that of all occurrences.
     """
 
     sections: Tensor  # (N,) int32, word after word
@@ -131,7 +131,7 @@ class OccurrenceSections:
         device: torch.device,
         max_per_word: int = MAX_PER_WORD,
     ) -> Self:
-        """Gather the sections of all occurrences, at most `max_per_word` a word."""
+        """Gather the sections of all occurrences, at most `max_per_word` per word."""
         counts = np.asarray(corpus.word_counts, np.int64)
         sizes = np.minimum(counts, max_per_word)
         offsets = np.cumsum(sizes) - sizes
@@ -140,10 +140,9 @@ class OccurrenceSections:
         if smoothing > 0:
             added = smoothing * n_metadata
             uniform_rate = torch.from_numpy((added / (counts + added)).astype(np.float32)).to(device)
+        sections = occurrence_metadata(corpus, kind, max_per_word=max_per_word)
         return cls(
-            sections=torch.from_numpy(occurrence_metadata(corpus, kind, max_per_word=max_per_word)).to(
-                device
-            ),
+            sections=torch.from_numpy(sections).to(device),
             offsets=torch.from_numpy(offsets).to(device),
             sizes=torch.from_numpy(sizes.astype(np.int32)).to(device),
             uniform_rate=uniform_rate,
@@ -182,7 +181,7 @@ class Chunk:
     def load(
         cls, corpus: Corpus, ranges: TokenRanges, *, settings: TrainingSettings, device: torch.device
     ) -> Self:
-        """Read and subsample parts of a corpus. Whether a token stays depends on the seed and its position alone."""
+        """Read and subsample parts of a corpus. Whether a token is kept depends only on the seed and its position."""
         pieces = list(subsample(corpus, threshold=settings.subsampling, seed=settings.seed, ranges=ranges))
         return cls(*(join_on_device(arrays, device) for arrays in zip(*pieces, strict=True)))
 
@@ -191,10 +190,8 @@ class Chunk:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Context, its mask, and the segment, of the centers at `positions`: (B,) -> (B, 2S), (B, 2S), (B,).
 
-        With `lengths` (B,) a center is so many words long, and its context goes on after the last of them.
-
-        The windows of `tests/corpora.py`, but an absent position holds whatever word stands there:
-        were it always word 0, that word's gradient would be a bottleneck.
+        With `lengths` (B,) centers are spans of so many words, and the context continues after the last one. An absent
+        position holds whatever word is there: if it were always word 0, that word's gradient would be a bottleneck.
         """
         offsets = torch.arange(-radius, radius, device=positions.device, dtype=positions.dtype)
         offsets = torch.where(offsets < 0, offsets, offsets + 1)  # (2S,) without the center itself
@@ -208,7 +205,7 @@ class Chunk:
 
 
 def join_on_device(pieces: Sequence[npt.NDArray[np.integer]], device: torch.device) -> Tensor:
-    """Copy arrays one after another into one of int32 on a device, without joining them here first."""
+    """Copy arrays one after another into one int32 tensor on a device, without joining them in host memory."""
     joined = torch.empty(sum(piece.size for piece in pieces), dtype=torch.int32, device=device)
     parts = torch.split(joined, [piece.size for piece in pieces])
     for part, piece in zip(parts, pieces, strict=True):
@@ -217,6 +214,6 @@ def join_on_device(pieces: Sequence[npt.NDArray[np.integer]], device: torch.devi
 
 
 def to_device(values: npt.NDArray[np.integer], device: torch.device) -> Tensor:
-    """An int32 copy on a device; the copy to a GPU runs beside its work."""
+    """An int32 copy on a device; copying to a GPU is asynchronous."""
     tensor = torch.from_numpy(np.array(values, np.int32))
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor

@@ -1,6 +1,5 @@
-"""Several processes as one: `torchrun ... -m lmcells train` sets the environment that is read here.
-
-Random numbers too: one seed gives independent streams for each purpose and process.
+"""Training by several processes, which `torchrun ... -m lmcells train` starts, and their random numbers: one seed gives
+independent streams for each purpose and process.
 """
 
 import os
@@ -17,14 +16,14 @@ from torch import Tensor
 from lmcells.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda")
-_TURNS = 7  # of a measurement
+_TURNS = 7  # of a timing
 
-# What a stream of random numbers is for: the first number beside the user's seed.
+# What a stream of random numbers is for; seeds are derived from it.
 INITIALISATION, DROPOUT, DRAWS, ORDER, CHUNKS = range(5)
 
 
 def derived_seed(seed: int, *purpose: int) -> int:
-    """A seed of its own for each purpose: equal arguments, equal seed; others have nothing in common."""
+    """A seed for a purpose: the same for equal arguments, independent for others."""
     return int(np.random.SeedSequence((seed, *purpose)).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
@@ -35,7 +34,7 @@ def generator_for(device: torch.device, seed: int, *purpose: int) -> torch.Gener
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """This process among all that train together; with one process all operations do nothing."""
+    """This process among all that train together; with one process, operations return what they are given."""
 
     device: torch.device
     rank: int = 0
@@ -55,7 +54,7 @@ class World:
         return self._reduced(values, dist.ReduceOp.MAX)
 
     def gather(self, values: Tensor) -> list[Tensor]:
-        """Every process' values, of one shape, by rank; on the CPU."""
+        """Every process' values, all of one shape, by rank and on the CPU."""
         if self.size == 1:
             return [values.cpu()]
         mine = values.to(self.device)
@@ -64,7 +63,7 @@ class World:
         return [each.cpu() for each in all_values]
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait for all processes."""
         if self.size > 1:
             dist.barrier()
 
@@ -78,7 +77,7 @@ class World:
 
 @contextmanager
 def join_world(device: str = "auto") -> Iterator[World]:
-    """Join the processes that torchrun started, or be alone."""
+    """Join the processes that torchrun started; without torchrun, a world of one."""
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     chosen = choose_device(device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     if chosen.type == "cuda":
@@ -94,7 +93,7 @@ def join_world(device: str = "auto") -> Iterator[World]:
 
 
 def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
-    """The device of a name: auto is a GPU where there is one; each process of a machine takes its own."""
+    """The device of this name; auto is a GPU if there is one, and each process of a machine takes its own."""
     kind, _, index = name.partition(":")
     if kind not in DEVICES or (index and not index.isdigit()):
         raise ConfigError(f"device is {name!r}; allowed: {', '.join(DEVICES)}, cuda:0, cuda:1...")
@@ -114,9 +113,9 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
 
 @contextmanager
 def best_threads() -> Iterator[None]:
-    """Let torch use as many threads as measure best here, unless OMP_NUM_THREADS says how many.
+    """Let torch use the number of threads that is fastest here, as measured, unless OMP_NUM_THREADS is set.
 
-    On cores that others use too, more threads can be several times slower than one: each waits for the slowest.
+    On busy cores several threads can be much slower than one: each waits for the slowest.
     """
     before = torch.get_num_threads()
     if "OMP_NUM_THREADS" not in os.environ and before > 1:
@@ -129,7 +128,7 @@ def best_threads() -> Iterator[None]:
 
 
 def _seconds_with(n_threads: int) -> float:
-    """How long a few layers of the size of ours take: the median of some turns, after one to warm up."""
+    """Seconds for a few layers of the model's size: the median of several turns, after a warm-up."""
     torch.set_num_threads(n_threads)
     vectors, weights = torch.ones(2048, 264), torch.ones(264, 256)
     seconds = []
@@ -141,11 +140,11 @@ def _seconds_with(n_threads: int) -> float:
     return sorted(seconds[1:])[_TURNS // 2]
 
 
-# Dropout draws from torch's global random states, so they are part of a run and of nothing else.
+# Dropout draws from torch's global random states: a run saves and restores them, and leaves none behind.
 
 
 def own_randomness(device: torch.device) -> AbstractContextManager[None]:
-    """Put torch's global random states back at the end."""
+    """Restore torch's global random states at the end."""
     return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
 
 
@@ -162,7 +161,7 @@ def dropout_states(world: World) -> dict[str, Tensor]:
 
 
 def restore_dropout(world: World, states: Mapping[str, Tensor]) -> None:
-    """Put back this process' states; a process that was not there before keeps its initial ones."""
+    """Restore this process' states; a process that is new keeps its initial ones."""
     if (state := states.get(f"dropout.{world.rank}")) is not None:
         torch.set_rng_state(state)
     if (state := states.get(f"dropout_cuda.{world.rank}")) is not None:

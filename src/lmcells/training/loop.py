@@ -33,17 +33,17 @@ from lmcells.training.settings import LoopSettings
 from lmcells.training.task import M, Task
 
 _DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_REPORT_SECONDS = 15.0  # at most between two reports on a CPU
-_FIRST_SECONDS = 1.0  # that a first step may take without one
+_REPORT_SECONDS = 15.0  # between two reports on a CPU, at most
+_FIRST_SECONDS = 1.0  # a first step that takes longer is reported
 Evaluation = Callable[[Any, float], Mapping[str, Any]]
-"""The model, of whatever kind, and the hours it was trained -> scores."""
+"""A model of any kind, and the hours it was trained -> scores."""
 
 
 @contextmanager
 def stop_requests() -> Iterator[list[str]]:
     """Collect the name of the first SIGTERM or SIGINT in the list it yields; a second one acts as usual.
 
-    Python allows signal handlers in the main thread only; in any other the list stays empty.
+    Python allows signal handlers only in the main thread; in any other the list stays empty.
     """
     received: list[str] = []
     previous: dict[int, Any] = {}
@@ -66,7 +66,7 @@ def stop_requests() -> Iterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult(Generic[M]):
-    """A trained model, in evaluation mode, and how it came about."""
+    """A trained model, in evaluation mode, and a record of its training."""
 
     model: M
     record: dict[str, Any]  # what the model folder says about the training: plain data for JSON
@@ -88,21 +88,20 @@ def run_task(
 ) -> TrainingResult[M]:
     """Train until the task, a subclass of `Task`, is over; checkpoints and metrics.jsonl are written to `output`.
 
-    With `resume` a run goes on from its newest complete checkpoint, or starts if there is none; on the CPU it then
-    ends with the same numbers, bit for bit, as if it had never stopped. With `overwrite` an earlier run in `output`
-    is removed. `on_start` is told what is about to happen.
-    SIGTERM and SIGINT write a checkpoint and raise TrainingStopped. `evaluate` is called while
-    training, on the main process; what it returns is logged. The global random state is left as it was.
+    `resume` continues from the newest complete checkpoint, or starts if there is none; on the CPU the result is bit for
+    bit that of a run that never stopped. `overwrite` removes an earlier run in `output`. SIGTERM and SIGINT write a
+    checkpoint and raise TrainingStopped. `on_start` gets a line that says what is about to run. `evaluate` is called
+    during training, on the main process, and its scores are logged. The global random state is left unchanged.
     """
     if corpus.tokens.size == 0:
         raise CorpusError(f"{corpus.folder} has no tokens to train on. Lower --min-count or give more notes.")
     if not resume and not overwrite and newest_step(output) is not None:
         raise ConfigError(
-            f"{output} holds a run already. Continue with --resume, replace it with --overwrite, or write to "
+            f"{output} already holds a run. Continue with --resume, replace it with --overwrite, or write to "
             "another folder."
         )
     with (
-        told_in_one_line(output),
+        explain_failures(output),
         join_world(device) as world,
         own_randomness(world.device),
         stop_requests() as signals,
@@ -134,32 +133,32 @@ def run_task(
 
 
 @contextmanager
-def told_in_one_line(output: Path) -> Iterator[None]:
-    """Say what to do where the disk is full or memory is too small; what is on the disk is complete in any case."""
+def explain_failures(output: Path) -> Iterator[None]:
+    """Turn a full disk or too little memory into one line that says what to do; what was written is complete."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
         reason = str(error).strip().partition("\n")[0].partition(". ")[0] or "out of memory"
         advice = "Lower training.batch_size or training.chunk_tokens, or use a larger device"
         raise TrainingFailed(
-            f"too little memory to train: {reason}. {advice}; {_standing(output)}."
+            f"too little memory to train: {reason}. {advice}; {_last_checkpoint(output)}."
         ) from None
     except OSError as error:
         if error.errno not in _DISK_IS_FULL:
             raise
-        advice = "Free some space, then go on with --resume"
+        advice = "Free some space, then continue with --resume"
         raise TrainingFailed(
-            f"{error.filename or output} cannot be written: {error.strerror}. {advice}; {_standing(output)}."
+            f"{error.filename or output} cannot be written: {error.strerror}. {advice}; {_last_checkpoint(output)}."
         ) from None
 
 
-def _standing(output: Path) -> str:
+def _last_checkpoint(output: Path) -> str:
     step = newest_step(output)
-    return "there is no checkpoint yet" if step is None else f"the checkpoint of step {step:,} stands"
+    return "there is no checkpoint yet" if step is None else f"the checkpoint of step {step:,} is intact"
 
 
 def _remove_run(output: Path) -> None:
-    """Remove what a run writes, and nothing else that lies in its folder."""
+    """Remove what a run writes, and nothing else in its folder."""
     for name in (FOLDER, TENSORBOARD, "best"):
         shutil.rmtree(output / name, ignore_errors=True)
     (output / METRICS).unlink(missing_ok=True)
@@ -173,7 +172,7 @@ def _loop(
     on_progress: Callable[[Progress], None] | None,
     evaluate: Evaluation | None,
 ) -> Progress | None:
-    """Train until no step is left; -> the last report, if any step was left to do."""
+    """Train until no step is left; return the last report, None if there was no step."""
     settings, clock, is_main = task.settings, task.clock, task.world.is_main
     task.start()
     saved_at = evaluated_at = reported_at = clock.seconds
@@ -193,7 +192,7 @@ def _loop(
             saving |= stopping or always or (checked and settings.checkpoint_minutes == 0)
             evaluating |= always or (checked and settings.evaluate_minutes == 0) or task.is_evaluation_point
             evaluating &= evaluate is not None
-            # On a CPU the first step tells how long it will take, and nobody waits for long without a word.
+            # On a CPU steps are slow: the first report says early how long the run will take.
             patience = _REPORT_SECONDS if task.step > first + 1 else _FIRST_SECONDS
             waiting = is_slow and clock.seconds - reported_at > patience
             if saving or evaluating or checked or waiting or task.step % settings.report_steps == 0:
@@ -212,7 +211,7 @@ def _loop(
             if stopping:
                 name = signals[0] if signals else "a signal to another process"
                 raise TrainingStopped(
-                    f"stopped by {name} at step {task.step:,}; go on with --resume and the same settings."
+                    f"stopped by {name} at step {task.step:,}; continue with --resume and the same settings."
                 )
     return last
 
@@ -222,7 +221,7 @@ def _is_due(minutes: float, seconds_since: float) -> bool:
 
 
 def _agree(task: Task[M, Any], checked: bool, *wishes: bool) -> tuple[bool, ...]:
-    """What any process wants, all do. On GPUs they ask each other only when they report: it takes a wait."""
+    """What any process wants, all do. On GPUs they ask each other only at reports: asking waits for the device."""
     if task.world.size == 1:
         return wishes
     if task.world.device.type == "cuda" and task.step % task.settings.report_steps and not checked:
@@ -231,7 +230,7 @@ def _agree(task: Task[M, Any], checked: bool, *wishes: bool) -> tuple[bool, ...]
 
 
 def _evaluate(task: Task[M, Any], evaluate: Evaluation) -> dict[str, Any]:
-    """Ask the hook; neither its time nor its randomness is part of the run."""
+    """Call the hook; neither its time nor its random numbers are part of the run."""
     hours = task.clock.seconds / 3600
     task.model.eval()
     with task.clock.paused(), own_randomness(task.world.device), torch.no_grad():

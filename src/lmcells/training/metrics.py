@@ -1,4 +1,4 @@
-"""What a run reports: losses and speed to metrics.jsonl and TensorBoard, and when its scores peaked."""
+"""What a run reports: losses and speed, to metrics.jsonl and TensorBoard, and its best evaluation."""
 
 import json
 import math
@@ -18,24 +18,24 @@ METRICS = "metrics.jsonl"
 TENSORBOARD = "tensorboard"
 
 
-class TrainingStopped(LmcellsError):  # noqa: N818 - it tells what happened; nothing is wrong
+class TrainingStopped(LmcellsError):  # noqa: N818 - an event, not an error
     """A signal asked the run to stop; its state is in a checkpoint."""
 
 
-class TrainingDiverged(LmcellsError):  # noqa: N818 - it tells what happened
+class TrainingDiverged(LmcellsError):  # noqa: N818 - says what happened
     """A loss or a gradient is no longer a finite number."""
 
 
-class TrainingFailed(LmcellsError):  # noqa: N818 - it tells what happened
-    """The disk is full, or the device has too little memory; the last checkpoint stands."""
+class TrainingFailed(LmcellsError):  # noqa: N818 - says what happened
+    """The disk is full, or the device has too little memory; the last checkpoint is intact."""
 
 
 class TrainingWarning(UserWarning):
-    """Training goes on, but not as the user may expect."""
+    """Training continues, but not as the user may expect."""
 
 
 class Progress(NamedTuple):
-    """A report: where the run stands, and means since the last report. As text, a line for people."""
+    """A report: how far the run has got, and means since the last report; `str` gives one line of it."""
 
     metrics: dict[str, Any]  # the line of metrics.jsonl
     losses: dict[str, float]  # those of the metrics, by name
@@ -47,7 +47,7 @@ class Progress(NamedTuple):
 
 
 def require_finite(values: Mapping[str, float | None], *, step: int) -> None:
-    """End a run whose losses or gradients, given by name, are no longer numbers."""
+    """Raise `TrainingDiverged` if a loss or gradient norm, given by name, is not finite."""
     if not all(value is None or math.isfinite(value) for value in values.values()):
         named = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
         raise TrainingDiverged(
@@ -57,7 +57,7 @@ def require_finite(values: Mapping[str, float | None], *, step: int) -> None:
 
 
 def peak_memory(device: "torch.device") -> int:
-    """The most bytes in use at once: tensors of a GPU, otherwise the resident memory of the process."""
+    """Peak memory in bytes: of tensors on a GPU, otherwise the resident memory of the process."""
     if device.type == "cuda":
         import torch
 
@@ -67,9 +67,9 @@ def peak_memory(device: "torch.device") -> int:
 
 
 class MetricsLog:
-    """Appends one JSON object a report, and to TensorBoard where it is installed.
+    """Appends one JSON object per report, and its numbers to TensorBoard where that is installed.
 
-    Opened to resume, it first drops what came after `from_step`.
+    Reports after `from_step`, from before a run was resumed, are dropped first.
     """
 
     def __init__(self, folder: Path, *, from_step: int) -> None:
@@ -86,7 +86,7 @@ class MetricsLog:
             self._board = SummaryWriter(folder / TENSORBOARD, purge_step=from_step + 1)
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Add one object; it has a `step`."""
+        """Append one object, which must have a `step`."""
         self._file.write(json.dumps(values, ensure_ascii=False) + "\n")
         self._file.flush()
         if self._board is not None:
@@ -103,12 +103,12 @@ class MetricsLog:
 
 
 def read_metrics(folder: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a run's metrics.jsonl, in order; none where there is no such file."""
+    """The objects of a run's metrics.jsonl, in order; none if there is no such file."""
     yield from map(json.loads, _lines(folder / METRICS))
 
 
 def _numbers(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """The numbers in nested mappings, with names like paths; not the step, which is the axis."""
+    """The numbers in nested mappings, named by their path; without the step, which is the axis."""
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{prefix}{name}/")
@@ -124,8 +124,8 @@ def _lines(path: Path) -> list[str]:
 def find_peak(output: Path, *, metric: str = "macro_f1") -> dict[str, Any] | None:
     """The first of a run's best evaluations, over all resumptions: metric, score, step and hours.
 
-    The score is the mean over datasets; hours are those of training, evaluations aside. Without scores it is the
-    lowest held-out loss; None where there is none either.
+    The score is the mean over datasets; hours are of training, without evaluations. A run without scores has the lowest
+    held-out loss instead, or None.
     """
     peaks, lowest = [], []
     for line in read_metrics(output):

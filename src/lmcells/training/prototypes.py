@@ -1,8 +1,8 @@
-"""Prototypes: what occurrences teach about words and phrases, in a form that travels with a model.
+"""Prototypes: what a corpus teaches about frequent words and phrases, small enough to ship with a model.
 
-A prototype of a frequent word or phrase is the direction of the posterior means where it is masked. Known long forms
-come first. A frequent phrase has up to four prototypes, found by k-means on the sphere, since it can occur in several
-kinds of contexts.
+A prototype is a mean of the posterior means at masked occurrences of a word or phrase, centered and of length 1. Known
+long forms come first. A frequent phrase can occur in several kinds of contexts, so it has up to four prototypes, found
+by spherical k-means.
 """
 
 import math
@@ -22,13 +22,13 @@ from lmcells.training.device_corpus import Chunk, divide, to_device
 from lmcells.training.settings import TrainingSettings
 from lmcells.training.spans import MaskedSpans, Spans, span_key, stop_word_ids
 
-MAX_PROTOTYPES = 128_000  # of all together: 6.5 MB
-N_OCCURRENCES = 64  # of a span that are read
-SEVERAL = (12, 32, 96)  # how often a phrase must occur to get a second, a third and a fourth prototype
-MIN_COHESION = 0.15  # of a phrase
-MIN_COUNT = 4  # of a long form that is looked for in a user's corpus
-LONGEST = 6  # words of such a long form
-N_CENTER_SPANS = 8192  # that the averages are taken of
+MAX_PROTOTYPES = 128_000  # in all: 6.5 MB
+N_OCCURRENCES = 64  # read of each span, at most
+SEVERAL = (12, 32, 96)  # occurrences for a second, a third and a fourth prototype
+MIN_COHESION = 0.15  # normalised pointwise mutual information of a phrase's words
+MIN_COUNT = 4  # occurrences of a long form in a user's corpus
+LONGEST = 6  # words of a long form in a user's corpus, at most
+N_CENTER_SPANS = 8192  # sample for the averages
 _N_ROUNDS = 8  # of k-means
 _SPANS_AT_ONCE = 512
 _NOT_A_WORD = "<none>"  # stands for an id without a word: the mask token, and metadata that mbsge reads
@@ -37,10 +37,10 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class ModelText:
-    """A corpus, or a sample of a very long one, on a device under the ids of a model; nothing is subsampled."""
+    """A corpus, or a sample of a very long one, on a device: in a model's word ids, without subsampling."""
 
-    chunk: Chunk  # words and segments
-    words: list[str]  # by id: the model's vocabulary, and what else was kept
+    chunk: Chunk
+    words: list[str]  # by id: the model's vocabulary, then other words that were kept
     segment_metadata: Tensor | None  # (segments,) int32, below 0 where the model has none; None for bsg
     is_counted: Tensor | None  # (segments,) bool; None where all are
     config: ModelConfig
@@ -57,11 +57,11 @@ class ModelText:
         metadata: Sequence[int] = (),
         kept: Iterable[str] = (),
     ) -> Self:
-        """Read a corpus; without `vocabulary` it is the one that the model was trained on.
+        """Read a corpus; without `vocabulary`, the one that the model was trained on.
 
-        Otherwise words go by their spelling in the model's vocabulary, and out-of-vocabulary words are dropped, as in
-        the windows of a note, unless they are `kept`: those can be found, and are never read. `metadata` is the
-        model's id of each of the corpus' metadata, below 0 for none.
+        Otherwise words are looked up in the model's vocabulary. Out-of-vocabulary words are dropped, as in the windows
+        of a note, except those in `kept`: they can be part of a span, but the model does not read them. `metadata` maps
+        the corpus' metadata ids to the model's, below 0 for none.
         """
         everything = replace(settings, subsampling=0.0)
         shards = divide(corpus, n_shards=1, chunk_tokens=settings.chunk_tokens)
@@ -86,7 +86,7 @@ class ModelText:
         return cls(Chunk(tokens[stays], chunk.segments[stays]), words, of_segment, is_counted, config)
 
     def readable(self, windows: Windows) -> Windows:
-        """The same windows without the words that were kept although the model does not know them."""
+        """The same windows without out-of-vocabulary words that were kept."""
         if len(self.words) <= self.config.n_read:
             return windows
         is_read = windows.context < self.config.n_read  # (B, 2S)
@@ -98,7 +98,7 @@ class ModelText:
         )
 
     def counts(self, spans: Spans) -> Tensor:
-        """How often each span occurs where occurrences count, at least once: -> (U,)."""
+        """How often each span occurs in segments that count, at least once: -> (U,)."""
         if self.is_counted is None:
             return spans.counts
         counted = self.is_counted[self.chunk.segments[spans.positions]].cumsum(0)
@@ -109,13 +109,13 @@ class ModelText:
 
 @dataclass(frozen=True, slots=True)
 class Prototypes:
-    """Prototypes of frequent words and phrases, and the averages that they start from."""
+    """Prototypes of frequent words and phrases, and the averages that they are centered by."""
 
     phrases: list[str]  # words joined by spaces
     counts: npt.NDArray[np.int64]  # (P,)
     offsets: npt.NDArray[np.int64]  # (P + 1,) where the prototypes of each begin
     prototypes: npt.NDArray[np.float32]  # (R, d) of length 1
-    shares: npt.NDArray[np.floating]  # (R,) of the occurrences of its phrase; they add to 1
+    shares: npt.NDArray[np.floating]  # (R,) of the phrase's occurrences, adding up to 1
     masked_span_center: npt.NDArray[np.float32]  # (d,) the average posterior mean of a masked span
     phrase_center: npt.NDArray[np.float32]  # (d,) the average mean of the phrase network
 
@@ -129,9 +129,9 @@ def build_prototypes(
     long_forms: Iterable[Sequence[str]] = (),
     max_prototypes: int = MAX_PROTOTYPES,
 ) -> Prototypes | None:
-    """Read a sample of the occurrences of words and phrases with a model, in the corpus it was trained on.
+    """Read a sample of the occurrences of frequent words and phrases in the corpus that the model was trained on.
 
-    `long_forms` are phrases that are wanted most, each as its words. None where nothing comes up often enough.
+    `long_forms`, each a list of words, come first. None if nothing occurs often enough.
     """
     text, spans, masked = _draw_spans(model, corpus, settings)
     if spans.n_drawn == 0:
@@ -145,7 +145,7 @@ def build_prototypes(
 
 @torch.no_grad()
 def sample_means(model: CellModel, corpus: Corpus, *, settings: TrainingSettings) -> npt.NDArray[np.float32]:
-    """Posterior means at a sample of masked spans, the same spans for every model of a vocabulary: -> (n, d)."""
+    """Posterior means at a sample of masked spans, the same for all models with one vocabulary: -> (n, d)."""
     _, _, masked = _draw_spans(model, corpus, settings)
     means: npt.NDArray[np.float32] = model.posterior(masked.windows).cell.mean.float().cpu().numpy()
     return means
@@ -154,7 +154,7 @@ def sample_means(model: CellModel, corpus: Corpus, *, settings: TrainingSettings
 def _draw_spans(
     model: CellModel, corpus: Corpus, settings: TrainingSettings
 ) -> tuple[ModelText, Spans, MaskedSpans]:
-    """The corpus that a model was trained on, its spans, and a sample of them, drawn as training draws."""
+    """The corpus that a model was trained on, its spans, and a sample of them, drawn as in training."""
     device = _device(model.eval())
     text = ModelText.of_corpus(corpus, config=model.config, settings=settings, device=device)
     stop_words = stop_word_ids(corpus, device=device)
@@ -173,7 +173,7 @@ def read_long_forms(
     phrase_center: npt.NDArray[np.float32],
     min_count: int = MIN_COUNT,
 ) -> Prototypes:
-    """Read the occurrences of long forms alone, in any text, for a model whose averages are known already."""
+    """Read only the occurrences of long forms, in any text, for a model whose averages are known."""
     phrases = {tuple(words) for words in long_forms if 0 < len(words) <= LONGEST}
     spans = _spans_among(text, phrases, min_count=min_count)
     device = _device(model.eval())
@@ -183,13 +183,13 @@ def read_long_forms(
 
 
 def _spans_among(text: ModelText, phrases: Collection[Sequence[str]], *, min_count: int) -> Spans:
-    """The spans of a text made of words of these phrases alone: far fewer than all, in a long text."""
+    """The spans of a text that consist only of words of these phrases: in a long text far fewer than all spans."""
     words = {word for phrase in phrases for word in phrase}
     chunk = text.chunk
     is_wanted = torch.tensor([word in words for word in text.words], device=chunk.tokens.device)
     kept = is_wanted[chunk.tokens].nonzero().squeeze(1)
     segments = chunk.segments[kept]
-    # What is left is cut wherever words were dropped, so that no phrase reaches across.
+    # Cut the text where words were dropped, so that no phrase reaches across.
     cut = (kept.diff() != 1) | (segments.diff() != 0)
     runs = torch.cat([cut.new_zeros(min(len(kept), 1)), cut]).cumsum(0, dtype=torch.int32)
     max_words = max(map(len, phrases), default=1)
@@ -198,7 +198,7 @@ def _spans_among(text: ModelText, phrases: Collection[Sequence[str]], *, min_cou
 
 
 def _find(phrases: Iterable[Sequence[str]], spans: Spans, words: Sequence[str]) -> Tensor:
-    """Which spans are among some phrases: -> (U,) bool."""
+    """Which spans are among these phrases: -> (U,) bool."""
     word_ids = {word: id_ for id_, word in enumerate(words)}
     ids = ([word_ids.get(word, _UNKNOWN) for word in phrase] for phrase in phrases)
     keys = [span_key(each) for each in ids if each and _UNKNOWN not in each]
@@ -214,12 +214,12 @@ def _read(
     masked_span_center: Tensor,
     phrase_center: Tensor,
 ) -> Prototypes:
-    """The prototypes of some spans: (n,)."""
+    """The prototypes of the spans in these rows (n,)."""
     n_prototypes, n_read = _n_prototypes(spans)[rows], _n_read(spans)[rows]
     chosen, n_each = [rows[:0]], [0]
     prototypes = [masked_span_center.new_zeros(0, len(masked_span_center))]
     shares = [prototypes[0][:, 0]]
-    # In blocks of spans with as many prototypes, of which as many occurrences are read.
+    # In blocks of spans with equal numbers of prototypes and of occurrences to read.
     for n, k in torch.unique(torch.stack([n_prototypes, n_read], dim=1), dim=0).tolist():
         of_block = rows[(n_prototypes == n) & (n_read == k)]
         for block in torch.split(of_block, _SPANS_AT_ONCE * N_OCCURRENCES // k):
@@ -256,9 +256,9 @@ def _names(spans: Spans, rows: Tensor, words: Sequence[str]) -> list[str]:
 
 
 def _choose(spans: Spans, words: Sequence[str], *, wanted: Tensor, max_prototypes: int) -> Tensor:
-    """What is wanted, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
+    """The `wanted` spans, then the most frequent words and cohesive phrases, while there is room: -> (n,) rows.
 
-    Phrases contain no numbers and placeholders, and nothing that training would not draw.
+    Leaves out spans with numbers or placeholders, and spans that training never draws.
     """
     chunk = spans.chunk
     is_word = torch.tensor([not word.startswith("<") for word in words], device=chunk.tokens.device)
@@ -282,20 +282,20 @@ def _choose(spans: Spans, words: Sequence[str], *, wanted: Tensor, max_prototype
 
 
 def _n_prototypes(spans: Spans) -> Tensor:
-    """How many prototypes each span is to have: (U,)."""
+    """How many prototypes each span gets: (U,)."""
     return 1 + torch.stack([spans.counts >= least for least in SEVERAL]).sum(dim=0)
 
 
 def _n_read(spans: Spans) -> Tensor:
-    """How many occurrences of each span are read: the next power of two, so that few are read twice: (U,)."""
+    """How many occurrences of each span are read: its count rounded up to a power of two, for few blocks: (U,)."""
     power = spans.counts.double().log2().ceil().clamp(1, math.log2(N_OCCURRENCES))
     return (2**power).long()
 
 
 def _spherical_means(points: Tensor, n_means: int) -> tuple[Tensor, Tensor]:
-    """k-means by cosine, for each row on its own: (n, P, d) -> (n, K, d), (n, K) shares of the points."""
+    """Spherical k-means of each row: (n, P, d) -> (n, K, d), (n, K) shares of the points."""
     means = points.mean(dim=1, keepdim=True)
-    for _ in range(1, n_means):  # each starts at the point that is farthest from those before it
+    for _ in range(1, n_means):  # each mean starts at the point farthest from those before it
         nearest = (points @ means.transpose(1, 2)).amax(dim=-1)  # (n, P)
         farthest = nearest.argmin(dim=1).view(-1, 1, 1).expand(-1, 1, points.shape[-1])
         means = torch.cat([means, points.gather(1, farthest)], dim=1)

@@ -1,4 +1,4 @@
-"""Everything a step draws, on the device: batches from one generator, and the centers of a shard in random order."""
+"""Draw batches on the device: the centers of a shard in random order, their windows, negatives and sections."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -30,7 +30,7 @@ from lmcells.training.spans import Spans, stop_word_ids
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Turns positions in the corpus into batches: windows, negatives, masks, and mbsge's other centers."""
+    """Turns positions in the corpus into batches: windows, negatives, masks, and mbsge's metadata as centers."""
 
     config: ModelConfig
     generator: torch.Generator
@@ -43,7 +43,7 @@ class Sampler:
     def of_corpus(
         cls, corpus: Corpus, *, config: ModelConfig, settings: TrainingSettings, generator: torch.Generator
     ) -> Self:
-        """Read what the kind of model needs, onto the generator's device."""
+        """Load what the kind of model needs onto the generator's device."""
         device, kind, metadata = generator.device, config.kind, settings.metadata
         sections = None
         if kind == "lmc":
@@ -61,7 +61,7 @@ class Sampler:
         )
 
     def batch(self, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
-        """The batch whose centers stand at `positions`: (B,); a row that is not `present` has no context."""
+        """The batch with the centers at `positions` (B,); a row that is not `present` has no context."""
         config, generator, table = self.config, self.generator, self.segment_metadata
         context, mask, segment = chunk.windows_at(positions, radius=config.window)  # (B, 2S), (B, 2S), (B,)
         mask = mask & present.unsqueeze(1)
@@ -81,9 +81,8 @@ class Sampler:
         )
 
     def section_draws(self, batch: Batch) -> SectionDraws:
-        """Sections for the moment table: of the words of the batch on the CPU, of all words on a GPU.
-
-        On a GPU shapes must not depend on the batch; on the CPU fewer rows are less work.
+        """Sections for the moment table: of the batch's words on the CPU, where fewer rows are less work; of all words
+        on a GPU, where shapes must not depend on the batch.
         """
         words = None
         if batch.context.device.type == "cpu":  # the distinct context words and negatives, at least one
@@ -98,7 +97,7 @@ class Sampler:
         return SectionDraws(sections=drawn, words=words)
 
     def _replaced(self, center: Tensor, segment: Tensor) -> Tensor:
-        """mbsge: the note type or the section in place of some centers, as joint ids: (B,) -> (B,)."""
+        """mbsge: replace some centers by the note type or section, as joint ids: (B,) -> (B,)."""
         config = self.config
         assert self.segment_category is not None
         assert self.segment_metadata is not None
@@ -113,12 +112,12 @@ class LoadedChunk(NamedTuple):
     """A chunk on the device, and the spans of the contrastive loss."""
 
     chunk: Chunk
-    spans: Spans | None  # of the same, or with the frequent words that subsampling dropped
+    spans: Spans | None  # of this chunk, or of the same text without subsampling
 
 
 @dataclass(frozen=True, slots=True)
 class Centers:
-    """The centers of one step: positions in a chunk, filled up to the batch size."""
+    """The centers of one step: positions in a chunk, padded to the batch size."""
 
     source: LoadedChunk
     positions: Tensor  # (B,) int32
@@ -126,10 +125,10 @@ class Centers:
 
 
 class ShardReader:
-    """One shard's centers, epoch after epoch: chunk by chunk, each token once, shuffled.
+    """The centers of one shard: in each epoch chunk by chunk, in a new order, every token once, shuffled.
 
-    A shard of one chunk stays on the device; of more, the next is loaded while one trains, and two are there at once.
-    Chunks come in another order in each epoch.
+    A shard of one chunk stays on the device. Otherwise the next chunk is loaded while one trains, so that two are in
+    memory at once.
     """
 
     def __init__(
@@ -150,8 +149,8 @@ class ShardReader:
         self.lengths = tuple(len(self._chunk(index).chunk) for index in range(len(chunks)))
         if not all(self.lengths):
             raise CorpusError(
-                f"{corpus.folder} has a part of which subsampling leaves nothing. Take fewer shards or a larger "
-                "corpus, or set training.subsampling=0."
+                f"{corpus.folder}: subsampling leaves no token of a chunk. Use fewer shards or a larger corpus, or "
+                "set training.subsampling=0."
             )
         self._rows = torch.arange(batch_size, device=device)
 
@@ -161,7 +160,7 @@ class ShardReader:
         return np.concatenate([np.minimum(length - np.arange(0, length, size), size) for length in lengths])
 
     def epoch(self, epoch: int, *, first_step: int = 0) -> Iterator[Centers]:
-        """The centers of each step from `first_step` on; after the last come empty ones without end."""
+        """The centers of each step from `first_step` on, followed by empty ones without end."""
         order = self._chunk_order(epoch)
         source = self._only
         with ThreadPoolExecutor(max_workers=1) as loader:

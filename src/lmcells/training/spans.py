@@ -13,16 +13,16 @@ from lmcells.notes.tokens import STOP_WORDS
 from lmcells.training.device_corpus import Chunk, chance, take, uniform_below
 from lmcells.training.settings import TrainingSettings
 
-_MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 loses nothing
+_MIX = 0x9E3779B97F4A7C1  # odd, so that multiplying by it modulo 2^64 is invertible
 
 
 Occurrences = tuple[Tensor, Tensor]
-"""Where k occurrences of each of n spans begin, (k, n) int32, and the words of each span, (n,) int32."""
+"""Where k occurrences of each of n spans begin, (k, n) int32, and how many words each span has, (n,) int32."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedSpans:
-    """Windows around masked spans, all first occurrences first, and the words that were masked."""
+    """Windows around masked spans, all first occurrences before all second ones, and the words that were masked."""
 
     windows: Windows  # k n rows
     words: Tensor  # (n, L) int32
@@ -34,14 +34,14 @@ class Spans:
     """The frequent words and phrases of a chunk: where they occur, and how likely each is to be drawn."""
 
     chunk: Chunk
-    max_words: int  # L, of a span
+    max_words: int  # L
     positions: Tensor  # (p,) int32, all occurrences grouped by span
     offsets: Tensor  # (U,) int32, where each span's occurrences begin
     counts: Tensor  # (U,) int32
-    lengths: Tensor  # (U,) int32, words of each
-    keys: Tensor  # (U,) int64, a hash of its words
-    weights: Tensor  # (U,) float32; 0 for what begins or ends with a stop word
-    n_drawn: int  # how many can be drawn
+    lengths: Tensor  # (U,) int32, in words
+    keys: Tensor  # (U,) int64, hashes of the words
+    weights: Tensor  # (U,) float32; 0 for spans that begin or end with a stop word
+    n_drawn: int  # spans that can be drawn
 
     def __len__(self) -> int:
         return self.counts.shape[0]
@@ -50,7 +50,7 @@ class Spans:
     def of_training(
         cls, chunk: Chunk, *, settings: TrainingSettings, stop_words: Tensor | None = None
     ) -> Self:
-        """What training with these settings draws from."""
+        """The spans that training with these settings draws from."""
         min_count, exponent = settings.contrastive_min_count, settings.contrastive_exponent
         max_words = settings.contrastive_max_words
         return cls.of_chunk(
@@ -67,9 +67,9 @@ class Spans:
         exponent: float = 0.5,
         stop_words: Tensor | None = None,
     ) -> Self:
-        """Group a chunk by words and by phrases of up to `max_words`. It waits for the device, once a chunk.
+        """Group a chunk by words and by phrases of up to `max_words`. Waits for the device, once per chunk.
 
-        `stop_words` are word ids: what begins or ends with one is never drawn.
+        Spans that begin or end with one of `stop_words`, given as ids, are never drawn.
         """
         groups = [_group(chunk, n_words, min_count=min_count) for n_words in range(1, max_words + 1)]
         positions, counts, lengths, keys = (torch.cat(parts) for parts in zip(*groups, strict=True))
@@ -83,9 +83,9 @@ class Spans:
         return cls(chunk, max_words, positions, offsets, counts, lengths, keys, weights, n_drawn)
 
     def draw(self, n_spans: int, generator: torch.Generator) -> Occurrences:
-        """Draw up to `n_spans` by weight without replacement, and two occurrences of each.
+        """Draw up to `n_spans` spans by weight without replacement, and two occurrences of each.
 
-        Those with the least of exponential times / weight (Efraimidis and Spirakis 2006).
+        The spans with the smallest exponential draw / weight (Efraimidis and Spirakis 2006).
         """
         times = torch.empty_like(self.weights).exponential_(generator=generator) / self.weights
         rows = times.topk(min(n_spans, self.n_drawn), largest=False, sorted=False).indices
@@ -98,7 +98,7 @@ class Spans:
     def masked(
         self, occurrences: Occurrences, *, config: ModelConfig, segment_metadata: Tensor | None
     ) -> MaskedSpans:
-        """Windows around occurrences; the words of a span are masked there and wherever else they occur."""
+        """Windows around occurrences; the words of a span are masked wherever they occur in its window."""
         chunk, (of_spans, of_words) = self.chunk, occurrences
         n_each = of_spans.shape[0]
         positions, lengths = of_spans.flatten(), of_words.repeat(n_each)  # (k n,) each
@@ -125,14 +125,14 @@ class Spans:
 
 
 def stop_word_ids(corpus: Corpus, *, device: torch.device) -> Tensor | None:
-    """The ids of the stop words; None for a corpus without: there, "or" and "no" are acronyms in lower case."""
+    """The ids of the stop words; None if the corpus dropped them: "or" and "no" are then lower-cased acronyms."""
     if not corpus.reads_stop_words:
         return None
     return torch.tensor([id_ for id_, word in enumerate(corpus.words) if word in STOP_WORDS], device=device)
 
 
 def span_key(words: Sequence[int]) -> int:
-    """The hash of a span with these words."""
+    """The hash of a span with these word ids."""
     key = torch.zeros((), dtype=torch.int64)
     for word in words:
         key = _extend(key, torch.tensor(word))
@@ -144,7 +144,7 @@ def _extend(key: Tensor, word: Tensor) -> Tensor:
 
 
 def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Positions, counts, lengths and keys of the frequent phrases of `n_words` words, none across a boundary."""
+    """Positions, counts, lengths and keys of the frequent phrases of `n_words` words, none across segments."""
     n_positions = max(len(chunk) - n_words + 1, 0)
     keys = torch.zeros(n_positions, dtype=torch.int64, device=chunk.tokens.device)
     for offset in range(n_words):
@@ -162,8 +162,8 @@ def _group(chunk: Chunk, n_words: int, *, min_count: int) -> tuple[Tensor, Tenso
 def add_noise(
     spans: MaskedSpans, *, mask_id: int, settings: TrainingSettings, generator: torch.Generator
 ) -> MaskedSpans:
-    """Mask some words around the masked spans, cut some windows short, and withhold the section of some: what remains
-    must say enough."""
+    """Mask some words around the masked spans, cut some windows short and drop some sections, so that the model learns
+    to do without them."""
     windows = spans.windows
     mask, metadata = windows.context_mask, windows.metadata
     if settings.contrastive_mask_rate > 0:
@@ -178,11 +178,11 @@ def add_noise(
 
 
 def _within_reach(mask: Tensor, *, rate: float, generator: torch.Generator) -> Tensor:
-    """At the given rate, leave only so many positions before the middle of a window, and after it, as chance says."""
+    """Cut windows short at the given rate: keep a random number of positions before and after the middle."""
     n_rows, n_columns = mask.shape
     radius = n_columns // 2
     reach = (torch.rand((2, n_rows, 1), generator=generator, device=mask.device) * (radius + 1)).int()
     reach = torch.where(chance(rate, reach.shape[1:], generator), reach, radius)  # (2, B, 1)
     columns = torch.arange(n_columns, dtype=torch.int32, device=mask.device)
-    before, after = radius - columns, columns - (n_columns - 1 - radius)  # how far, 1 is next to the middle
+    before, after = radius - columns, columns - (n_columns - 1 - radius)  # distance; 1 is next to the middle
     return (before <= reach[0]) & (after <= reach[1])

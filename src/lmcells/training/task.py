@@ -1,4 +1,4 @@
-"""What is trained by `lmcells.training.loop`: a model, its batches and its loss, and where the run stands."""
+"""`Task`: what `lmcells.training.loop` trains (model, batches, loss), and how far the run has got."""
 
 import time
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ class Clock:
     """Seconds of training, over all resumptions, without pauses."""
 
     def __init__(self) -> None:
-        self.seconds_before = 0.0  # of the run that is resumed
+        self.seconds_before = 0.0  # before the run was resumed
         self.start()
 
     def start(self) -> None:
@@ -43,9 +43,9 @@ class Clock:
 
 
 def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
-    """Scale all gradients down to a joint norm of at most `max_norm`, unless it is 0; return the norm before.
+    """Scale all gradients down to a joint norm of at most `max_norm` (0: no limit); return the norm before clipping.
 
-    It never waits for the device.
+    Does not wait for the device.
     """
     norm = get_total_norm([each.grad for each in module.parameters() if each.grad is not None])
     if max_norm > 0:
@@ -54,21 +54,21 @@ def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
 
 
 class Task(ABC, Generic[M, B]):
-    """What is trained: a model with its optimizer, the batches of an epoch, and a step on one.
+    """A model with its optimizer, the batches of an epoch, and a training step.
 
-    `epoch` and `step_in_epoch` say where the next step begins, from 0; `step` and `n_examples` what was done.
+    `epoch` and `step_in_epoch`, from 0, are those of the next step; `step` and `n_examples` count what has been done.
     """
 
-    unit: ClassVar[str]  # what is counted: centers or words
+    unit: ClassVar[str]  # what the metrics count: centers or words
     loss_names: ClassVar[tuple[str, ...]]
-    saves_at_checks: ClassVar[bool]  # and evaluates; otherwise at the end, and as the settings' minutes say
+    saves_at_checks: ClassVar[bool]  # and evaluates; otherwise only at the end and every so many minutes
     steps_per_epoch: int
     examples_per_epoch: int | None = None  # None where the end is not known
 
     def __init__(
         self, corpus: Corpus, model: M, *, settings: LoopSettings, world: World, identity: Mapping[str, Any]
     ) -> None:
-        """`identity` is what must be the same to resume, beside the settings, the corpus and the device."""
+        """`identity` must be the same when the run is resumed, as must the settings, the corpus and the device."""
         self.model, self.settings, self.world = model, settings, world
         device = world.device
         training = {name: value for name, value in asdict(settings).items() if name not in MAY_CHANGE}
@@ -87,7 +87,7 @@ class Task(ABC, Generic[M, B]):
         self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=is_cuda)
         self.step, self.epoch, self.step_in_epoch, self.n_examples = 0, 0, 0, 0
         self.clock = Clock()
-        # Sums since the last report stay on the device, so that no step waits to read them; the norm comes last.
+        # Sums since the last report, the gradient norm last, stay on the device: reading them would wait for it.
         self.sums = torch.zeros(len(self.loss_names) + 1, dtype=torch.float64, device=device)
         self._reported = (0, 0, 0.0)  # step, examples and seconds of the last report
 
@@ -97,36 +97,36 @@ class Task(ABC, Generic[M, B]):
 
     @abstractmethod
     def train_on(self, batch: B) -> int:
-        """Take one step and add its losses to `sums`; -> how many examples it had."""
+        """Take one step and add its losses to `sums`; return its number of examples."""
 
     @property
     @abstractmethod
     def learning_rate(self) -> float:
-        """Of the next step."""
+        """Learning rate of the next step."""
 
     @abstractmethod
     def mean_losses(self, sums: list[float], *, n_steps: int, n_examples: int) -> dict[str, float | None]:
-        """The losses of a report by name, from sums over these steps and examples of all processes."""
+        """The losses of a report by name, from their sums over all processes."""
 
     @abstractmethod
     def finish(self, last: Progress | None) -> dict[str, Any]:
-        """Settle which weights the trained model has; -> what this kind of task adds to the record of the run."""
+        """Choose the weights of the trained model; return what this kind of task adds to the record of the run."""
 
     @abstractmethod
     def own_state(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps beside model, optimizer and dropout; every process takes part."""
+        """What a checkpoint keeps besides model, optimizer and dropout; called by every process."""
 
     @abstractmethod
     def restore_own_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `own_state` returned."""
+        """Restore what `own_state` returned."""
 
     def check(self) -> bool:
-        """Called after each step; -> whether it is followed by a report, and perhaps an evaluation and a checkpoint."""
+        """Called after each step; return whether to report, and perhaps to evaluate and to save a checkpoint."""
         return self.step_in_epoch == 0
 
     @property
     def held_out_losses(self) -> dict[str, float]:
-        """What the last check found, for the report."""
+        """Losses of the last check, for the report."""
         return {}
 
     @property
@@ -136,22 +136,22 @@ class Task(ABC, Generic[M, B]):
 
     @property
     def is_evaluation_point(self) -> bool:
-        """Whether the last step ended one of the parts of its epoch after which the model is evaluated."""
+        """Whether the last step completed one of the `evaluations` parts of its epoch."""
         n, done, size = self.settings.evaluations, self.step_in_epoch, self.steps_per_epoch
         return n > 1 and done > 0 and done * n // size > (done - 1) * n // size
 
     def start(self) -> None:
-        """Begin to train, or go on after what a checkpoint has put back."""
+        """Begin to train, or continue from a restored checkpoint."""
         self.model.train()
         self.clock.start()
         self._reported = (self.step, self.n_examples, self.clock.seconds)
 
     def steps(self) -> Iterator[bool]:
-        """Train one step at a time to the end; -> whether it was followed by a check."""
+        """Train to the end, one step at a time; yield what `check` returns after each."""
         rate = None
         while not self.is_over:
             for batch in self.batches():
-                if rate != self.learning_rate:  # where it is constant, no launch
+                if rate != self.learning_rate:  # a constant rate needs no launch
                     rate = self.learning_rate
                     self.optimizer.param_groups[0]["lr"].fill_(rate)
                 self.n_examples += self.train_on(batch)
@@ -164,16 +164,16 @@ class Task(ABC, Generic[M, B]):
                     return
 
     def apply_gradients(self) -> None:
-        """Clip the gradients and let Adam take its step; it never waits for the device."""
+        """Clip the gradients and take a step of Adam, without waiting for the device."""
         self.sums[-1] += clip_gradients(self.model, max_norm=self.settings.gradient_clip)
         self.optimizer.step()
 
     def autocast(self) -> torch.autocast:
-        """bf16 for what runs inside, where the settings and the device say so."""
+        """Run in bf16, where the settings and the device allow it, as a context manager."""
         return torch.autocast(self.world.device.type, torch.bfloat16, enabled=self.uses_bf16)
 
     def report(self) -> Progress:
-        """Read the losses from the device, and see that they are numbers."""
+        """Read the losses from the device and check that they are finite."""
         *sums, norm = self.world.sum(self.sums).tolist()
         self.sums.zero_()
         now, n_epochs, per_epoch = self.clock.seconds, self.settings.epochs, self.examples_per_epoch
@@ -210,7 +210,7 @@ class Task(ABC, Generic[M, B]):
         return Progress(metrics, there, ", ".join(parts), seconds_left)
 
     def announcement(self) -> str:
-        """What is about to happen, before the first step: on a CPU that may take a while."""
+        """What is about to run, to be shown before the first step, which may take long on a CPU."""
         device, n_threads = self.world.device.type, torch.get_num_threads()
         where = "a GPU" if device == "cuda" else f"the CPU with {n_threads} thread{'s' * (n_threads > 1)}"
         of_steps = "" if self.examples_per_epoch is None else f" of {self.steps_per_epoch:,} steps"

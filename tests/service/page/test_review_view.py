@@ -277,7 +277,7 @@ def test_someone_must_review(page: Page, store: ReviewStore, expander: Expander)
     page.keyboard.press("Tab")
     marks(page).first.click()
     page.keyboard.press("1")
-    expect(page.locator("#problem")).to_have_text("Say who reviews: fill in the reviewer's name.")
+    expect(page.locator("#problem")).to_have_text("Enter the reviewer's name first.")
     expect(page.locator("#reviewer")).to_be_focused()
     assert store.list_notes(only_decided=True) == []
 

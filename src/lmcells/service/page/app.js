@@ -13,7 +13,7 @@ const field = byId("text");
 const hidden = new Set(); // levels that the legend hides
 let edits = new Edits();
 let files = []; // that are open
-let opened = null; // one of them, or a note of the queue; the field may show it with other line ends, and offsets are its own
+let opened = null; // one of them, or a note of the queue; the field may change its line ends, but offsets count in the original
 let text = "";
 let answer = null; // the service's answer for `text`; null as soon as the field holds anything else
 let chosen = null;
@@ -55,7 +55,7 @@ async function expandNote() {
   if (opened?.id && opened.shown === field.value) return openNote(opened);
   const given = opened?.shown === field.value ? opened.text : field.value;
   if (!given.trim()) {
-    report("There is no text to expand. Paste a note, open a file, or take the sample.");
+    report("There is no text to expand. Paste a note, open a file, or use the sample.");
     field.focus();
     return;
   }
@@ -104,7 +104,7 @@ async function changeInventory(edit, onProblem = () => {}) {
   return null;
 }
 
-// Showing. The slider and the legend govern everything: the note, the list, the text written out, and downloads.
+// Showing. The slider and the legend apply to everything: the note, the list, the text written out, and downloads.
 
 function isShown(expansion) {
   if (hidden.has(level(expansion))) return false;
@@ -214,7 +214,7 @@ function showExpanded() {
 
 const plainText = () => writtenOut(text, shown(), answer.expanded).map(([piece]) => piece).join("");
 
-// Whatever no longer belongs to the text in the field is gone before anything else can be done with it.
+// Clear whatever no longer belongs to the text in the field, before anything else can be done with it.
 function forget() {
   giveUp();
   answer = null;
@@ -264,7 +264,7 @@ async function refresh() {
   else showTools();
 }
 
-// What the reader has selected in the note becomes a mention, once its long form is given.
+// The text selected in the note becomes a mention, once its long form is given.
 function markSelection() {
   const selected = note.selection();
   if (!selected) return report("Nothing is selected. Select a short form in the note.");
@@ -408,7 +408,7 @@ startTips();
 details.showNothing();
 startViews(new Explore());
 if (review.isOn) {
-  byId("storing").textContent = "Notes that you decide about are kept in the file of reviews, others nowhere; none is logged.";
+  byId("storing").textContent = "Notes with decisions are stored in the file of reviews, others nowhere; none is logged.";
   review.start().then(
     () => (review.queue[0] && !field.value ? openNote(review.queue[0]) : showTools()),
     (error) => report(error.message),

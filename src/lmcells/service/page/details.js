@@ -18,7 +18,7 @@ export class Details {
   showNothing() {
     const steps = [
       "Paste a note, open a file, or start with the sample.",
-      "Choose an acronym to see its senses and why.",
+      "Choose an acronym to see its senses and the reasons.",
       this.#review.isOn ? "Decide: keys 1 to 9 choose a sense, n goes to the next doubt." : "Add or remove senses; the note is expanded again.",
     ];
     this.#fill(
@@ -40,7 +40,7 @@ export class Details {
     });
     const title = expansions.length === 0 ? "No acronym of the inventory was found" : counted(shown.length, expansions.length);
     const marking = button("quiet small", () => this.#actions.mark(), "Mark the selected text", { title: "Key: x" });
-    const missed = element("p", { class: "faint" }, "A short form was missed? Select it in the note. ", marking);
+    const missed = element("p", { class: "faint" }, "Missed a short form? Select it in the note. ", marking);
     this.#fill("", element("h3", {}, title), element("ul", { class: "overview" }, ...rows), ...(this.#review.isOn ? [missed] : []));
   }
 
@@ -115,7 +115,7 @@ export class Details {
     const [short, long] = [expansion.short_form, candidate.long_form];
     const named = { title: "Remove this sense for the session", "aria-label": `Remove ${long} from the senses of ${short}` };
     const remove = button("remove", () => this.#actions.removeSense(short, long), "×", named);
-    // What is not of the inventory cannot be removed from it.
+    // Only senses of the inventory can be removed from it.
     return this.#row(candidate, element("span", { class: "name" }, long), expansion.source === "model" ? remove : element("span"));
   }
 
@@ -184,7 +184,7 @@ function share(kind, weight) {
 const SOURCES = {
   definition: "The note defines it; the model was not used.",
   header: "It is a header of the note; the model was not used.",
-  grammar: "It is a counted or joined form, read out by a grammar; the model was not used.",
+  grammar: "It is a counted or joined form, expanded by a grammar; the model was not used.",
   letters: "It is in no inventory: the model chose among words that its letters may stand for.",
   pinned: "A rule of the inventory pins it here; the model was not used.",
 };

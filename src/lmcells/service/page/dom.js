@@ -72,7 +72,7 @@ export class Tabs {
   }
 }
 
-// What stands in `data-tip`, shown beside the element while the pointer is over it.
+// The text of `data-tip`, shown beside the element while the pointer is over it.
 
 export function startTips() {
   const tip = element("div", { class: "hover-tip", "aria-hidden": "true", hidden: true });

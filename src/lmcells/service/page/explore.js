@@ -51,8 +51,8 @@ export class Explore {
 
 let pause = 0;
 
-// The address can be kept and sent; a way back through every choice would only be in the way. It is written when nothing
-// has changed for a while: a browser fetches the page's icon again each time.
+// The address can be bookmarked and shared; choices make no history entries. It is written when nothing has changed for a
+// while: a browser fetches the page's icon again each time.
 function remember(name, state) {
   const hash = `#explore/${name}?${new URLSearchParams(state)}`;
   byId("to-explore").setAttribute("href", hash);

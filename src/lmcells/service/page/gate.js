@@ -119,7 +119,7 @@ function coloured(track, series) {
 
 // Probabilities as lines over the weight of the section, with a cursor to drag.
 
-const MARGIN = { left: 44, right: 14, top: 26, bottom: 26 }; // the slider below stands under the plot
+const MARGIN = { left: 44, right: 14, top: 26, bottom: 26 }; // aligned with the slider below
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
 
 class LineChart {

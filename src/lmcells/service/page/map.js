@@ -151,7 +151,7 @@ export class PointMap {
     this.#marks[next].focus();
   }
 
-  // The nearest point in the direction of an arrow; what lies askew counts as farther away.
+  // The nearest point in the direction of an arrow; points off that line count as farther away.
   #next(here, key) {
     const direction = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[key];
     if (!direction) return null;
@@ -169,7 +169,7 @@ export class PointMap {
 const shown = ({ title }) => (title.length > 30 ? `${title.slice(0, 28)}…` : title);
 const shapeOf = ({ shape, group }) => shape ?? group ?? 0;
 
-// Places names beside points so that no name covers another or a point; earlier points come first.
+// Places names beside points so that no name covers another name or a point; earlier points come first.
 
 const HEIGHT = 14;
 const meets = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
@@ -237,7 +237,7 @@ const SHAPES = [
   polygon(6),
   polygon(4, { inner: 0.4 }),
 ];
-const LARGER = [1, 1.15, 1.2, 1.25, 1.25, 1.1, 1.15, 1.4, 1.25, 1.25, 1.05, 1.5]; // so that all have about as much ink
+const LARGER = [1, 1.15, 1.2, 1.25, 1.25, 1.1, 1.15, 1.4, 1.25, 1.25, 1.05, 1.5]; // so that all look equally large
 
 export const N_COLOURS = 6;
 

@@ -145,8 +145,8 @@ function pieces(text, expansions) {
   return [...cut, [text.slice(position), null]];
 }
 
-// A text with its acronyms written out: pieces, each with its expansion, and whether that took its place. The service has
-// written out all of them; those that are not shown stay as they are.
+// A text with its acronyms written out: pieces, each with its expansion, and whether it was replaced. The service has
+// written out all of them; those that are hidden stay as they are.
 export function writtenOut(text, shown, { text: expanded, offset_map: { starts, new_starts: newStarts, new_ends: newEnds } }) {
   const characters = [...expanded];
   const long = new Map(starts.map((start, index) => [start, characters.slice(newStarts[index], newEnds[index]).join("")]));
@@ -172,19 +172,19 @@ const REASONS = {
   no_sense_fits: "no sense of the inventory fits",
   no_known_long_form: "the model knows no word of its long forms",
   not_in_inventory: "it is in no inventory",
-  not_a_short_form: "it is no short form",
+  not_a_short_form: "it is not a short form",
   excluded_by_review: "its sense was excluded",
 };
 
 const GIVEN = {
   definition: "defined in the note",
   header: "a header of the note",
-  grammar: "read out by a grammar",
+  grammar: "expanded by a grammar",
   pinned: "pinned by a rule",
   review: "decided by you",
 };
 
-// What a mark stands for and how sure that is, in a few words.
+// What a mark stands for, and how sure the answer is, in a few words.
 export function describe(expansion) {
   if (expansion.abstained) return `${expansion.source === "review" ? "decided by you" : "abstained"}: ${reason(expansion)}`;
   return `${expansion.long_form}, ${GIVEN[expansion.source] ?? percent(expansion.probability)}`;
@@ -205,7 +205,7 @@ export const reason = (expansion) => REASONS[expansion.abstained] ?? String(expa
 // The effect of a word or of the section on an answer's log-odds: its shade and its wording.
 
 const NOTABLE = 0.1; // a tenth of the odds
-const STRONG = [0.25, 0.75]; // from which a word is shaded as the second and the third
+const STRONG = [0.25, 0.75]; // effects from which a word gets the second and the third shade
 
 const FOR = ["words-1", "words-2", "words-3"];
 const AGAINST = "words-against";
@@ -218,7 +218,7 @@ export const isAgainst = (effect) => isNotable(effect) && effect < 0;
 
 const shade = (effect) => (isAgainst(effect) ? AGAINST : FOR[STRONG.filter((least) => effect >= least).length]);
 
-// "×3.0" for what speaks for the first sense, "÷2.0" for what speaks against it.
+// "×3.0" for evidence for the first sense, "÷2.0" for evidence against it.
 export function factor(effect) {
   const times = Math.exp(Math.abs(effect));
   return `${effect > 0 ? "×" : "÷"}${times < 10 ? times.toFixed(1) : times > 1000 ? "1000+" : Math.round(times)}`;

@@ -1,10 +1,10 @@
-// Reviewing: the queue of notes, decisions about mentions, undo, and what follows from them. Only where the service keeps reviews.
+// Reviewing, if the service stores reviews: the queue of notes, decisions about mentions, undo and exports.
 
 import { button, byId, element } from "./dom.js";
 import { download } from "./files.js";
 import { addReviewedNote, decide, deleteReviewedNote, exportReviews, reviewedNote, reviews, undo } from "./service.js";
 
-// Each scope, the key that sets it, and how it is called for a mention; null where there is no such thing.
+// Each scope, the key that sets it, and its label for a mention; null where it does not apply.
 const SCOPES = {
   mention: ["m", () => "this mention"],
   note: ["w", () => "this note"],
@@ -60,7 +60,7 @@ export class Review {
 
   read = (id) => reviewedNote(id, this.reviewer);
 
-  // What a reviewer can decide about a mention: how far it reaches, its senses, or none of them.
+  // What a reviewer can decide about a mention: the scope, one of its senses, or none of them.
   controls(mention, category) {
     const scopes = Object.entries(SCOPES).map(([scope, [key, name]]) => {
       const words = name(mention, category);
@@ -74,7 +74,7 @@ export class Review {
     return [fieldset, element("p", { class: "decide" }, none)];
   }
 
-  // What was decided about a mention, by whom.
+  // What was decided about a mention, and by whom.
   decisions(mention) {
     const said = [mention.mine, ...(mention.others ?? [])].filter(Boolean);
     return said.map((each, index) =>
@@ -111,7 +111,7 @@ export class Review {
     if (note === null) this.#page.say("There is nothing to undo.");
     else {
       await this.#page.open({ id: note });
-      this.#page.say("The last decision was taken back.");
+      this.#page.say("The last decision was undone.");
     }
   }
 
@@ -148,7 +148,7 @@ export class Review {
 
   #knowsReviewer() {
     if (this.reviewer) return true;
-    this.#page.report("Say who reviews: fill in the reviewer's name.");
+    this.#page.report("Enter the reviewer's name first.");
     byId("reviewer").focus();
     return false;
   }
@@ -185,7 +185,7 @@ export class Review {
     if (id) await this.#try(() => deleteReviewedNote(id));
     await this.load();
     this.#page.clear();
-    this.#page.say("The note and what was decided in it are deleted.");
+    this.#page.say("The note and its decisions are deleted.");
   }
 }
 

@@ -46,7 +46,7 @@ function askForToken() {
   });
 }
 
-// A link may bring the token along; it does not stay in the address.
+// A link may carry the token, which is removed from the address.
 export function startTokenDialog() {
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
@@ -66,7 +66,7 @@ export function giveUp() {
   running?.abort();
 }
 
-// A new request takes the place of one that is still running.
+// A new request replaces one that is still running.
 export async function expand(text, inventory) {
   giveUp();
   running = new AbortController();
@@ -83,7 +83,7 @@ export async function explain(text, inventory, { start }, category = null) {
 
 export const search = (words, limit) => ask(`inventory?${new URLSearchParams({ search: words, limit })}`);
 
-// What the model has learnt; a list is sent as so many values of one name, and what is null is left out.
+// What the model has learnt; a list is sent as a repeated parameter, and null is left out.
 export function explore(what, asked = {}) {
   const named = Object.entries(asked).flatMap(([name, value]) => [value].flat().map((each) => [name, each]));
   return ask(`explore/${what}?${new URLSearchParams(named.filter(([, value]) => value !== null))}`);

@@ -136,7 +136,7 @@ export function clearProblem(box) {
   box.replaceChildren();
 }
 
-// `names` are those that were asked for: the `kind` of each, its `text`, and what to do with another one.
+// `names` are those that were asked for: the `kind` of each, its `text`, and what to do with another name.
 export async function showProblem(box, error, names) {
   box.replaceChildren(element("p", {}, sayOf(error)));
   box.hidden = false;

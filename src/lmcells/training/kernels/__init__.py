@@ -1,8 +1,8 @@
 """The LMC's training step in Triton kernels, and a whole step as one CUDA graph.
 
 **What the kernels must equal.** `kernels.loss.FusedLoss(model)` is `LatentMeaningCells.loss` and `.posterior` of
-`lmcells.model`: the same losses and the same gradient of every parameter. Dropout falls in the same places, but the
-hidden layer of the moment table is dropped out anew for each drawn section. On a GPU, where operands are rounded to
+`lmcells.model`: the same losses and the same gradient of every parameter. Dropout is applied to the same layers, but in
+the moment table's hidden layer it is drawn for each drawn section. On a GPU, where operands are rounded to
 bf16 and TF32, relative errors stay below 1 % (losses) and 3 % (gradients); under Triton's interpreter, in float32,
 below 0.01 %. `tests/training/test_kernels.py` holds them to it, as `tests/model/test_objective.py` holds the model to
 the paper's formulas written as loops.
@@ -25,7 +25,7 @@ def kernels_available(device: torch.device | str = "cuda") -> bool:
 
 
 def run_aside(step: Callable[[], None]) -> None:
-    """Run a step on another stream than the default one, which a graph that is captured later must not depend on."""
+    """Run a step on a side stream: a graph that is captured later must not depend on the default stream."""
     before, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     aside.wait_stream(before)
     with torch.cuda.stream(aside):
@@ -36,9 +36,9 @@ def run_aside(step: Callable[[], None]) -> None:
 class CapturedStep:
     """A training step as one CUDA graph: one launch instead of hundreds, and no gaps between them.
 
-    `step` takes no arguments and reads and writes tensors that stay where they are. It must not wait for the device,
-    and its optimiser must be `capturable`. Random numbers from `generators` and from torch's own CUDA generator
-    advance from replay to replay as they would without a graph. The warm-up steps are real: they move the parameters.
+    `step` takes no arguments, and reads and writes tensors that stay at their addresses. It must not wait for the
+    device, and its optimiser must be `capturable`. Random numbers from `generators` and from torch's own CUDA generator
+    advance with each replay as they would without a graph. The warm-up steps are real: they update the parameters.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Attention of the metadata over the states, and the gate that mixes both: one pass over the states each way.
+"""Attention over the states, queried by the metadata, and the gate that mixes both: one pass over the states each way.
 
 The formulas are those of `lmcells.model.networks`; the rows of a tile stay in registers from the first score
 to h_joint, and in backward from the gradient of h_joint to those of the states.
@@ -21,7 +21,7 @@ from lmcells.training.kernels.operands import (
     tile_of_program,
 )
 
-ROWS = 8  # of a program
+ROWS = 8  # per program
 
 
 def attend_and_mix(

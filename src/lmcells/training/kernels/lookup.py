@@ -1,8 +1,8 @@
 """Embedding lookups with dropout and absent rows, and their gradient: sums of rows by id, without atomics.
 
-Ids are sorted once a step; each id then owns a run of places, and one program adds up its rows in a fixed
-order, so a step is deterministic. Words follow Zipf's law, and the longest runs would keep one program busy long
-after all others: chunks of places that lie wholly inside one run are summed beforehand, in parallel.
+Ids are sorted once per step; each id then owns a run of positions, and one program adds up its rows in a fixed order,
+so a step is deterministic. Words follow Zipf's law, and the longest runs would keep one program busy long after all
+others: chunks of positions that lie wholly inside one run are summed beforehand, in parallel.
 """
 
 import math
@@ -15,20 +15,20 @@ from torch import Tensor
 
 from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
 
-LOOKUP_BLOCK = 32  # rows of a program
-NUMBER_BLOCK = 1024  # places of a program
+LOOKUP_BLOCK = 32  # rows per program
+NUMBER_BLOCK = 1024  # positions per program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouping:
-    """Places sorted by id. Absent places come last, under the id `n_ids`.
+    """Positions sorted by id. Absent positions come last, under the id `n_ids`.
 
-    Group g is the id g, or, where only the ids that occur have a group, the id `of_group[g]`; then there are
-    `n_groups` groups, a number that only the device knows, and what lies beyond them is never read.
+    Group g is the id g or, if only ids that occur have groups, the id `of_group[g]`. There are then `n_groups` groups,
+    a number that only the device knows, and nothing beyond them is read.
     """
 
     ids: Tensor  # (N,) sorted
-    order: Tensor  # (N,) place of each
+    order: Tensor  # (N,) position of each
     offsets: Tensor  # (groups + 1,) int32: the run of group g is offsets[g]:offsets[g + 1]
     n_ids: int
     of_group: Tensor | None = None  # (groups,) int32
@@ -40,8 +40,8 @@ class Grouping:
         return self.offsets.shape[0] - 1
 
 
-def group_places(ids: Tensor, *, n_ids: int) -> Grouping:
-    """Sort the places 0..N-1 of `ids` (any shape) by id; the id of an absent place is `n_ids`."""
+def group_by_id(ids: Tensor, *, n_ids: int) -> Grouping:
+    """Sort the positions 0..N-1 of `ids` (any shape) by id; the id of an absent position is `n_ids`."""
     dtype = torch.int16 if n_ids < torch.iinfo(torch.int16).max else torch.int32  # fewer bits sort faster
     ids, order = ids.flatten().to(dtype).sort(stable=True)
     bounds = torch.arange(n_ids + 1, dtype=dtype, device=ids.device)
@@ -50,17 +50,17 @@ def group_places(ids: Tensor, *, n_ids: int) -> Grouping:
 
 
 def group_distinct(ids: Tensor, *, n_ids: int) -> tuple[Grouping, Tensor]:
-    """The same with groups for the ids that occur alone, and the group of each place: (N,) -> (N,) int32."""
+    """The same with groups only for ids that occur, and the group of each position: (N,) -> (N,) int32."""
     shape, (ids, order) = ids.shape, ids.flatten().sort(stable=True)
-    n_places, capacity = ids.shape[0], min(n_ids, ids.shape[0])
-    is_first = torch.ones(n_places, dtype=torch.bool, device=ids.device)
+    n_positions, capacity = ids.shape[0], min(n_ids, ids.shape[0])
+    is_first = torch.ones(n_positions, dtype=torch.bool, device=ids.device)
     torch.ne(ids[1:], ids[:-1], out=is_first[1:])
     number = is_first.cumsum(dim=0, dtype=torch.int32)
     of_group = torch.zeros(capacity, dtype=torch.int32, device=ids.device)
     offsets, n_groups = of_group.new_empty(capacity + 1), of_group.new_empty(1)
     group_of = torch.empty(shape, dtype=torch.int32, device=ids.device)
-    _number_groups[(triton.cdiv(n_places, NUMBER_BLOCK),)](
-        group_of, of_group, offsets, n_groups, ids, order, number, n_places, n_ids, num_warps=4
+    _number_groups[(triton.cdiv(n_positions, NUMBER_BLOCK),)](
+        group_of, of_group, offsets, n_groups, ids, order, number, n_positions, n_ids, num_warps=4
     )
     grouping = Grouping(
         ids=ids, order=order, offsets=offsets, n_ids=n_ids, of_group=of_group, n_groups=n_groups
@@ -70,22 +70,22 @@ def group_distinct(ids: Tensor, *, n_ids: int) -> tuple[Grouping, Tensor]:
 
 @triton.jit
 def _number_groups(
-    group_of, of_group, offsets, n_groups, ids, order, number, n_places, n_ids,
+    group_of, of_group, offsets, n_groups, ids, order, number, n_positions, n_ids,
     BLOCK: tl.constexpr = NUMBER_BLOCK,
 ):  # fmt: skip
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = at < n_places
+    inside = at < n_positions
     this = tl.load(ids + at, mask=inside, other=n_ids)
     before = tl.load(ids + at - 1, mask=inside & (at > 0), other=-1)
     group = tl.load(number + at, mask=inside, other=1) - 1
-    place = tl.load(order + at, mask=inside, other=0)
+    position = tl.load(order + at, mask=inside, other=0)
     is_first = inside & (this != before)
     is_there = this < n_ids
-    tl.store(group_of + place, tl.where(is_there, group, 0), mask=inside)
+    tl.store(group_of + position, tl.where(is_there, group, 0), mask=inside)
     tl.store(of_group + group, this, mask=is_first & is_there)
     tl.store(offsets + group, at, mask=is_first)
     tl.store(n_groups + at * 0, group, mask=is_first & (this == n_ids))
-    is_end = (at == n_places - 1) & is_there
+    is_end = (at == n_positions - 1) & is_there
     tl.store(offsets + group + 1, at + 1, mask=is_end)
     tl.store(n_groups + at * 0, group + 1, mask=is_end)
 
@@ -101,7 +101,7 @@ def look_up(
 ) -> Tensor:
     """Rows of `table` padded with zeros to 128 columns, zero where absent: (V, E), (...) -> (..., 128).
 
-    `grouping` is that of `ids`, or of more places that begin with them.
+    `grouping` is that of `ids`, or of a longer list that begins with them.
     """
     rows: Tensor = _Lookup.apply(table, ids, grouping, dtype, present, dropout)
     return rows
@@ -133,15 +133,15 @@ def _look_up(
     out, table, ids, present, seed_of_step, n_rows, width, HAS_ABSENT: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, WIDTH: tl.constexpr = WIDTH, BLOCK: tl.constexpr = LOOKUP_BLOCK,
 ):  # fmt: skip
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    position = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     column = tl.arange(0, WIDTH)
-    inside = place < n_rows
+    inside = position < n_rows
     there = inside
     if HAS_ABSENT:
-        there = there & (tl.load(present + place, mask=inside, other=0) != 0)
-    row = tl.load(ids + place, mask=there, other=0).to(tl.int64)
+        there = there & (tl.load(present + position, mask=inside, other=0) != 0)
+    row = tl.load(ids + position, mask=there, other=0).to(tl.int64)
     mask = there[:, None] & (column < width)[None, :]
-    at = place[:, None] * WIDTH + column[None, :]
+    at = position[:, None] * WIDTH + column[None, :]
     if THRESHOLD > 0:
         mask = mask & kept(at, tl.load(seed_of_step), THRESHOLD)
     values = tl.load(table + row[:, None] * width + column[None, :], mask=mask, other=0.0) * SCALE
@@ -154,7 +154,7 @@ def sum_rows(
     *,
     width: int,
     by_group: bool = False,
-    first_place: int = 0,
+    first_position: int = 0,
     present: Tensor | None = None,
     coefficient: Tensor | None = None,
     dropout: Dropout | None = None,
@@ -162,13 +162,13 @@ def sum_rows(
 ) -> Tensor:
     """The sum of each id's rows: (N, D) -> (n_ids, width) float32; `by_group`, (groups, width).
 
-    The rows are those of the places from `first_place` on; other places have none, nor do those that are not
-    `present`. With a `coefficient` of each place, which its row is multiplied by (zeros are not even read), place p
-    has row p mod N instead. Each row is dropped out as it was when looked up. `plus`, a row for each group, is added.
+    The rows are those of the positions from `first_position` on that are `present`; other positions have no row. With a
+    `coefficient` for each position, which multiplies its row (rows times zero are not read), position p has row p mod N
+    instead. `dropout` is that of the lookup. `plus`, a row for each group, is added.
     """
-    n_places, n_groups = grouping.ids.shape[0], grouping.capacity
-    chunk = _chunk_of(n_places)
-    n_chunks, columns = triton.cdiv(n_places, chunk), min(width, rows.shape[1])
+    n_positions, n_groups = grouping.ids.shape[0], grouping.capacity
+    chunk = _chunk_of(n_positions)
+    n_chunks, columns = triton.cdiv(n_positions, chunk), min(width, rows.shape[1])
     partial = rows.new_empty(n_chunks, WIDTH, dtype=torch.float32)
     is_compact = grouping.of_group is not None
     if is_compact and not by_group:
@@ -180,15 +180,15 @@ def sum_rows(
         "CHUNK": chunk,
         "HAS_PRESENT": present is not None,
         "HAS_COEFFICIENT": coefficient is not None,
-        "IS_PART": coefficient is None and (first_place > 0 or rows.shape[0] < n_places),
+        "IS_PART": coefficient is None and (first_position > 0 or rows.shape[0] < n_positions),
     }
     unread = grouping.offsets
     given = (
-        rows, rows.stride(0), rows.shape[0], first_place, grouping.order,
+        rows, rows.stride(0), rows.shape[0], first_position, grouping.order,
         unread if present is None else present, unread if coefficient is None else coefficient, seed, columns,
     )  # fmt: skip
     _sum_whole_chunks[(n_chunks,)](
-        partial, *given, grouping.ids, n_places, grouping.n_ids, BLOCK=32, num_warps=4, **constants
+        partial, *given, grouping.ids, n_positions, grouping.n_ids, BLOCK=32, num_warps=4, **constants
     )
     _sum_runs[(n_groups,)](
         total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
@@ -199,27 +199,27 @@ def sum_rows(
     return total
 
 
-def _chunk_of(n_places: int) -> int:
-    """Places of a chunk: a run costs its program at most 2 chunks, and one row for each whole chunk in it."""
-    return min(256, max(32, 1 << (math.isqrt(n_places) // 8).bit_length()))
+def _chunk_of(n_positions: int) -> int:
+    """Positions per chunk: a run costs its program at most 2 chunks, and one row for each whole chunk in it."""
+    return min(256, max(32, 1 << (math.isqrt(n_positions) // 8).bit_length()))
 
 
 @triton.jit
 def _sum_whole_chunks(
-    partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
-    ids, n_places, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
+    partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, columns,
+    ids, n_positions, n_ids, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
     WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     chunk = tl.program_id(0)
     start = chunk * CHUNK
-    if start + CHUNK <= n_places:
+    if start + CHUNK <= n_positions:
         first = tl.load(ids + start)
         last = tl.load(ids + start + CHUNK - 1)
         if (first == last) & (first < n_ids):
             seed = tl.load(seed_of_step)
-            total = _sum_places(
-                tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, n_rows, first_place, order,
+            total = _sum_positions(
+                tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, n_rows, first_position, order,
                 present, coefficient, seed, columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE,
                 WIDTH, BLOCK,
             )  # fmt: skip
@@ -228,14 +228,14 @@ def _sum_whole_chunks(
 
 @triton.jit
 def _sum_runs(
-    out, partial, rows, stride, n_rows, first_place, order, present, coefficient, seed_of_step, columns,
+    out, partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, columns,
     offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, SCATTERS: tl.constexpr,
     HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
     WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     group = tl.program_id(0)
-    if IS_COMPACT:  # noqa: SIM102 - a constant of the kernel
+    if IS_COMPACT:  # noqa: SIM102 - a compile-time constant
         if group >= tl.load(n_groups):
             return
     column = tl.arange(0, WIDTH)
@@ -250,8 +250,8 @@ def _sum_runs(
     total = tl.zeros((WIDTH,), tl.float32)
     if HAS_PLUS:
         total += tl.load(plus + group.to(tl.int64) * plus_stride + column, mask=column < width, other=0.0)
-    total = _sum_places(
-        total, start, head_end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+    total = _sum_positions(
+        total, start, head_end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
         HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
     )  # fmt: skip
     for first in range(first_chunk, last_chunk, BLOCK):
@@ -260,8 +260,8 @@ def _sum_runs(
         total += tl.sum(
             tl.load(partial + chunk[:, None] * WIDTH + column[None, :], mask=mask, other=0.0), axis=0
         )
-    total = _sum_places(
-        total, tail_start, end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+    total = _sum_positions(
+        total, tail_start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
         HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
     )  # fmt: skip
     row = group
@@ -271,8 +271,8 @@ def _sum_runs(
 
 
 @triton.jit
-def _sum_places(
-    total, start, end, rows, stride, n_rows, first_place, order, present, coefficient, seed, columns,
+def _sum_positions(
+    total, start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
     HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr, THRESHOLD: tl.constexpr,
     SCALE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -280,20 +280,20 @@ def _sum_places(
     for first in range(start, end, BLOCK):
         at = first + tl.arange(0, BLOCK)
         inside = at < end
-        place = tl.load(order + at, mask=inside, other=0) - first_place
+        position = tl.load(order + at, mask=inside, other=0) - first_position
         if IS_PART:
-            inside = inside & (place >= 0) & (place < n_rows)
+            inside = inside & (position >= 0) & (position < n_rows)
         if HAS_PRESENT:
-            inside = inside & (tl.load(present + place, mask=inside, other=0) != 0)
+            inside = inside & (tl.load(present + position, mask=inside, other=0) != 0)
         weight = tl.full((BLOCK,), SCALE, tl.float32)
-        row = place
+        row = position
         if HAS_COEFFICIENT:
-            weight = tl.load(coefficient + place, mask=inside, other=0.0) * SCALE
+            weight = tl.load(coefficient + position, mask=inside, other=0.0) * SCALE
             inside = inside & (weight != 0.0)
-            row = place % n_rows
+            row = position % n_rows
         mask = inside[:, None] & (column < columns)[None, :]
         if THRESHOLD > 0:
-            mask = mask & kept(place[:, None] * WIDTH + column[None, :], seed, THRESHOLD)
+            mask = mask & kept(position[:, None] * WIDTH + column[None, :], seed, THRESHOLD)
         values = tl.load(rows + row[:, None] * stride + column[None, :], mask=mask, other=0.0)
         total += tl.sum(values.to(tl.float32) * weight[:, None], axis=0)
     return total

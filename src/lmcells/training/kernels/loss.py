@@ -1,4 +1,4 @@
-"""The LMC's loss on a CUDA device, assembled from the kernels. What it must equal is said in `kernels/__init__.py`."""
+"""The LMC's loss on a CUDA device, assembled from the kernels; `kernels/__init__.py` says what it must equal."""
 
 import torch
 from torch import Tensor
@@ -18,10 +18,10 @@ from lmcells.training.sampler import Sampler
 
 
 class FusedLoss:
-    """`model.loss` in our own kernels: bf16 operands in the networks, float32 wherever divergences are computed.
+    """`model.loss` in Triton kernels: bf16 operands in the networks, float32 wherever divergences are computed.
 
-    The parameters are the model's own, so optimiser and checkpoints need not know. Deterministic for a random seed;
-    nothing waits for the device, so a whole step can be captured in a CUDA graph.
+    It has no parameters besides the model's. Deterministic for a random seed; nothing waits for the device, so a whole
+    step can be captured in a CUDA graph.
     """
 
     def __init__(self, model: LatentMeaningCells) -> None:
@@ -35,7 +35,7 @@ class FusedLoss:
 
     @staticmethod
     def fits(model: LatentMeaningCells) -> bool:
-        """Whether the model has the sizes the kernels are written for."""
+        """Whether the kernels support the model's sizes."""
         config = model.config
         sizes_fit = config.embedding_dim <= MAX_INPUT and config.cell_dim <= WIDTH - 2
         return sizes_fit and config.hidden_dim == HIDDEN
@@ -43,9 +43,9 @@ class FusedLoss:
     def draw(
         self, sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor
     ) -> tuple[TimeMajor, SectionDraws]:
-        """What `sampler.batch` and `sampler.section_draws` draw, as the kernels read it; drawn by kernels too.
+        """`sampler.batch` and `sampler.section_draws` in kernels, in the layout that the loss reads.
 
-        A row that is not `present` only fills up the batch, and both its losses are zero.
+        A row that is not `present` only pads the batch, and both its losses are zero.
         """
         config = self.model.config
         assert sampler.sections is not None
@@ -57,7 +57,7 @@ class FusedLoss:
         return windows, SectionDraws(sections=drawn, words=windows.words.of_group)
 
     def __call__(self, batch: Batch | TimeMajor, draws: SectionDraws) -> Loss:
-        """Both parts of the objective for each center, of what `draw` returned in the order of its rows.
+        """Both parts of the objective for each center of what `draw` returned, in its order.
 
         With a `Batch`, `draws` must cover the whole vocabulary.
         """
@@ -108,7 +108,7 @@ class FusedLoss:
             return Gaussian(rows[:, : config.cell_dim], rows[:, config.cell_dim])
 
     def _draw_dropouts(self, device: torch.device) -> list[Dropout | None]:
-        """Of words, of the gate and h_joint, and those of `ModelDropouts`: a seed each."""
+        """Dropouts of words, of the gate and h_joint, and of `ModelDropouts`, with a seed each."""
         rate, n_all = self.model.config.dropout, 8
         if not self.model.training or rate == 0:
             return [None] * n_all
@@ -150,7 +150,7 @@ class FusedLoss:
         return gaussian_rows(joint, network.heads.mean, network.heads.log_variance)
 
     def _posterior_by_torch(self, windows: TimeMajor) -> Tensor:
-        """The same for an LSTM of a size that the kernels do not know."""
+        """The same for an LSTM of another size than the kernels'."""
         with narrow_autocast(windows.given.center.device):
             cell = self.model.posterior(windows.given).cell
         rows = torch.cat([cell.mean.float(), cell.log_variance.float().unsqueeze(1)], dim=1)  # (B, d + 1)
@@ -161,7 +161,7 @@ class FusedLoss:
         encoder = self.model.variational.context
         vectors = look_up(
             encoder.words.weight,
-            windows.places[: windows.n_steps + 1],
+            windows.word_ids[: windows.n_steps + 1],
             windows.words,
             present=windows.present,
             dropout=dropout,

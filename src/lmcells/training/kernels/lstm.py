@@ -1,12 +1,12 @@
 """The bidirectional LSTM over windows: both directions in one launch, all steps in one program.
 
-A program takes a tile of rows through time in one direction, its weights in shared memory, its states and what
-the center adds to the gates in registers; with 32 rows two programs fit on a multiprocessor. Everything is
-time-major, so that a step of a tile is one block of memory. Rows come longest first with their absent positions
-closed up: a tile runs as long as its first row, and the states of the others stay as they are beyond their words.
+A program takes a tile of rows through time in one direction, with the weights in shared memory, the states and the
+center's part of the gates in registers; with 32 rows two programs fit on a multiprocessor. Everything is time-major, so
+that a step of a tile is one block of memory. Rows are sorted longest first, without their absent positions: a tile runs
+as long as its first row, and the states of shorter rows stay unchanged beyond their end.
 
-Backward reads the gates that forward saved and overwrites them with their gradients, which large matrix
-products then turn into the gradients of inputs and weights.
+Backward overwrites the gates that forward saved with their gradients, which large matrix products turn into the
+gradients of inputs and weights.
 """
 
 import torch
@@ -18,7 +18,7 @@ from torch.nn import functional
 from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_tanh, product_over_rows
 
 MAX_INPUT = 112  # columns of an input that are read: 64 + 32 + 16, a tile's sides being powers of two
-FORWARD_ROWS = 32  # of a program
+FORWARD_ROWS = 32  # per program
 BACKWARD_ROWS = 64
 SUM_ROWS = 4
 
@@ -41,10 +41,8 @@ class _Lstm(torch.autograd.Function):
     def forward(ctx, rows, lengths, weight, hidden, input_bias, hidden_bias):
         steps, batch = rows.shape[0] - 1, rows.shape[1]
         width = weight.shape[2] // 2
-        both = weight.view(8 * HIDDEN, 2, width).transpose(0, 1)
-        weights = functional.pad(both, (0, WIDTH - width)).to(
-            rows.dtype
-        )  # (2, 512, 128): of words, of the center
+        both = weight.view(8 * HIDDEN, 2, width).transpose(0, 1)  # of words, of the center
+        weights = functional.pad(both, (0, WIDTH - width)).to(rows.dtype)  # (2, 512, 128)
         hidden, bias = hidden.to(rows.dtype), (input_bias + hidden_bias).flatten().to(rows.dtype)
         states = rows.new_empty(steps, batch, 2 * HIDDEN)
         cells = torch.empty_like(states)
@@ -163,12 +161,12 @@ def _lstm_forward(
     longest = tl.load(lengths + tl.program_id(0) * ROWS)
     for step in range(longest):
         time = tl.where(direction == 0, step, longest - 1 - step)
-        place = time * batch + row  # (ROWS,)
+        position = time * batch + row  # (ROWS,)
         there = (time < length)[:, None]
-        of_place = inputs + place[:, None] * 128
-        x_wide = tl.load(of_place + wide[None, :], mask=mask, other=0.0)
-        x_narrow = tl.load(of_place + narrow[None, :], mask=mask, other=0.0)
-        x_rest = tl.load(of_place + rest[None, :], mask=mask, other=0.0)
+        of_position = inputs + position[:, None] * 128
+        x_wide = tl.load(of_position + wide[None, :], mask=mask, other=0.0)
+        x_narrow = tl.load(of_position + narrow[None, :], mask=mask, other=0.0)
+        x_rest = tl.load(of_position + rest[None, :], mask=mask, other=0.0)
         gate_i = _gate(x_wide, x_narrow, x_rest, hidden, wide_i, narrow_i, rest_i, hidden_i, constant_i)
         gate_f = _gate(x_wide, x_narrow, x_rest, hidden, wide_f, narrow_f, rest_f, hidden_f, constant_f)
         gate_g = _gate(x_wide, x_narrow, x_rest, hidden, wide_g, narrow_g, rest_g, hidden_g, constant_g)
@@ -180,17 +178,17 @@ def _lstm_forward(
         cell = tl.where(there, gate_f * cell + gate_i * gate_g, cell)
         hidden = tl.where(there, (gate_o * _tanh(cell, INTERPRETED)).to(hidden.dtype), hidden)
 
-        to_states = place[:, None] * 128 + direction * 64 + unit[None, :]
+        to_states = position[:, None] * 128 + direction * 64 + unit[None, :]
         tl.store(states + to_states, hidden, mask=mask)
         tl.store(cells + to_states, cell, mask=mask)
-        to_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        to_gates = gates + position[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
         _store_gates(to_gates, gate_i, gate_f, gate_g, gate_o, mask)
-    # The products over all places read what lies beyond the longest row too: it must be zero.
+    # The matrix products also read positions beyond the longest row, which must be zero.
     nothing = tl.zeros((ROWS, 64), states.dtype.element_ty)
     for time in range(longest, steps):
-        place = time * batch + row
-        tl.store(states + place[:, None] * 128 + direction * 64 + unit[None, :], nothing, mask=mask)
-        to_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        position = time * batch + row
+        tl.store(states + position[:, None] * 128 + direction * 64 + unit[None, :], nothing, mask=mask)
+        to_gates = gates + position[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
         _store_gates(to_gates, nothing, nothing, nothing, nothing, mask)
 
 
@@ -213,15 +211,15 @@ def _lstm_backward(
     for back in range(longest):
         time = tl.where(direction == 0, longest - 1 - back, back)
         before = tl.where(direction == 0, time - 1, time + 1) + tl.zeros((ROWS,), tl.int32)
-        place = time * batch + row
+        position = time * batch + row
         there = (time < length)[:, None]
         began = ((before >= 0) & (before < length))[:, None]
-        at = place[:, None] * 128 + direction * 64 + unit[None, :]
+        at = position[:, None] * 128 + direction * 64 + unit[None, :]
         at_before = (before * batch + row)[:, None] * 128 + direction * 64 + unit[None, :]
         squashed = _tanh(tl.load(cells + at, mask=there, other=0.0).to(tl.float32), INTERPRETED)
         cell_before = tl.load(cells + at_before, mask=began, other=0.0).to(tl.float32)
         d_hidden += tl.load(d_states + at, mask=there, other=0.0).to(tl.float32)
-        at_gates = gates + place[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
+        at_gates = gates + position[:, None].to(tl.int64) * 512 + direction * 256 + unit[None, :]
         gate_i, gate_f, gate_g, gate_o = _load_gates(at_gates, mask)
 
         total = d_cell + d_hidden * gate_o * (1 - squashed * squashed)

@@ -2,15 +2,16 @@
 
 A row of the table is [a1 ; a0 ; a2 + d a3 ; zeros], 128 wide: see `lmcells.model.moments`. The hidden layer and
 the mean's weights are rounded to TF32 before they are multiplied; products and sums are float32, so a1 and a2 are
-moments of the same, slightly rounded means, and cancel as they must.
+moments of the same slightly rounded means, and cancel as they must.
 
 Backward never forms a mean: with mu = W h + b every gradient is made of h, W'W h, W'b and W' d_a1, all 64 wide, and
 that of W is d_a1' (sum h/v) + 2 W (sum d_a2 h h'/v) + 2 b (sum d_a2 h/v)', two small products outside the loop.
 
-The hidden layer is dropped out for each word and drawn section, as the model network would: once for each word, as the
-model's own table has it, makes a step's gradient vary more (`benchmarks/training_quality.py --gradient-noise`).
+Dropout of the hidden layer is drawn for each word and drawn section, as in the model network; drawing it once for each
+word, as `lmcells.model` does for its table, gives noisier gradients (`benchmarks/training_quality.py
+--gradient-noise`).
 
-Only the device knows how many words there are: tiles beyond them end at once.
+Only the device knows how many words there are; tiles beyond them return at once.
 """
 
 import math
@@ -32,9 +33,9 @@ from lmcells.training.kernels.operands import (
     seed_and_constants,
 )
 
-WORDS = 32  # of a tile: two programs fit on a multiprocessor, and one works while the other waits
+WORDS = 32  # per tile: two programs fit on a multiprocessor, and one works while the other waits
 LINEAR_WORDS = 64
-N_PROGRAMS = 264  # of backward, each with its own partial sums
+N_PROGRAMS = 264  # of backward, each with partial sums of its own
 # Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
 _PARTS = [HIDDEN * HIDDEN, WIDTH * HIDDEN, HIDDEN, HIDDEN, WIDTH, 2]
 _SIZE = sum(_PARTS)
@@ -93,7 +94,7 @@ def moment_table(
 
 @dataclass(frozen=True, slots=True)
 class TableGradients:
-    """Of the table's inputs."""
+    """Gradients of the table's inputs."""
 
     from_words: Tensor  # (groups, 64)
     from_metadata: Tensor  # (M, 64)
@@ -110,7 +111,7 @@ def moment_table_backward(
     of_hidden: Dropout | None,
     variance_floor: float,
 ) -> TableGradients:
-    """`by_section` is the grouping of the drawn sections."""
+    """The gradients of the table's inputs; `by_section` groups the drawn sections."""
     n_rows, n_draws = table.sections.shape
     dim = heads.mean.shape[0]
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
@@ -234,7 +235,7 @@ def _moments_backward(
         of_word = tl.load(from_words + at_word, mask=inside[:, None], other=0.0)
         d_row = d_table + group * WIDTH
         d_a0 = tl.load(d_row + DIM, mask=inside, other=0.0) / DRAWS
-        d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # and d of it is a3's
+        d_a2 = tl.load(d_row + DIM + 1, mask=inside, other=0.0) / DRAWS  # times d: the gradient of a3
         mask = inside[:, None] & is_mean[None, :]
         d_a1 = tl.load(d_row[:, None] + column[None, :], mask=mask, other=0.0) / DRAWS
         along = tl.sum(d_a1 * mean_bias[None, :], axis=1)

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.model import ModelNetwork
-from lmcells.training.kernels.lookup import Grouping, group_places, sum_rows
+from lmcells.training.kernels.lookup import Grouping, group_by_id, sum_rows
 from lmcells.training.kernels.moment_table import Heads, Table, moment_table, moment_table_backward
 from lmcells.training.kernels.operands import (
     HIDDEN,
@@ -31,18 +31,18 @@ from lmcells.training.kernels.operands import (
 )
 from lmcells.training.kernels.windows import TimeMajor
 
-HEAD_ROWS = 32  # of a program
+HEAD_ROWS = 32  # per program
 CENTER_ROWS = 32
 HINGE_ROWS = 4
 BACKWARD_ROWS = 16
 PROJECTED_ROWS = 64
-N_PROGRAMS = 132  # of the projections' backward, each with its own partial sums
+N_PROGRAMS = 132  # of the projections' backward, each with partial sums of its own
 
 
 def gaussian_rows(hidden: Tensor, mean: torch.nn.Linear, log_variance: torch.nn.Linear) -> Tensor:
     """Both heads in one product, as rows [mu ; log v ; zeros]: (N, K) narrow -> (N, 128) float32.
 
-    The operands are rounded, the result is not: a mean is then the same number wherever it is used, and the terms of
+    The operands are rounded but not the result, so that a mean is the same number wherever it is used, and the terms of
     a divergence cancel.
     """
     rows: Tensor = _GaussianRows.apply(hidden, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
@@ -121,7 +121,7 @@ def _heads_backward(
 
 @dataclass(frozen=True, slots=True)
 class ModelDropouts:
-    """Of the model network: of its inputs and its hidden layer, for the centers and for the table."""
+    """Dropouts of the model network's inputs and hidden layer, for the centers and for the table."""
 
     center_words: Dropout | None = None
     center_metadata: Dropout | None = None
@@ -166,7 +166,7 @@ class _DivergenceAndTable(torch.autograd.Function):
         features = posterior.new_empty(batch, 3 * WIDTH, dtype=NARROW)
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
         _centers_forward[(triton.cdiv(batch, CENTER_ROWS),)](
-            divergence, query, prior, features, posterior, windows.places[windows.n_steps], windows.metadata,
+            divergence, query, prior, features, posterior, windows.word_ids[windows.n_steps], windows.metadata,
             windows.counts, words, metadata, hidden, hidden_bias, heads.mean, heads.mean_bias,
             heads.log_variance, heads.log_variance_bias, *seeds, batch, words.shape[1], metadata.shape[0],
             DIM=dim, **constants, num_warps=8,
@@ -200,10 +200,10 @@ class _DivergenceAndTable(torch.autograd.Function):
         d_posterior = torch.empty_like(posterior)
         left = features.new_empty(
             batch, WIDTH + HIDDEN
-        )  # gradients of the prior's rows and of h, before its ReLU
+        )  # gradients of the prior's rows and of h before its ReLU
         d_center_words, d_center_metadata = (features.new_empty(batch, WIDTH) for _ in range(2))
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
-        del constants["HIDDEN_THRESHOLD"]  # where h is 0 tells
+        del constants["HIDDEN_THRESHOLD"]  # dropped units are those where h is 0
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
             d_posterior, left, d_center_words, d_center_metadata, d_divergence.contiguous(), d_query, posterior,
             prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2], batch, width,
@@ -214,7 +214,7 @@ class _DivergenceAndTable(torch.autograd.Function):
             d_table,
             Table(d_table, from_words, from_metadata, sections),
             windows.words,
-            group_places(sections, n_ids=metadata.shape[0]),
+            group_by_id(sections, n_ids=metadata.shape[0]),
             heads=heads,
             of_hidden=dropouts.table_hidden,
             variance_floor=ctx.floor,
@@ -228,7 +228,7 @@ class _DivergenceAndTable(torch.autograd.Function):
         )
         first_center = windows.n_steps * batch
         d_words = sum_rows(
-            d_center_words, windows.words, width=width, first_place=first_center, plus=for_words
+            d_center_words, windows.words, width=width, first_position=first_center, plus=for_words
         )
         d_metadata = sum_rows(d_center_metadata, windows.by_metadata, width=width, plus=for_metadata)
 
@@ -252,13 +252,10 @@ class _DivergenceAndTable(torch.autograd.Function):
 
 
 def _center_dropouts(dropouts: ModelDropouts, *, unread: Tensor) -> tuple[list[Tensor], dict[str, float]]:
-    given = (dropouts.center_words, dropouts.center_metadata, dropouts.center_hidden)
-    prefixes = ("", "", "HIDDEN_")
-    found = [
-        seed_and_constants(each, unread=unread, prefix=prefix)
-        for each, prefix in zip(given, prefixes, strict=True)
-    ]
-    return [seed for seed, _ in found], found[0][1] | found[2][1]
+    words, constants = seed_and_constants(dropouts.center_words, unread=unread)
+    metadata, _ = seed_and_constants(dropouts.center_metadata, unread=unread)
+    hidden, of_hidden = seed_and_constants(dropouts.center_hidden, unread=unread, prefix="HIDDEN_")
+    return [words, metadata, hidden], constants | of_hidden
 
 
 @triton.jit
@@ -397,10 +394,10 @@ def _project_backward(
     of_rows: Grouping | None,
     dropout: Dropout | None,
 ) -> Tensor:
-    """The gradient of the table's rows, (N, 64) -> (N, E); those of weights and bias go to `partial`, in parts.
+    """The gradient of the table's rows, (N, 64) -> (N, E).
 
-    The rows are the words of the groups `of_rows`, which have a bias, or all metadata: `partial` (programs, 257, 64)
-    has the weights by word, those by metadata, and the bias.
+    The rows are the words of the groups `of_rows`, which have a bias, or all metadata. `partial` (programs, 257, 64)
+    gets the partial sums of the gradients of the words' weights, the metadata's weights, and the bias.
     """
     n_rows, width = d_projected.shape[0], table.shape[1]
     d_rows = table.new_empty(n_rows, width)
@@ -471,7 +468,7 @@ class _Hinge(torch.autograd.Function):
     def forward(ctx, query, table, windows, margin, columns):
         steps, batch = windows.context.shape
         reconstruction = query.new_empty(batch)
-        d_query = torch.empty_like(query)  # summed up while the rows are at hand
+        d_query = torch.empty_like(query)  # summed in forward, which has the rows at hand
         active = torch.empty_like(windows.context, dtype=torch.bool)
         _hinge_forward[(triton.cdiv(batch, HINGE_ROWS),)](
             reconstruction, d_query, active, query, table, windows.row_of, windows.lengths, margin, batch, steps,
@@ -487,7 +484,7 @@ class _Hinge(torch.autograd.Function):
         steps, batch = active.shape
         windows = ctx.windows
         scaled = torch.empty_like(d_query)
-        coefficient = torch.empty_like(windows.places, dtype=torch.float32)
+        coefficient = torch.empty_like(windows.word_ids, dtype=torch.float32)
         _hinge_backward[(triton.cdiv(batch, BACKWARD_ROWS),)](
             scaled,
             coefficient,
@@ -515,10 +512,10 @@ def _hinge_forward(
     d_query_rows = tl.zeros((ROWS, WIDTH), tl.float32)
     length = tl.load(lengths + row, mask=inside, other=0)
     for time in range(tl.load(lengths + tl.program_id(0) * ROWS)):
-        place = time * batch + row
+        position = time * batch + row
         there = time < length
-        word = tl.load(row_of + place, mask=there, other=0)
-        negative = tl.load(row_of + (steps + 1) * batch + place, mask=there, other=0)
+        word = tl.load(row_of + position, mask=there, other=0)
+        negative = tl.load(row_of + (steps + 1) * batch + position, mask=there, other=0)
         mask = there[:, None] & used
         difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
@@ -526,7 +523,7 @@ def _hinge_forward(
         violated = there & (violation > 0)
         loss += tl.where(violated, violation, 0.0)
         d_query_rows += tl.where(violated[:, None], 0.5 * difference, 0.0)
-        tl.store(active + place, violated, mask=inside)
+        tl.store(active + position, violated, mask=inside)
     tl.store(reconstruction + row, loss, mask=inside)
     tl.store(d_query + tile, d_query_rows, mask=inside[:, None])
 
@@ -536,16 +533,16 @@ def _hinge_backward(
     scaled, coefficient, gradients, d_query, active, lengths, batch, steps,
     ROWS: tl.constexpr = BACKWARD_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    """Scale the gradient of the query, and say what each place adds to its word's row of the table."""
+    """Scale the gradient of the query, and compute how much of its query each position adds to its row of the table."""
     row, inside, _, tile = tile_of_program(batch, ROWS, WIDTH)
     gradient = tl.load(gradients + row, mask=inside, other=0.0)
     values = tl.load(d_query + tile, mask=inside[:, None], other=0.0) * gradient[:, None]
     tl.store(scaled + tile, values, mask=inside[:, None])
     length = tl.load(lengths + row, mask=inside, other=0)
-    tl.store(coefficient + steps * batch + row, gradient * 0.0, mask=inside)  # the centers get none
+    tl.store(coefficient + steps * batch + row, gradient * 0.0, mask=inside)  # centers have no hinge
     for time in range(steps):
-        place = time * batch + row
-        violated = tl.load(active + place, mask=inside & (time < length), other=0) != 0
+        position = time * batch + row
+        violated = tl.load(active + position, mask=inside & (time < length), other=0) != 0
         half = tl.where(violated, 0.5 * gradient, 0.0)
-        tl.store(coefficient + place, half, mask=inside)
-        tl.store(coefficient + (steps + 1) * batch + place, -half, mask=inside)
+        tl.store(coefficient + position, half, mask=inside)
+        tl.store(coefficient + (steps + 1) * batch + position, -half, mask=inside)

@@ -1,4 +1,4 @@
-"""What all kernels share: the widths of rows, the precision of operands, and dropout that is never stored.
+"""What all kernels share: the width of rows, the precision of operands, and dropout whose mask is never stored.
 
 Operands of matrix products are bf16 and results float32. Triton's interpreter (TRITON_INTERPRET=1), which runs the
 kernels on the CPU, has no inline assembly, and its `tl.dot` multiplies bf16 as if their bits were integers: there
@@ -19,12 +19,13 @@ NARROW = torch.float32 if INTERPRETED else torch.bfloat16  # dtype of operands
 HIDDEN = 64  # units of the LSTM in each direction, and of the model network
 WIDTH = 128  # columns of every row, zero-padded: the sides of a tile are powers of two
 
-_PART_ROWS = 1024  # at least, where there are several parts
-_N_PARTS = 64  # at most, of the sum over rows in a weight's gradient; each is a matrix product of its own
+# The sum over rows in a weight's gradient is split into parts, each a matrix product of its own.
+_PART_ROWS = 1024  # at least
+_N_PARTS = 64  # at most
 
 
 def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
-    """left' right in float32, the sum over all leading rows in parts, so that enough of the GPU takes part."""
+    """left' right in float32, summed over all leading rows, in parts that keep the whole GPU busy."""
     left, right = left.flatten(0, -2), right.flatten(0, -2)
     n_parts = math.gcd(_N_PARTS, left.shape[0])
     while n_parts > 1 and left.shape[0] < n_parts * _PART_ROWS:
@@ -34,29 +35,29 @@ def product_over_rows(left: Tensor, right: Tensor) -> Tensor:
 
 
 def narrow_autocast(device: torch.device) -> torch.autocast:
-    """Run what torch computes itself in the operands' precision, as a context manager."""
+    """Run torch's own operations in the precision of the operands, as a context manager."""
     return torch.autocast(device.type, torch.bfloat16, enabled=not INTERPRETED)
 
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """A dropout whose mask kernels recompute wherever they need it, from the seed of the step: (1,) int32."""
+    """A dropout whose mask the kernels recompute where they need it, from the step's seed: (1,) int32."""
 
     rate: float
     seed: Tensor
 
     @property
     def scale(self) -> float:
-        """Of what is kept."""
+        """Factor of the values that are kept."""
         return 1 / (1 - self.rate)
 
 
 def seed_and_constants(
     dropout: Dropout | None, *, unread: Tensor, prefix: str = ""
 ) -> tuple[Tensor, dict[str, float]]:
-    """The arguments that a dropout gives to a launch; without one the kernel gets `unread` as its seed.
+    """A dropout as arguments of a launch; without one, the kernel gets `unread` as its seed.
 
-    An element is dropped whose hash is below THRESHOLD.
+    An element is dropped if its hash is below THRESHOLD.
     """
     if dropout is None:
         return unread, {f"{prefix}THRESHOLD": 0, f"{prefix}SCALE": 1.0}
@@ -66,9 +67,9 @@ def seed_and_constants(
 
 @triton.jit
 def kept(index, seed, THRESHOLD: tl.constexpr):
-    """Whether dropout keeps an element: a hash of its index and the step's seed, computed again in backward.
+    """Whether dropout keeps an element: a hash of its index and the step's seed, recomputed in backward.
 
-    The mixer is Wellons' lowbias32; dropout only asks that neighbours look independent.
+    The mixer is Wellons' lowbias32; for dropout it is enough that neighbours look independent.
     """
     mixed = (index.to(tl.uint32) * 0x9E3779B1) ^ seed.to(tl.uint32)
     mixed = (mixed ^ (mixed >> 16)) * 0x7FEB352D
@@ -93,7 +94,7 @@ def load_rows(
 
 @triton.jit
 def tile_of_program(n_rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
-    """Rows, whether each exists, columns, and where the elements lie: (ROWS,), (ROWS,), (WIDTH,), (ROWS, WIDTH)."""
+    """Rows, whether each exists, columns, and the elements' offsets: (ROWS,), (ROWS,), (WIDTH,), (ROWS, WIDTH)."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     return row, row < n_rows, column, row[:, None] * WIDTH + column[None, :]

@@ -1,7 +1,7 @@
 """Windows as the kernels read them: present words first, longest windows first, time-major, int32.
 
-Nothing in the loss depends on where the absent positions of a window are, only on the order of the present words. So
-they are closed up, and rows sorted by their number of words: a tile of rows ends after the words of its longest.
+The loss depends on the order of the present words, not on where the absent positions of a window are. So absent
+positions are moved to the end and rows sorted by length: a tile of rows is done after its longest row.
 
 `draw_windows` and `draw_sections` are `Sampler.batch` and `OccurrenceSections.draw` in one launch each: the same
 distributions, with random numbers of their own (Philox, from a seed that the sampler's generator draws).
@@ -17,10 +17,10 @@ from torch import Tensor
 
 from lmcells.model import Batch, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, OccurrenceSections
-from lmcells.training.kernels.lookup import Grouping, group_distinct, group_places
+from lmcells.training.kernels.lookup import Grouping, group_by_id, group_distinct
 from lmcells.training.sampler import Sampler
 
-ROWS = 64  # of a program
+ROWS = 64  # per program
 DRAWN_ROWS = 16
 DRAWN_WORDS = 64
 
@@ -29,42 +29,42 @@ DRAWN_WORDS = 64
 class TimeMajor:
     """The words of each window, then the centers, then the negatives, so that one grouping serves all three."""
 
-    given: Windows  # in the order they were given in
-    places: Tensor  # (T + 1, B) or, with negatives, (2T + 1, B) int32; `config.n_read` where absent
+    given: Windows  # in their original order
+    word_ids: Tensor  # (T + 1, B) or, with negatives, (2T + 1, B) int32; `config.n_read` where absent
     present: Tensor  # (T + 1, B) bool, of the words and the centers; a masked center is absent here alone
     lengths: Tensor  # (B,) int32, words of the context, descending
     metadata: Tensor  # (B,) int32; `config.n_metadata` where there is none
     has_metadata: Tensor  # (B,) bool
-    counts: Tensor  # (B,) bool, False in rows that only fill up a batch
-    rank: Tensor  # (B,) where each row of the windows went
-    words: Grouping  # of the places, by distinct word
-    row_of: Tensor  # the group of each place, and so its row of the moment table
+    counts: Tensor  # (B,) bool, False in rows that only pad the batch
+    rank: Tensor  # (B,) the new position of each row of the windows
+    words: Grouping  # of `word_ids`, by distinct word
+    row_of: Tensor  # the group of each position, and so its row of the moment table
     by_metadata: Grouping
 
     @classmethod
     def of_windows(cls, windows: Windows, *, config: ModelConfig, counts: Tensor | None = None) -> Self:
-        """Rearrange windows, or a batch with its negatives. Rows that do not count have no context."""
+        """Rearrange windows, or a batch with its negatives; rows that do not count must have no context."""
         batch, steps = windows.context.shape
         device, center = windows.center.device, windows.center
         lengths, order = windows.context_mask.sum(dim=1, dtype=torch.int16).sort(descending=True, stable=True)
         negatives = windows.negatives if isinstance(windows, Batch) else None
-        n_places = steps + 1 if negatives is None else 2 * steps + 1
-        places = torch.empty(n_places, batch, dtype=torch.int32, device=device)
+        n_positions = steps + 1 if negatives is None else 2 * steps + 1
+        word_ids = torch.empty(n_positions, batch, dtype=torch.int32, device=device)
         present = torch.empty(steps + 1, batch, dtype=torch.bool, device=device)
-        long_lengths, metadata, rank = (torch.empty_like(places[0]) for _ in range(3))
+        long_lengths, metadata, rank = (torch.empty_like(word_ids[0]) for _ in range(3))
         has_metadata, counted = torch.empty_like(present[0]), torch.empty_like(present[0])
         _lay_out[(triton.cdiv(batch, ROWS),)](
-            places, present, long_lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
+            word_ids, present, long_lengths, metadata, has_metadata, counted, rank, windows.context.contiguous(),
             center if negatives is None else negatives.contiguous(), windows.context_mask.contiguous(),
             center, _or(windows.center_mask, center), _or(windows.metadata, center), _or(counts, center),
             lengths, order, batch, steps, config.n_read, config.n_metadata,
             HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
             HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
         )  # fmt: skip
-        words, row_of = group_distinct(places, n_ids=config.n_read)
+        words, row_of = group_distinct(word_ids, n_ids=config.n_read)
         return cls(
             given=windows,
-            places=places,
+            word_ids=word_ids,
             present=present,
             lengths=long_lengths,
             metadata=metadata,
@@ -73,7 +73,7 @@ class TimeMajor:
             rank=rank,
             words=words,
             row_of=row_of,
-            by_metadata=group_places(metadata, n_ids=config.n_metadata),
+            by_metadata=group_by_id(metadata, n_ids=config.n_metadata),
         )
 
     @property
@@ -82,10 +82,10 @@ class TimeMajor:
 
     @property
     def context(self) -> Tensor:
-        return self.places[: self.n_steps]
+        return self.word_ids[: self.n_steps]
 
     def in_given_order(self, values: Tensor) -> Tensor:
-        """Rows in the order of the windows: (B, ...) -> (B, ...)."""
+        """Rows in the original order of the windows: (B, ...) -> (B, ...)."""
         return values.index_select(0, self.rank)
 
 
@@ -95,7 +95,7 @@ def _or(values: Tensor | None, unread: Tensor) -> Tensor:
 
 @triton.jit
 def _lay_out(
-    places, present, lengths, metadata, has_metadata, counts, rank, context, negatives, context_mask, center,
+    word_ids, present, lengths, metadata, has_metadata, counts, rank, context, negatives, context_mask, center,
     center_mask, given_metadata, given_counts, sorted_lengths, order, batch, steps, n_words, n_metadata,
     HAS_NEGATIVES: tl.constexpr, HAS_CENTER_MASK: tl.constexpr, HAS_METADATA: tl.constexpr,
     HAS_COUNTS: tl.constexpr, ROWS: tl.constexpr = ROWS,
@@ -111,17 +111,17 @@ def _lay_out(
         source = given * steps + time
         there = (tl.load(context_mask + source, mask=inside, other=0) != 0) & inside
         word = tl.load(context + source, mask=there, other=0)
-        tl.store(places + slot * batch + row, word, mask=there)
+        tl.store(word_ids + slot * batch + row, word, mask=there)
         if HAS_NEGATIVES:
             negative = tl.load(negatives + source, mask=there, other=0)
-            tl.store(places + (steps + 1 + slot) * batch + row, negative, mask=there)
+            tl.store(word_ids + (steps + 1 + slot) * batch + row, negative, mask=there)
         slot += there.to(tl.int32)
         absent = inside & (time >= length)
-        tl.store(places + time * batch + row, n_words, mask=absent)
+        tl.store(word_ids + time * batch + row, n_words, mask=absent)
         if HAS_NEGATIVES:
-            tl.store(places + (steps + 1 + time) * batch + row, n_words, mask=absent)
+            tl.store(word_ids + (steps + 1 + time) * batch + row, n_words, mask=absent)
         tl.store(present + time * batch + row, time < length, mask=inside)
-    tl.store(places + steps * batch + row, tl.load(center + given, mask=inside, other=0), mask=inside)
+    tl.store(word_ids + steps * batch + row, tl.load(center + given, mask=inside, other=0), mask=inside)
     center_there = inside
     if HAS_CENTER_MASK:
         center_there = tl.load(center_mask + given, mask=inside, other=0) != 0
@@ -142,7 +142,7 @@ def _draw_seed(generator: torch.Generator) -> Tensor:
 
 
 def draw_windows(sampler: Sampler, chunk: Chunk, positions: Tensor, *, present: Tensor) -> Batch:
-    """What `sampler.batch` draws for the centers at `positions`, for an lmc: (B,), (B,) bool."""
+    """`sampler.batch` for an lmc: the batch with the centers at `positions` (B,), `present` (B,) bool."""
     config, alias = sampler.config, sampler.negatives
     assert sampler.segment_metadata is not None
     n_rows, steps = positions.shape[0], 2 * config.window
@@ -208,7 +208,7 @@ def _draw_windows(
 def draw_sections(
     sections: OccurrenceSections, words: Grouping, *, n_draws: int, generator: torch.Generator
 ) -> Tensor:
-    """Sections of each group's word: -> (groups, n) int32, `n_metadata` where there is no such group."""
+    """Sections of each group's word: -> (groups, n) int32, `n_metadata` in groups that do not exist."""
     assert words.of_group is not None
     drawn = words.of_group.new_empty(words.capacity, n_draws)
     rate = sections.uniform_rate
@@ -221,7 +221,7 @@ def draw_sections(
 
 
 def sections_of(sections: Tensor, words: Grouping, *, n_metadata: int) -> Tensor:
-    """The same of sections that were drawn for the whole vocabulary: (V, n) -> (groups, n) int32."""
+    """The same from sections drawn for the whole vocabulary: (V, n) -> (groups, n) int32."""
     assert words.of_group is not None
     assert words.n_groups is not None
     is_group = torch.arange(words.capacity, device=sections.device) < words.n_groups
