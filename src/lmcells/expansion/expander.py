@@ -1,46 +1,30 @@
 """Expanding the short forms of whole notes."""
 
-import csv
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
-from importlib import resources
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
-from threading import RLock
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
 from lmcells.errors import InputError
-from lmcells.expansion.calibration import ORDINARY_WORD, Calibration, OrdinaryReadings, SensePriors
+from lmcells.expansion.calibration import ORDINARY_WORD, Calibration
 from lmcells.expansion.expansion import Candidate, Expansion, Source
 from lmcells.expansion.explain import Explanation, explain
-from lmcells.expansion.inventory import Sense, SenseInventory, as_rules
-from lmcells.expansion.layers import LayerLike, extend, read_layers
-from lmcells.expansion.letters import LetterSenses
+from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.layers import LayerLike, extend, shipped_inventory, standalone
+from lmcells.expansion.lexicon import Lexicon, Lexicons, MakeRanker
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ranking import (
-    MaskedSpanRanker,
-    PosteriorRanker,
-    Ranker,
-    best_ranker,
-    share_within_notes,
-)
-from lmcells.expansion.reader import NoteReader, Occurrence
+from lmcells.expansion.ranking import best_ranker, share_within_notes
+from lmcells.expansion.reader import Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 from lmcells.pretrained.hub import push_folder
 
-SHIPPED_INVENTORY = "clinical_inventory.csv"
-
 Context = TypeVar("Context")
-MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
 
-_KEPT_INVENTORIES = 8
-_OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in another case
 _MOST_MENTIONS = 8192  # in one batch, however long the notes are
 
 
@@ -52,85 +36,6 @@ class SectionedNote(Protocol):
 
     @property
     def sections(self) -> Sequence[Any] | None: ...
-
-
-@cache
-def shipped_inventory() -> SenseInventory:
-    """Return the inventory that comes with the package; equal to what `load_inventory` reads, in half the time."""
-    path = resources.files(__package__).joinpath(SHIPPED_INVENTORY)
-    if not path.is_file():
-        raise InputError("this build comes without an inventory. Give one: inventory=FILE, JSON or CSV.")
-    senses: dict[str, list[Sense]] = {}
-    for row in list(csv.reader(path.read_text("utf-8").splitlines()))[1:]:
-        short_form, long_form, forms, concept_id, *error_prone = row
-        sense = Sense(
-            short_form, long_form, tuple(forms.split(";")), concept_id or None, "yes" in error_prone
-        )
-        senses.setdefault(short_form, []).append(sense)
-    return SenseInventory({name: tuple(found) for name, found in senses.items()}, has_priors=True)
-
-
-@dataclass(frozen=True)
-class Lexicon:
-    """An inventory, with what reads notes for it and ranks its senses, those found by letters, and ordinary words."""
-
-    inventory: SenseInventory
-    read: NoteReader
-    ranker: Ranker
-    letters: tuple[LetterSenses, Ranker] | None = None
-    priors: SensePriors = field(default_factory=lambda: SensePriors({}))
-    ordinary: OrdinaryReadings | None = None
-    below: "Lexicon | None" = None  # the lexicon over which this one is laid,
-    changed: Collection[str] = ()  # and the short forms whose senses are others
-
-    def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
-        """Return what the priors add to the log-odds of each sense of a short form, and of none."""
-        key = short_form, in_capitals
-        if key not in self._known_priors:
-            names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
-            of_senses, of_none = self.priors.of(short_form, names)
-            if not in_capitals:
-                for index in self.in_other_case(short_form):
-                    of_senses[index] -= _OTHER_CASE
-            self._known_priors[key] = of_senses, of_none
-        return self._known_priors[key]
-
-    def is_error_prone(self, short_form: str, long_form: str) -> bool:
-        """Whether patient-safety lists advise against a short form for a sense."""
-        senses = self.inventory.by_short_form.get(short_form, ())
-        return any(each.error_prone for each in senses if each.long_form == long_form)
-
-    def in_other_case(self, short_form: str) -> list[int]:
-        """Which senses of a form in capitals an entry in other case has: PT is a "patient" in all-caps text only."""
-        if short_form not in self._known_in_other_case:
-            names = self._spellings(short_form) if short_form == short_form.upper() else []
-            senses = self.inventory.by_short_form
-            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
-            at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
-            self._known_in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
-        return self._known_in_other_case[short_form]
-
-    def _spellings(self, capitals: str) -> list[str]:
-        """Return the short forms that differ in case only."""
-        below = self.below._spellings(capitals) if self.below else []
-        return [*below, *self._own_spellings.get(capitals, ())]
-
-    @cached_property
-    def _own_spellings(self) -> dict[str, list[str]]:
-        """The short forms that the inventory below lacks, by their capitals."""
-        spellings: dict[str, list[str]] = {}
-        for short_form in self.inventory.short_forms if self.below is None else self.changed:
-            if self.below is None or short_form not in self.below.inventory:
-                spellings.setdefault(short_form.upper(), []).append(short_form)
-        return spellings
-
-    @cached_property
-    def _known_in_other_case(self) -> dict[str, list[int]]:
-        return {}
-
-    @cached_property
-    def _known_priors(self) -> dict[tuple[str, bool], tuple[list[float], float]]:
-        return {}
 
 
 class Expander:
@@ -174,16 +79,21 @@ class Expander:
             make_ranker: what ranks the senses of an inventory with the model.
         """
         self.model = model
-        self.inventory = _alone(inventory)
         self.calibration = calibration or Calibration()
-        self._style = sections
-        self._header_rules = None if header_rules is None else Path(header_rules)
-        self._codes = codes
-        self._letters = _letter_senses(model) if letters else None
-        self._priors = SensePriors.load(model.folder)
-        self._make_ranker = make_ranker
-        self._lexicons = _Lexicons(self.inventory, self._build)
-        self._lexicons.of(self.inventory)  # refuses a wrong style or inventory here
+        self._lexicons = Lexicons(
+            model,
+            inventory,
+            sections=sections,
+            header_rules=None if header_rules is None else Path(header_rules),
+            letters=letters,
+            codes=codes,
+            make_ranker=make_ranker,
+        )
+
+    @property
+    def inventory(self) -> SenseInventory:
+        """The inventory that notes are expanded with, unless a call gives another."""
+        return self._lexicons.inventory
 
     @classmethod
     def from_pretrained(
@@ -219,7 +129,7 @@ class Expander:
         """
         path = model_folder(folder, revision=revision, download=download)
         model = PretrainedModel.from_pretrained(path, verify=verify)
-        below = shipped_inventory() if only_inventory is None else _alone(only_inventory)
+        below = shipped_inventory() if only_inventory is None else standalone(only_inventory)
         return cls(
             model,
             below if inventory is None else extend(below, inventory),
@@ -466,53 +376,6 @@ class Expander:
         """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
         return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
-    def _build(
-        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
-    ) -> Lexicon:
-        """Prepare an inventory; with a base only the short forms that changed are looked at, None: all."""
-        if base is None:
-            read = NoteReader(
-                inventory,
-                sections=self._style,
-                letters=self._letters[0] if self._letters is not None else None,
-                codes=self._codes,
-                header_rules=self._header_rules,
-            )
-        else:
-            read = base.read.over(inventory, changed)
-        if base is not None and isinstance(base.ranker, PosteriorRanker):
-            ranker: Ranker = base.ranker.over(inventory, changed)
-        else:
-            ranker = self._make_ranker(self.model, inventory)
-        priors = self._priors if inventory.has_priors else SensePriors({})
-        if base is not None:
-            ordinary = base.ordinary
-        else:
-            has_ordinary = isinstance(ranker, MaskedSpanRanker)
-            ordinary = OrdinaryReadings(self.model, MaskedSpanRanker) if has_ordinary else None
-        below = (None, ()) if changed is None else (base, changed)
-        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "_lexicons"}
-        is_shipped = self.inventory is shipped_inventory()  # which has priors, so it must stay what it is
-        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
-        self._letters = _letter_senses(self.model) if state["_letters"] else None
-        self._lexicons = _Lexicons(self.inventory, self._build)
-
-
-def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
-    """What finds and ranks short forms by their letters; None for a model without a phrase store."""
-    if model.phrase_store is None:
-        return None
-    senses = LetterSenses(model)
-    # It has senses of any short form, which is all that a ranker asks of an inventory.
-    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
-
 
 def _expansion(
     occurrence: Occurrence,
@@ -550,64 +413,3 @@ def _parts(note: object) -> tuple[str, Sequence[Any] | None, Mapping[str, object
     except AttributeError:
         kind = type(note).__name__
         raise InputError(f"a note is text (str), or has `text` and `sections`, found: {kind}.") from None
-
-
-class _Lexicons:
-    """The lexicons of the inventories used last, so that switching between a few costs nothing."""
-
-    def __init__(self, inventory: SenseInventory, build: Callable[..., Lexicon]) -> None:
-        self._inventory = inventory
-        self._build = build
-        self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
-        self._lock = RLock()
-
-    def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
-        """Return the lexicon of one inventory over another: the same objects, unchanged files, or equal senses."""
-        (key_below, below), (key_above, above) = _identity(below), _identity(above)
-        key = key_below, key_above
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = (below, above), self._new(below, above)
-                if len(self._kept) > _KEPT_INVENTORIES:
-                    self._kept.popitem(last=False)
-            self._kept.move_to_end(key)
-            return self._kept[key][1]
-
-    def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
-        if above is None:
-            if below is self._inventory:
-                return self._build(below)
-            return self._build(_alone(below), self.of(self._inventory))
-        base, layers = self.of(below), read_layers(above)
-        inventory = base.inventory
-        for rules in layers:
-            inventory = extend(inventory, rules)
-        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
-        return self._build(inventory, base, changed)
-
-
-def _alone(given: LayerLike) -> SenseInventory:
-    inventory = given if isinstance(given, SenseInventory) else extend(SenseInventory(), given)
-    if not len(inventory):
-        raise InputError("the inventory is empty. Give at least one sense.")
-    return inventory
-
-
-def _identity(given: Any) -> tuple[Any, Any]:
-    """Return a key for a layer, and the layer, to be held as long as the key is."""
-    if given is None or isinstance(given, SenseInventory):
-        return id(given), given
-    if isinstance(given, str | Path):
-        path = Path(given)
-        try:
-            status = path.stat()
-        except OSError:
-            return path, given  # loading it says what is wrong
-        return (path.absolute(), status.st_mtime_ns, status.st_size), given
-    if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        return id(given), given  # refused where it is read
-    entries = list(given)
-    if entries and all(isinstance(each, str | Path) for each in entries):
-        return tuple(_identity(each)[0] for each in entries), entries
-    rules = as_rules(entries)
-    return tuple(rules), rules

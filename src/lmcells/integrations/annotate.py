@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, TextIO, get_args
 
 import lmcells
 from lmcells.errors import ConfigError, InputError
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.omop import NoteNlpOptions
