@@ -104,7 +104,7 @@ def test_a_table_without_text_says_how_to_name_it(tmp_path: Path) -> None:
 
 def test_a_mimic_table_needs_its_ids(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "n.csv", [{"text": "x"}], columns=("text", "category"))
-    assert "'row_id', which mimic3 promises" in refusal(path, format="mimic3")
+    assert "'row_id', which every mimic3 file has" in refusal(path, format="mimic3")
 
 
 def test_a_table_without_header_never_shows_its_notes(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool
     """Write a folder that brat opens as a collection, whole or not at all; -> the number of documents."""
     if folder.exists() and any(folder.iterdir()) and not (folder / DOCUMENTS).is_file():
         raise InputError(
-            f"{folder} is not an export for brat, and is not overwritten. Choose another output."
+            f"{folder} is not an export for brat, so it is not overwritten. Choose another output."
         )
     taken: set[str] = set()
     with atomic_folder(folder, overwrite=overwrite) as temporary:
