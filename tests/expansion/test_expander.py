@@ -375,7 +375,7 @@ def test_without_a_shipped_inventory_one_is_asked_for(
 ) -> None:
     shipped_inventory.cache_clear()
     monkeypatch.setattr("lmcells.expansion.layers.SHIPPED_INVENTORY", "absent.csv")
-    with pytest.raises(InputError, match=r"^this build comes without an inventory\. Give one[^\n]*$"):
+    with pytest.raises(InputError, match=r"^this build has no inventory\. Give one[^\n]*$"):
         Expander.from_pretrained(model.folder)
     shipped_inventory.cache_clear()
 

@@ -1,4 +1,4 @@
-"""Expanding the short forms of whole notes."""
+"""Expanding the short forms of notes."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,11 +25,11 @@ from lmcells.pretrained.hub import push_folder
 
 Context = TypeVar("Context")
 
-_MOST_MENTIONS = 8192  # in one batch, however long the notes are
+_MOST_MENTIONS = 8192  # in one batch, to bound memory for long notes
 
 
 class SectionedNote(Protocol):
-    """A text with the caller's own sections, None to have them found; `lmcells.notes.note.Note` is one."""
+    """A text with its sections, None to have them found; such as `lmcells.notes.note.Note`."""
 
     @property
     def text(self) -> str: ...
@@ -39,19 +39,19 @@ class SectionedNote(Protocol):
 
 
 class Expander:
-    """Finds the short forms of clinical notes and ranks what each may stand for.
+    """Finds the short forms in clinical notes and ranks the long forms of each.
 
     Examples:
         ```python
         expander = Expander.from_pretrained()                    # the shipped model, or a model folder
         expander("PMH: CVA in 2019, now in PT twice weekly.")    # a list of Expansion
         expander(note, sections=[(0, 40, "PMH")], inventory="mine.csv")
-        for expansions in expander.pipe(notes, batch_size=256): ...   # a stream, in order
+        for expansions in expander.pipe(notes, batch_size=256): ...   # streams notes, in order
         expander.explain(note)                                   # what each answer is based on
         ```
 
-    The long forms come from the inventory, or from the note where it defines an abbreviation itself. Probabilities are
-    calibrated, and the expander abstains where it is not sure. Threads may share an expander; it can be pickled.
+    The long forms come from the inventory, or from the note if it defines the abbreviation. Probabilities are
+    calibrated, and the expander abstains if it is unsure. It can be pickled, and shared by threads.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Expander:
             model: the model that ranks.
             inventory: the long forms of each short form: a `SenseInventory`, a file, or a list of senses.
             calibration: turns scores into probabilities, and decides when to abstain.
-            sections: how sections are found: "rules", "paper" or "none".
-            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
-            letters: also expand short forms that are in no inventory, by their letters.
-            codes: also read out codes such as pT3a, L5 and CD20.
-            make_ranker: what ranks the senses of an inventory with the model.
+            sections: how to find sections: "rules", "paper" or "none".
+            header_rules: a file with headers of your own, `{"NAME": ["alias", ...]}`.
+            letters: also expand short forms outside the inventory, by their letters.
+            codes: also expand codes such as pT3a, L5 and CD20.
+            make_ranker: creates the ranker of an inventory.
         """
         self.model = model
         self.calibration = calibration or Calibration()
@@ -114,18 +114,18 @@ class Expander:
         """Open a model folder and an inventory.
 
         Args:
-            folder: a model folder; None or "default" is the shipped model, "org/name" one in the cache of the
-                Hugging Face hub.
-            inventory: own senses and rules over the shipped inventory: a file or several, an inventory, or a list.
-            only_inventory: the same, in place of the shipped inventory.
-            calibration: None takes the model's own.
-            sections: how sections are found: "rules", "paper" or "none".
-            header_rules: a file of own headers, `{"NAME": ["alias", ...]}`.
-            letters: also expand short forms that are in no inventory, by their letters.
-            codes: also read out codes such as pT3a, L5 and CD20.
+            folder: a model folder; None or "default" is the shipped model, "org/name" a model in the local cache of
+                the Hugging Face hub.
+            inventory: senses and rules that extend the shipped inventory: a file or several, an inventory, or a list.
+            only_inventory: the same, replacing the shipped inventory.
+            calibration: by default the model's own.
+            sections: how to find sections: "rules", "paper" or "none".
+            header_rules: a file with headers of your own, `{"NAME": ["alias", ...]}`.
+            letters: also expand short forms outside the inventory, by their letters.
+            codes: also expand codes such as pT3a, L5 and CD20.
             verify: compare the checksums of the model's files.
-            revision: of a model on the hub: a branch, tag or commit.
-            download: fetch a model from the hub if it is not in its cache (`pip install 'lmcells[hub]'`).
+            revision: a branch, tag or commit of a model on the hub.
+            download: fetch a model from the hub if it is not cached (`pip install 'lmcells[hub]'`).
         """
         path = model_folder(folder, revision=revision, download=download)
         model = PretrainedModel.from_pretrained(path, verify=verify)
@@ -153,10 +153,10 @@ class Expander:
 
         Args:
             note: the text of the note.
-            sections: the note's sections, if they are known: (start, end, header) each.
-            inventory: senses and rules over the expander's, for this note.
-            only_inventory: senses in place of the expander's, for this note.
-            metadata: what is known of the note, such as {"category": "Cardiology"}, for rules that ask for it.
+            sections: the note's sections, if known: (start, end, header) each.
+            inventory: senses and rules that extend the expander's, for this note.
+            only_inventory: senses that replace the expander's, for this note.
+            metadata: of the note, such as {"category": "Cardiology"}, for rules that depend on it.
         """
         lexicon = self.lexicon(inventory, only_inventory)
         return self.expand_read([lexicon.read(_checked(note), sections, metadata)], lexicon)[0]
@@ -170,14 +170,14 @@ class Expander:
         only_inventory: LayerLike | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> list[Explanation | None]:
-        """Say what each expansion of a note is based on, in the same order; None where the note defines it."""
+        """Explain each expansion of a note, in the same order; None if the note defines it."""
         lexicon = self.lexicon(inventory, only_inventory)
         return self.explain_read(lexicon.read(_checked(note), sections, metadata), lexicon)
 
     def explain_read(
         self, note: Sequence[Occurrence], lexicon: Lexicon, starts: Container[int] | None = None
     ) -> list[Explanation | None]:
-        """Explain the occurrences of a note that a lexicon has read: all, or those that begin at `starts`."""
+        """Explain the occurrences of a note read by a lexicon: all, or those that begin at `starts`."""
         expanded = {each.start for each in self.expand_read([note], lexicon)[0]}
         ranked, evidence = [], []
         scores = iter(self._scores([note], lexicon))
@@ -194,7 +194,7 @@ class Expander:
         explained = iter(
             explain(lexicon.ranker, ranked, evidence=evidence, temperature=self.calibration.temperature)
         )
-        # What letters say is not explained.
+        # Expansions by letters are not explained.
         return [
             None if each.source == "letters" else next(explained) for each in note if each.start in expanded
         ]
@@ -230,14 +230,14 @@ class Expander:
         inventory: LayerLike | None = None,
         only_inventory: LayerLike | None = None,
     ) -> Iterator[Any]:
-        """Expand a stream of notes in bounded memory; yields one list of expansions a note, in order.
+        """Expand a stream of notes in bounded memory; yields a list of expansions per note, in order.
 
         Args:
-            notes: texts, or objects with `text` and `sections`, and perhaps `metadata`.
+            notes: texts, or objects with `text`, `sections` and, optionally, `metadata`.
             batch_size: notes that are ranked together.
-            as_tuples: notes are pairs of a note and anything, results pairs of a list and the same.
-            inventory: senses and rules over the expander's.
-            only_inventory: senses in place of the expander's.
+            as_tuples: take (note, context) pairs, and yield (expansions, context) pairs.
+            inventory: senses and rules that extend the expander's.
+            only_inventory: senses that replace the expander's.
         """
         if batch_size < 1:
             raise InputError(f"batch_size: found {batch_size}, allowed: 1 or more.")
@@ -269,32 +269,32 @@ class Expander:
         frame: Any,
         *,
         text: str = "text",
-        id: str | None = None,  # noqa: A002 - the word of all readers
+        id: str | None = None,  # noqa: A002 - as in all readers
         batch_size: int = 256,
         inventory: LayerLike | None = None,
     ) -> Any:
         """Expand a frame of notes lazily: a `pyarrow.RecordBatchReader` with one row per expansion.
 
         Args:
-            frame: a pandas, polars or Arrow frame, or any other with the Arrow interchange.
-            text: the column of the texts; a missing text gives no row.
-            id: the column of the ids, which come back as they were given; None numbers the rows from 0.
+            frame: a pandas, polars or Arrow frame, or any other that supports the Arrow C stream interface.
+            text: the text column; a missing text gives no row.
+            id: the id column, returned unchanged; None numbers the rows from 0.
             batch_size: notes that are ranked together.
-            inventory: other senses than the expander's.
+            inventory: senses and rules that extend the expander's.
         """
         from lmcells.expansion.frames import expand_frame
 
         return expand_frame(self, frame, text=text, id=id, batch_size=batch_size, inventory=inventory)
 
     def push_to_hub(self, repository: str, *, private: bool = True, message: str | None = None) -> str:
-        """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the address of the commit.
+        """Upload the model to the Hugging Face hub (`pip install 'lmcells[hub]'`); -> the URL of the commit.
 
-        Its words and phrases are those of its training text: look through them before you share a model of notes.
+        A model contains words and phrases of its training text: review them before you share a model trained on notes.
         """
         return push_folder(self.model.folder, repository, private=private, message=message)
 
     def expand_read(self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon) -> list[list[Expansion]]:
-        """Expand notes that a lexicon has read, ranking their mentions together."""
+        """Expand notes read by a lexicon, ranking their mentions together."""
         scores = iter(self._scores(notes, lexicon))
         by_letters = self._by_letters(notes, lexicon)
         senses = lexicon.inventory.by_short_form
@@ -314,7 +314,7 @@ class Expander:
     def _by_letters(
         self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
     ) -> Iterator[tuple[Candidate, ...]]:
-        """Yield the candidates of each occurrence that was found by its letters; none where none convinces."""
+        """Yield the candidates of each occurrence found by its letters; empty if none is convincing."""
         mentions = [
             each.mention for note in notes for each in note if each.source == "letters" and each.mention
         ]
@@ -330,14 +330,14 @@ class Expander:
         lexicon: Lexicon,
         scores: tuple[Floats, Floats, float],
     ) -> Expansion | None:
-        """Whether any sense fits is judged by the mention's own scores; which one, by those of the whole note.
+        """Decide by the mention's own scores whether any sense fits, and by those shared within the note which one.
 
-        Returns None for what is an ordinary word.
+        Returns None for an ordinary word.
         """
         own, shared, ordinary = scores
         mention = occurrence.mention
         assert mention is not None
-        # Whether a text is in capitals matters only to few short forms.
+        # The check for capitals matters to few short forms.
         in_capitals = not lexicon.in_other_case(occurrence.short_form) or is_in_capitals(mention.text)
         prior, none_prior = lexicon.prior_of(occurrence.short_form, in_capitals=in_capitals)
         if occurrence.allowed is not None:
@@ -359,7 +359,7 @@ class Expander:
     def _scores(
         self, notes: Sequence[Sequence[Occurrence]], lexicon: Lexicon
     ) -> list[tuple[Floats, Floats, float]]:
-        """Score the mentions of notes, each by its own window, together with the others of its note, and as a word."""
+        """Score the mentions of notes: by their own window, shared within the note, and as an ordinary word."""
         mentions = [
             each.mention
             for note in notes
@@ -373,7 +373,7 @@ class Expander:
         return list(zip(own, share_within_notes(notes, own), ordinary, strict=True))
 
     def lexicon(self, inventory: LayerLike | None = None, only_inventory: LayerLike | None = None) -> Lexicon:
-        """Return what reads and ranks notes with senses laid over the expander's, or in their place."""
+        """Return the lexicon of the expander's inventory, extended by `inventory` or replaced by `only_inventory`."""
         return self._lexicons.of(self.inventory if only_inventory is None else only_inventory, inventory)
 
 
