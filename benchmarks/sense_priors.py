@@ -1,12 +1,15 @@
-"""Count how often each sense of the shipped inventory is meant in training notes, as a model reads them.
+"""Estimate how often each sense of the shipped inventory is meant in notes.
 
 python benchmarks/sense_priors.py      # writes sense_priors.json into the model folder, by default the shipped one
 
-No labels: the model's own probabilities are added up over notes, "no sense fits" among them, and the result becomes the
-prior of the next pass (expectation-maximisation). Kinds of notes count alike, so that no kind dominates.
+No labels. Training notes are of few kinds, so a first guess is what language models say of notes at large
+(benchmarks/data/sense_shares.tsv). Then the model's own probabilities are added up over training notes, "no sense fits"
+among them, and the result becomes the prior of the next pass (expectation-maximisation). Kinds of notes count alike,
+and the first guess counts as one more kind.
 """
 
 import argparse
+import csv
 import random
 from collections import defaultdict
 from collections.abc import Iterator
@@ -21,7 +24,7 @@ from lmcells import Expander
 from lmcells.expansion.calibration import PRIOR_WEIGHT, Calibration, SensePriors
 from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Floats
-from locations import ROOT, text_folder
+from locations import ROOT, SETS, text_folder
 
 GROUPS = (  # kinds of notes that count alike, and how many documents of each file are read
     {
@@ -37,6 +40,23 @@ GROUPS = (  # kinds of notes that count alike, and how many documents of each fi
 )
 MIN_MENTIONS = 12  # of a short form in a group
 PASSES = 3
+GUESSED_NONE = 0.1  # share of "no sense fits" in the first guess
+LEAST = 0.003  # share of a sense in the first guess
+
+
+def read_guess() -> dict[str, dict[str, float]]:
+    """Read what language models say: the share of each sense of a short form."""
+    guess: dict[str, dict[str, float]] = defaultdict(dict)
+    with (SETS / "sense_shares.tsv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            guess[row["short_form"]][row["long_form"]] = int(row["share"]) / 100
+    return guess
+
+
+def first_guess(long_forms: list[str], said: dict[str, float]) -> Floats:
+    """Return the first guess for the senses of a short form, and for none."""
+    shares = np.array([max(said.get(each, 1 / len(long_forms)), LEAST) for each in long_forms])
+    return np.append((1 - GUESSED_NONE) * shares / shares.sum(), GUESSED_NONE)
 
 
 def read_notes(group: dict[str, int], seed: int) -> Iterator[str]:
@@ -57,18 +77,18 @@ def score_mentions(lexicon: Lexicon, texts: Iterator[str]) -> dict[str, list[Flo
     return scores
 
 
-def estimate(scores: list[Floats], calibration: Calibration) -> Floats:
-    """Return the share of each sense, and of none, in the mentions of a short form."""
+def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> Floats:
+    """Return the share of each sense, and of none, in the mentions of a short form; `guess` counts as one a sense."""
     table = (
         np.stack([np.append(each, calibration.none_score or 0.0) for each in scores])
         / calibration.temperature
     )
-    start = prior = np.full(table.shape[1], 1.0 / table.shape[1])
+    prior = guess
     for _ in range(PASSES):
-        logits = table + PRIOR_WEIGHT * np.log(prior / start)
+        logits = table + PRIOR_WEIGHT * np.log(prior * len(prior))
         posterior = np.exp(logits - logits.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
-        prior = (posterior.sum(axis=0) + 1.0) / (len(table) + table.shape[1])
+        prior = (posterior.sum(axis=0) + len(guess) * guess) / (len(table) + len(guess))
     return prior
 
 
@@ -82,16 +102,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="random seed of the notes that are read (0)")
     options = parser.parse_args()
     expander = Expander.from_pretrained(options.model, letters=False)
-    found: dict[str, list[Floats]] = defaultdict(list)
+    said = read_guess()
+    names = {
+        short_form: [sense.long_form for sense in expander.inventory.senses(short_form)]
+        for short_form in expander.inventory.short_forms
+    }
+    guesses = {each: first_guess(names[each], said.get(each, {})) for each in names}
+    found = {short_form: [guesses[short_form]] for short_form in said if short_form in names}
     for group in GROUPS:
         for short_form, scores in score_mentions(expander.lexicon(), read_notes(group, options.seed)).items():
             if len(scores) >= MIN_MENTIONS:
-                found[short_form].append(estimate(scores, expander.calibration))
-    shares = {}
-    for short_form in sorted(found):
-        names = [*(sense.long_form for sense in expander.inventory.senses(short_form)), ""]
-        mean = np.mean(found[short_form], axis=0).round(4).tolist()
-        shares[short_form] = dict(zip(names, mean, strict=True))
+                estimated = estimate(scores, guesses[short_form], expander.calibration)
+                found.setdefault(short_form, []).append(estimated)
+    shares = {
+        short_form: dict(
+            zip(
+                [*names[short_form], ""],
+                np.mean(found[short_form], axis=0).clip(1e-4).round(4).tolist(),
+                strict=True,
+            )
+        )
+        for short_form in sorted(found)
+    }
     SensePriors(shares).save(options.model)
     print(f"priors of {len(shares):,} short forms")
 

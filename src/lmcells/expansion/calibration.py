@@ -30,7 +30,7 @@ ORDINARY_WORD = "ordinary_word"
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
-PRIOR_WEIGHT = 0.5  # of the logarithm of a share, against that of a score
+PRIOR_WEIGHT = 0.6  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)

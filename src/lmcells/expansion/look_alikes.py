@@ -124,6 +124,8 @@ _IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
 _IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
+_PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
+_REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
 _OPENING_BEFORE = re.compile(
     r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
 )
@@ -166,7 +168,9 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_word(self, written: Written) -> bool:
-        """Latin words, and function words in all-caps text."""
+        """Prefixes, Latin words, and function words in all-caps text."""
+        if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):
+            return True
         if self._is_latin(written):
             return True
         lower = written.stem.lower()
