@@ -63,10 +63,8 @@ class Shard:
         of_segment = self.segments[1]
         counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
         counted: Counter[tuple[str, str]] = Counter()
-        for header, count in zip(
-            self.headers, counts.tolist(), strict=True
-        ):  # written in other cases, one is there twice
-            counted[header] += count
+        for header, count in zip(self.headers, counts.tolist(), strict=True):
+            counted[header] += count  # the same header may occur in several cases
         return counted
 
     @cached_property

@@ -259,11 +259,9 @@ def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(entries, list):
         raise InventoryError(f"the inventory is a JSON {type(entries).__name__}. {expected}.")
     # Entries are decoded again one by one, to find their lines.
-    decode, end, line = (
-        json.JSONDecoder().raw_decode,
-        text.index("[") + 1,
-        text.count("\n", 0, text.index("[")),
-    )
+    decode = json.JSONDecoder().raw_decode
+    end = text.index("[") + 1
+    line = text.count("\n", 0, end)
     for number, entry in enumerate(entries, start=1):
         start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
         line += text.count("\n", end, start)
@@ -321,14 +319,8 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    get = entry.get
-    action: Any = str(get("action") or "add").strip().lower() or "add"
-    short_form, long_form, forms, concept_id = (
-        get("short_form"),
-        get("long_form"),
-        get("forms"),
-        get("concept_id"),
-    )
+    action: Any = str(entry.get("action") or "add").strip().lower() or "add"
+    short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
     if action == "forbid" and not long_form:
         long_form = ALL_SENSES
     for name, value in (("short_form", short_form), ("long_form", long_form)):
@@ -342,7 +334,6 @@ def _rule(entry: Any) -> SenseRule:
         raise InventoryError("'forms' must be a list of strings.")
     if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
-    error_prone = get("error_prone")
     if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
         raise InventoryError("'error_prone' must be true or false.")
     sense = Sense(
@@ -352,7 +343,7 @@ def _rule(entry: Any) -> SenseRule:
         str(concept_id).strip() or None if concept_id is not None else None,
         bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
     )
-    return SenseRule(sense, action, _conditions(get("where")))
+    return SenseRule(sense, action, _conditions(entry.get("where")))
 
 
 def _conditions(where: Any) -> tuple[tuple[str, str], ...]:

@@ -232,12 +232,9 @@ def _define(
     needed = _NEEDED - prior(short_form, is_used=is_used, is_later=is_later and not from_start)
     symbols = symbols_of(short_form)
     score, first, last = align(symbols, pieces, ends, from_start=from_start)
-    is_beginning = (
-        score > 0 and len(symbols) > 2 and pieces[first].text.startswith(short_form.lower())
-    )  # "Dex"
-    if (score < needed and not is_beginning) or not _is_plausible(
-        short_form, symbols, pieces[first : last + 1], is_used=is_used
-    ):
+    is_prefix = len(symbols) > 2 and pieces[first].text.startswith(short_form.lower())  # "Dex"
+    is_enough = score >= needed or (score > 0 and is_prefix)
+    if not is_enough or not _is_plausible(short_form, symbols, pieces[first : last + 1], is_used=is_used):
         return None
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]

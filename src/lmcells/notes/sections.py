@@ -9,7 +9,6 @@ import enum
 import json
 import re
 import string
-from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -17,8 +16,6 @@ from typing import Any, NamedTuple
 
 from lmcells.errors import FormatError
 from lmcells.notes.note import Section
-
-SectionFinder = Callable[[str], tuple[Section, ...]]
 
 # A header: its start, the start of its body, its text as written (without numbering, colon and surrounding space; None
 # for text under no header) and its canonical name. A plain tuple, since a large corpus has very many.
