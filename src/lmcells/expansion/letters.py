@@ -158,15 +158,24 @@ class LetterSenses:
         """Return the store's phrases that begin with a letter, by their initials, with and without function words."""
         if letter not in self._initials:
             phrases: dict[str, list[str]] = defaultdict(list)
-            store = self._model.phrase_store
-            for phrase in store.phrases if store is not None else ():
-                words = phrase.replace("-", " ").split() if phrase.startswith(letter) else ()
+            for phrase in self._long_phrases.get(letter, ()):
+                words = phrase.replace("-", " ").split()
                 if len(words) > 2 and all(word[0].isalpha() for word in words):
                     content = [word for word in words if word not in STOP_WORDS]
-                    for initials in {"".join([word[0] for word in each]) for each in (words, content)}:
-                        phrases[initials].append(phrase)
+                    for each in (words, content) if len(content) < len(words) else (words,):
+                        phrases["".join([word[0] for word in each])].append(phrase)
             self._initials[letter] = phrases
         return self._initials[letter]
+
+    @cached_property
+    def _long_phrases(self) -> dict[str, list[str]]:
+        """The phrases of the store that may have three words, by their first letter."""
+        phrases: dict[str, list[str]] = defaultdict(list)
+        store = self._model.phrase_store
+        for phrase in store.phrases if store is not None else ():
+            if phrase.count(" ") + phrase.count("-") > 1:
+                phrases[phrase[0]].append(phrase)
+        return phrases
 
     @cached_property
     def _prose_hashes(self) -> Hashes:
