@@ -485,7 +485,7 @@ def test_a_quote_never_closed_is_refused_where_it_is_opened(
     monkeypatch.setattr(opening, "MAX_NOTE_CHARS", 100)
     path = tmp_path / "notes.csv"
     path.write_text("id,text\n1,a\n2,b\n3," + '"' + "word\n" * 100)
-    with pytest.raises(InputError, match=r"notes.csv, line 4: a field goes on for over 100 characters"):
+    with pytest.raises(InputError, match=r"notes.csv, line 4: a field is longer than 100 characters"):
         read_in_parts(path, part_bytes=1)
 
 

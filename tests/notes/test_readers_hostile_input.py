@@ -195,7 +195,7 @@ def test_what_is_longer_than_any_note_does_not_fill_memory(
     long = "word\n" * 1000
     unclosed = write_bytes(tmp_path / "n.csv", b'id,text\n1,fine\n2,"' + long.encode())
     limit = csv.field_size_limit()
-    assert "line 3: a field goes on for over 1,000 characters" in refusal(unclosed)
+    assert "line 3: a field is longer than 1,000 characters" in refusal(unclosed)
     csv.field_size_limit(limit)  # the csv module has one for the process
     lines = [{"id": "1", "text": "a"}, {"id": "2", "text": long}, {"id": "3", "text": "c"}]
     notes, report = read(write_jsonl(tmp_path / "n.jsonl", lines))

@@ -211,7 +211,7 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; a stand-in for names."""
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; "ABC" for a removed name."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True

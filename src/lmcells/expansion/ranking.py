@@ -162,7 +162,7 @@ class CellRanker(PosteriorRanker):
     """Ranks by -KL(q(z | short form, section, context) || long form), for LMC, BSG and MBSGE.
 
     ranker = CellRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a candidate
+    ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class MaskedSpanRanker(PosteriorRanker):
     Needs a model with a phrase network and a phrase store; `lmcells.expansion.long_forms` has the formula.
 
     ranker = MaskedSpanRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a candidate
+    ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
     def __init__(

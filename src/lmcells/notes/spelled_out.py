@@ -3,7 +3,7 @@
 "Fat mass (FM) fell. Changes in FM ..." is read as "Fat mass (FM) fell. Changes in fat mass ...". So a model sees the
 long form in the contexts of the short form, while the short form stays a word in other sections.
 
-A section spells out all mentions of a short form or none: otherwise one would be left beside the masked span of its own
+A section spells out all mentions of a short form or none: otherwise one would be left by the masked span of its own
 long form. The defining mention, "(FM)", stays, and so do mentions joined to a word before them, as in "non-FM" and
 "BMI/FM". The choice of sections depends only on the note's id, the section's number and the short form, so it is the
 same for any number of workers and any order.
@@ -33,7 +33,7 @@ def spell_out(text: str, headers: list[Header], *, note_id: str, share: float) -
     section_starts = [section.start for section in sections]
 
     def section_of(start: int, end: int) -> int | None:
-        """Return the number of the section whose body holds all of `text[start:end]`."""
+        """Return the number of the section whose body contains all of `text[start:end]`."""
         number = bisect_right(section_starts, start) - 1
         return number if sections[number].body_start <= start and end <= sections[number].end else None
 

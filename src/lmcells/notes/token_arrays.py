@@ -39,7 +39,7 @@ class TokenArrays:
     ends: Array
     hashes: Hashes
     is_stop_word: npt.NDArray[np.bool_]  # and not written in capitals
-    among_capitals: npt.NDArray[np.bool_] | None = None  # stop words in capitals, beside words in capitals
+    among_capitals: npt.NDArray[np.bool_] | None = None  # stop words in capitals next to words in capitals
 
     def without_stop_words(self) -> "TokenArrays":
         """Return the tokens that `find_tokens` finds without `stop_words`."""

@@ -8,7 +8,7 @@ The rules, chosen so that a short form stays one token and can be found:
 - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
   de-identification mark becomes a placeholder; stop words are dropped, unless asked for, and so is anything longer
   than 64 characters;
-- OR, IS, AS and NO are short forms, so a stop word in capitals is kept, unless the words beside it are in capitals
+- OR, IS, AS and NO are short forms, so a stop word in capitals is kept, unless the words next to it are in capitals
   too: in `THE PATIENT IS ALERT` capitals carry no information.
 
 This file is the reference: one pattern, one pass. `token_arrays.find_tokens` finds exactly the same tokens many times

@@ -137,7 +137,7 @@ def _list_folder(folder: Path, file_format: str) -> Iterator[ListedFile]:
         yield ListedFile(path, folder, is_wanted)
     if n_files == 0:
         raise FormatError(
-            f"{folder} holds no file of notes. Files that are read: {', '.join(suffixes)}, plain or .gz."
+            f"{folder} has no files of notes. Suffixes that are read: {', '.join(suffixes)}, plain or .gz."
         )
 
 

@@ -186,7 +186,7 @@ class NoteFile:
         self.report.advance(self.part.end - self.part.start)
 
     def skip(self, reason: str, line: int | None = None) -> None:
-        """Count a row that gives no note."""
+        """Count a row without a note."""
         self.report.skip(reason, line, path=self.path)
 
     def warn(self, reason: str, line: int | None = None) -> None:

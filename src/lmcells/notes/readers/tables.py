@@ -85,7 +85,7 @@ def _rows(lines: Iterable[str], *, delimiter: str, path: Path, lines_before: int
         except csv.Error as error:
             if "limit" in str(error):
                 raise FormatError(
-                    f"{path}, line {line}: a field goes on for over {opening.MAX_NOTE_CHARS:,} characters. "
+                    f"{path}, line {line}: a field is longer than {opening.MAX_NOTE_CHARS:,} characters. "
                     "A quote is probably not closed there."
                 ) from error
             yield line, "carriage return outside quotes"
