@@ -68,7 +68,7 @@ def test_empty_files_of_a_folder_are_counted(tmp_path: Path) -> None:
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
     write_text_folder(tmp_path / "ward", {"README.md": "x", "n.csv": "text\nx\n"})
     assert ".jsonl, .ndjson" in refusal(tmp_path / "ward", format="jsonl")
-    assert "no file of notes" in refusal(write_text_folder(tmp_path / "other", {"README.md": "x"}))
+    assert "no files of notes" in refusal(write_text_folder(tmp_path / "other", {"README.md": "x"}))
 
 
 @pytest.mark.parametrize(
