@@ -2,8 +2,7 @@
 
 python benchmarks/adaptation.py --from MODEL --text FILE     # a model that has not read the file
 
-The figures in docs/training.md are of the model of commit 2d46b09 and adverse events of 2021 (the default file), which
-the model that ships now has read.
+The figures in docs/training.md are of the model of commit 2d46b09; the model that ships now has read both files.
 
 Of the documents three quarters are trained on. In the others long forms of the shipped inventory are replaced by their
 short forms, and each model must find them again. Prints a table; works in build/adaptation.

@@ -14,7 +14,7 @@ once, and only the few that may be short forms are checked one by one:
 import re
 from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import reduce
+from functools import cache, reduce
 from operator import attrgetter
 from typing import NamedTuple, Self
 
@@ -38,6 +38,9 @@ _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
 _SLOTS_EACH = 32  # so that about 3 % of the other words pass the filter and must be looked up
+
+
+_compiled = cache(re.compile)  # few are ever needed
 
 
 class Found(NamedTuple):
@@ -69,15 +72,15 @@ class _Index:
 
     def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
         self.whole: dict[int, list[tuple[_Entry, str]]] = {}
-        self.longer: dict[int, list[tuple[_Entry, re.Pattern[str]]]] = {}
-        flags = 0 if exact else re.IGNORECASE
+        self.longer: dict[int, list[tuple[_Entry, str]]] = {}
+        case = "" if exact else "(?i)"
         keys = [key for each in short_forms for key in _keys_of(each)]
         hashes = hash_words([word for word, *_ in keys])
         for hash_, (_, entry, ending, pattern) in zip(hashes.tolist(), keys, strict=True):
             if pattern is None:
                 self.whole.setdefault(hash_, []).append((entry, ending))
             else:
-                self.longer.setdefault(hash_, []).append((entry, re.compile(pattern, flags)))
+                self.longer.setdefault(hash_, []).append((entry, case + pattern))
         n_bits = max(10, (_SLOTS_EACH * len(self.whole)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether a short form's hash begins with these bits
@@ -187,13 +190,11 @@ class ShortFormFinder:
                 fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
         return sorted(fits, key=attrgetter("rank"))
 
-    def _longer_fits(
-        self, text: str, start: int, longer: list[tuple[_Entry, re.Pattern[str]]]
-    ) -> Iterator[_Fit]:
+    def _longer_fits(self, text: str, start: int, longer: list[tuple[_Entry, str]]) -> Iterator[_Fit]:
         """Yield the short forms of several tokens that match around a token."""
         for entry, pattern in longer:
             first = start - entry.lead
-            match = pattern.match(text, first) if first >= 0 else None
+            match = _compiled(pattern).match(text, first) if first >= 0 else None
             if match is None or (first > 0 and _continues(text[first - 1], text[first])):
                 continue
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
