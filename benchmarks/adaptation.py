@@ -20,8 +20,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import save_inventory
+from lmcells.expansion.layers import shipped_inventory
 from locations import ROOT, text_folder
 
 PARTS = ("train", "test")

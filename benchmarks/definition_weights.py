@@ -93,9 +93,9 @@ def rows(brackets: list[Bracket], values: Floats) -> tuple[Floats, Floats, Float
         prior = definitions.prior(
             bracket.short_form, is_used=bracket.is_used, is_later=bracket.is_later
         ).counts
-        units = definitions.units_of(bracket.short_form)
+        symbols = definitions.symbols_of(bracket.short_form)
         for table, pieces in ((own, bracket.pieces), (other, brackets[at - _EARLIER].pieces)):
-            score, *_ = definitions.deal(units, pieces, [len(pieces) - 1], from_start=False)
+            score, *_ = definitions.align(symbols, pieces, [len(pieces) - 1], from_start=False)
             if score > -np.inf:
                 table[at, :N_STEPS] = score.counts[:N_STEPS]
             else:

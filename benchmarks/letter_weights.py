@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.letters import FEATURES, LetterSenses, features
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder

@@ -13,7 +13,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from lmcells.notes.note import Section
 from lmcells.notes.section_rules import SectionRules
 from lmcells.notes.section_styles import find_paper_sections
-from lmcells.notes.sections import SectionFinder
 from locations import text_folder
 
+SectionFinder = Callable[[str], tuple[Section, ...]]
 FINDERS: dict[str, SectionFinder] = {"paper": find_paper_sections, "rules": SectionRules()}
 ROUNDS = 5  # the fastest counts: others share the machine
 

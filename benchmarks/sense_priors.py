@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from lmcells import Expander
 from lmcells.expansion.calibration import PRIOR_WEIGHT, Calibration, SensePriors
-from lmcells.expansion.expander import Lexicon
+from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Floats
 from locations import ROOT, SETS, text_folder
 

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 
 from lmcells.evaluation.calibrate import TAKEN_OUT, score_mentions
 from lmcells.evaluation.dataset import Example, parse_example
-from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.expansion.windows import Mask, Mention, ReadWindows
 from lmcells.pretrained import PretrainedModel

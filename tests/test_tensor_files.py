@@ -60,7 +60,7 @@ def test_a_file_cut_anywhere_or_with_more_behind_it_is_refused_in_one_line(tmp_p
     whole = (tmp_path / "whole").read_bytes()
     for content in (*(whole[:n] for n in range(len(whole))), whole + b"\0", b"\xff" * 9 + whole, b"[]" * 9):
         (tmp_path / "damaged").write_bytes(content)
-        with pytest.raises(FormatError, match=r"damaged is not a whole safetensors file") as refused:
+        with pytest.raises(FormatError, match=r"damaged is not a complete safetensors file") as refused:
             read_tensors(tmp_path / "damaged")
         assert "\n" not in str(refused.value)
 

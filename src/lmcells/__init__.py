@@ -13,7 +13,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Imported when first asked for: `import lmcells` takes no time, and expanding needs no torch.
+# Imported on first use: `import lmcells` is instant, and expanding notes never loads torch.
 _MODULE_OF = {
     "Candidate": "expansion.expansion",
     "Expander": "expansion.expander",

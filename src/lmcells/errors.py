@@ -1,8 +1,8 @@
-"""What can go wrong, as one tree.
+"""The exceptions of this package, as one tree.
 
     LmcellsError
-    └── InputError           what the user gave cannot be used (exit code 2, one line)
-        ├── FormatError      a file is not what its format promises
+    └── InputError           the user's input cannot be used (exit code 2, one line)
+        ├── FormatError      a file does not follow its format
         ├── CorpusError      a corpus folder is missing, damaged, or was made by a newer version
         ├── ModelError       a model folder is missing, damaged, or was made by a newer version
         ├── ConfigError      a setting is unknown or out of range
@@ -10,7 +10,8 @@
         │   └── UnknownShortForm  a short form is not in the inventory
         └── MissingExtra     an optional dependency is not installed
 
-A message says what, found, allowed and the next step. It never quotes note text: notes are patient data.
+A message says what is wrong, what was found, what is allowed and what to do next. It never quotes note text: notes are
+patient data.
 """
 
 import difflib
@@ -18,15 +19,15 @@ from collections.abc import Iterable
 
 
 class LmcellsError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of the exceptions of this package."""
 
 
 class InputError(LmcellsError):
-    """What the user gave cannot be used."""
+    """The user's input cannot be used."""
 
 
 class FormatError(InputError):
-    """A file is not what its format promises."""
+    """A file does not follow its format."""
 
 
 class CorpusError(InputError):
@@ -59,6 +60,6 @@ class MissingExtra(InputError):  # noqa: N818 - it names a thing, like KeyError'
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """Return " Nearest: 'x'." for an error message, or "" when nothing is near."""
+    """Return " Nearest: 'x'." for an error message, or "" if no choice is similar."""
     matches = difflib.get_close_matches(name, list(choices), n=1)
     return f" Nearest: {matches[0]!r}." if matches else ""

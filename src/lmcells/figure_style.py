@@ -1,7 +1,7 @@
-"""The style of every figure: vectors, colours that colour-blind readers can tell apart, text that stays text.
+"""The style of every figure: vector graphics, colour-blind-safe colours, selectable text.
 
-Imports matplotlib, so nothing imports this file before a figure is drawn. Draw inside `house_style()`, and give every
-line a marker or a style of its own: no figure depends on colour alone.
+Imports matplotlib, so import this file only to draw. Draw inside `house_style()`, and give every line its own marker or
+line style: no figure depends on colour alone.
 """
 
 import warnings
@@ -14,7 +14,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 INK, GRID, PAPER = "#1b1b1b", "#d4d4d4", "#ffffff"
-# Okabe and Ito (2008), darkest first; their black is our ink, and their yellow is invisible on white.
+# Okabe and Ito (2008), darkest first, with INK for their black and without their yellow, which is invisible on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", INK)
 MARKERS = "osD^vPX<>*hd"
 LINES = ("-", "--", "-.", ":")
@@ -37,16 +37,16 @@ _STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 1.6,
     "lines.markersize": 5,
-    "pdf.fonttype": 42,  # text stays text
+    "pdf.fonttype": 42,  # TrueType, so that text stays selectable
     "svg.fonttype": "none",
-    "svg.hashsalt": "lmcells",  # the same results give the same file
+    "svg.hashsalt": "lmcells",  # equal results give equal files
     "text.color": INK,
-    "text.parse_math": False,  # a dollar in a name is a dollar
+    "text.parse_math": False,  # "$" in a name is not math
     "xtick.color": INK,
     "ytick.color": INK,
 }
-PAGE_WIDTH = 7.0  # inches: the width of a page's text
-DPI = 200  # for parts that are drawn as pixels
+PAGE_WIDTH = 7.0  # inches of text on a page
+DPI = 200  # of rasterised parts
 
 
 def save(figure: Figure, stem: Path) -> None:
@@ -56,14 +56,14 @@ def save(figure: Figure, stem: Path) -> None:
 
 
 def save_as(figure: Figure, path: Path) -> None:
-    """Write a figure in the format of the file's name, without a date, so that equal results give equal files."""
+    """Write a figure in the format that the suffix names, undated, so that equal results give equal files."""
     dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
     with house_style():
         figure.savefig(path, metadata=dated.get(path.suffix.lower()), dpi=DPI)
 
 
 def label(name: str) -> str:
-    """Return a name as a label, shortened; matplotlib leaves out labels that begin with an underscore."""
+    """Return a name shortened to a label; matplotlib hides labels that begin with an underscore."""
     printable = "".join(character if character.isprintable() else " " for character in name)
     shown = printable if len(printable) <= 28 else printable[:13] + "…" + printable[-14:]
     return " " + shown if shown.startswith("_") else shown
@@ -71,7 +71,7 @@ def label(name: str) -> str:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Apply our style, without warnings about letters that the font lacks: they are names from the user's data."""
+    """Apply the style; ignore warnings about missing glyphs, since names come from the user's data."""
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
         yield

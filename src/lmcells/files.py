@@ -1,4 +1,4 @@
-"""Files and folders that a killed process never leaves half written, and that tell when they were changed."""
+"""Atomic writing of files and folders, and folders whose index holds the checksum of every file."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ from lmcells.errors import FormatError, InputError
 
 @contextmanager
 def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Yield a temporary path to write to; it is renamed to `path` only when the block ends without an error.
+    """Yield a temporary path to write to; it is renamed to `path` only if the block ends without an error.
 
-    That survives a killed process. `durable` also waits for the disk, which survives a power failure.
+    A killed process leaves no partial file. `durable` also waits for the disk, so neither does a power failure.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
@@ -40,9 +40,9 @@ def atomic_write(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder to fill; it is renamed to `path` only when the block ends without an error.
+    """Yield a temporary folder to fill; it is renamed to `path` only if the block ends without an error.
 
-    `overwrite` replaces a folder that is there; until the new one is complete, the old one stays as it was.
+    `overwrite` replaces an existing folder, which stays as it is until the new one is complete.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -58,7 +58,7 @@ def atomic_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
 
 
 def put_in_place(folder: Path, path: Path) -> None:
-    """Rename a complete folder to `path`, replacing the folder that may be there."""
+    """Rename a complete folder to `path`, replacing any folder of that name."""
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     if path.exists():
         path.rename(old)
@@ -85,11 +85,11 @@ def read_json(path: Path) -> Any:
 def write_tensors(
     path: Path, arrays: Mapping[str, npt.NDArray[Any]], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write named arrays in the safetensors format, atomically, and wait for the disk; OSError where it is full."""
+    """Write named arrays as safetensors, atomically and durably; a full disk raises OSError."""
     contiguous = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     with atomic_write(path, durable=True) as temporary:
         temporary.touch()
-        mode = temporary.stat().st_mode  # as the user's other files; save_file lets only the owner read
+        mode = temporary.stat().st_mode  # the user's default; save_file would let only the owner read
         try:
             save_file(contiguous, temporary, dict(metadata) if metadata else None)
         except SafetensorError as error:
@@ -100,9 +100,9 @@ def write_tensors(
 
 
 def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read the named arrays of a safetensors file into memory; nothing is ever unpickled.
+    """Read the named arrays of a safetensors file into memory, without pickle.
 
-    A file that is not complete is refused. Changed numbers are not noticed here: checksums are for that.
+    A truncated file is refused; changed values are found only by checksums.
     """
     try:
         return load_file(path)
@@ -111,7 +111,7 @@ def read_tensors(path: Path) -> dict[str, npt.NDArray[Any]]:
     except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
         why = " ".join(str(error).split())[:200]
         raise FormatError(
-            f"{path} is not a whole safetensors file ({why}). Make or download it again."
+            f"{path} is not a complete safetensors file ({why}). Make or download it again."
         ) from None
 
 
@@ -128,26 +128,24 @@ FileTable = dict[str, dict[str, Any]]  # file name -> {"bytes", "sha256"}
 class FolderFormat:
     """A kind of folder that lmcells writes: a corpus, a model, a language model.
 
-    One JSON file in the folder, its index, says what the folder is and lists the size and checksum of every other file.
-    It is written last, so a folder with an index is complete.
+    One JSON file, the index, names the format and lists the size and checksum of every other file. It is written last,
+    so a folder with an index is complete.
     """
 
     what: str  # "corpus"
     format: str  # "lmcells-corpus"
     version: int
     index: str  # "manifest.json"
-    fields: Mapping[
-        str, type
-    ]  # what the index must hold, beside format, version and files; `object` is anything
+    fields: Mapping[str, type]  # of the index, besides format, version and files; `object` allows anything
     required: tuple[str, ...]  # files that must be listed
     error: type[InputError]
     made_with: str  # "lmcells prepare NOTES --output CORPUS"
-    again: str  # the next step when a folder is damaged: "Prepare the corpus again."
+    again: str  # what to do about a damaged folder: "Prepare the corpus again."
 
     def describe_files(self, folder: Path) -> FileTable:
-        """Return the size and checksum of each file but the index."""
+        """Return the size and checksum of every file except the index."""
         paths = sorted(path for path in folder.iterdir() if path.name != self.index)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing leaves the interpreter to others
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # hashing releases the GIL
             checksums = pool.map(sha256, paths)
             return {
                 path.name: {"bytes": path.stat().st_size, "sha256": checksum}
@@ -155,11 +153,11 @@ class FolderFormat:
             }
 
     def write_index(self, folder: Path, fields: Mapping[str, Any]) -> None:
-        """Write the index, the last file of a folder; `fields` include "files", as `describe_files` gives them."""
+        """Write the index, the last file of a folder; `fields` include "files" from `describe_files`."""
         write_json(folder / self.index, {"format": self.format, "version": self.version, **fields}, indent=1)
 
     def is_format_of(self, folder: Path) -> bool:
-        """Whether a folder says that it is of this format; it may still be damaged."""
+        """Whether a folder claims to be of this format; it may still be damaged."""
         try:
             saved = read_json(folder / self.index)
         except (OSError, ValueError, RecursionError):
@@ -167,7 +165,7 @@ class FolderFormat:
         return isinstance(saved, dict) and saved.get("format") == self.format
 
     def require_free(self, folder: Path, *, overwrite: bool) -> None:
-        """Refuse to write where something is, unless `overwrite` and it is empty or of this format."""
+        """Refuse an output that exists, unless it is an empty folder or, with `overwrite`, one of this format."""
         if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
             return
         if not overwrite:
@@ -175,10 +173,12 @@ class FolderFormat:
                 f"{folder} exists already. Choose another output, or replace it with --overwrite."
             )
         if not self.is_format_of(folder):
-            raise InputError(f"{folder} is not a {self.what}, and is not overwritten. Choose another output.")
+            raise InputError(
+                f"{folder} is not a {self.what}, so it is not overwritten. Choose another output."
+            )
 
     def read_index(self, folder: Path, *, verify: bool = False) -> dict[str, Any]:
-        """Read the index, and check that each file is there and has its size; `verify` compares checksums too."""
+        """Read the index, and check that every file exists and has its size; `verify` also compares checksums."""
         if not folder.is_dir():
             found = "is not a folder" if folder.exists() else "does not exist"
             raise self.error(f"{folder} {found}. Make a {self.what} with: {self.made_with}")
@@ -205,10 +205,10 @@ class FolderFormat:
         return fields
 
     def parse_index(self, saved: Any, *, source: Path) -> dict[str, Any]:
-        """Return what an index holds, format and version aside, or say why it cannot be used."""
+        """Return the fields of an index, without format and version, or say why it cannot be used."""
         if not isinstance(saved, dict) or saved.get("format") != self.format:
             raise self.error(
-                f"{source} is not a {self.what}: its {self.index} is of another kind. "
+                f"{source} is not a {self.what}: its {self.index} is of another format. "
                 f"Make one with: {self.made_with}"
             )
         if saved.get("version") != self.version:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
 from lmcells.expansion.calibration import CALIBRATION, PRIORS
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import FolderFormat
 from lmcells.language_model.config import load_language_model_configuration
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
 
 ELMO = "elmo"
-_LONG = 1800.0  # seconds of training after which we say what is quicker
+_LONG = 1800.0  # seconds of training on a CPU, beyond which the user is told what is faster
 KINDS = ("lmc", "bsg", "mbsge", ELMO)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """A finished training run."""
+    """The result of a training run."""
 
     folder: Path  # of the model
     model: "CellModel | LanguageModel"  # in torch, in evaluation mode
@@ -70,18 +70,18 @@ def train(
 ) -> TrainedModel:
     """Train a model on a corpus and save it as a folder; metrics.jsonl and checkpoints go to OUTPUT.training.
 
-    kind: lmc (unless the settings say otherwise), bsg, mbsge or elmo.
-    preset, config, overrides: the settings; the later wins. `config` is a TOML file, `overrides` are texts such as
+    kind: lmc (the default, unless the settings say otherwise), bsg, mbsge or elmo.
+    preset, config, overrides: the settings; later ones win. `config` is a TOML file, `overrides` are strings such as
         `training.epochs=1`, or a mapping such as `{"training.epochs": 1}`.
-    resume: continue from the last checkpoint; on the CPU with the same result, bit for bit.
+    resume: continue from the last checkpoint; on a CPU the result is the same, bit for bit.
     overwrite: replace an existing model and its OUTPUT.training.
     dtype: of the stored weights; int8 stores word vectors in eight bits and the rest in sixteen.
-    prototypes: at most so many in the phrase store of a model with a phrase network (128,000).
-    long_forms: inventories whose long forms the store should know first, beside the shipped ones.
-    from_model: a model folder, or "default", to adapt: training goes on from its weights, and it keeps what it knows.
-    evaluate, inventory: datasets that are scored while training, and their senses: for all, or for each.
+    prototypes: the size of the phrase store of a model with a phrase network (at most 128,000 by default).
+    long_forms: inventories whose long forms enter the phrase store first, as the shipped ones do.
+    from_model: a model folder, or "default", to adapt: training continues from its weights, and it keeps what it knows.
+    evaluate, inventory: datasets to score during training, and their inventories: one for all, or one each.
     keep_best: for each of several datasets, also save the model that was best on the others, in OUTPUT.training/best.
-    on_progress: called with a line about the run.
+    on_progress: called with progress messages.
 
     Under torchrun only the main process saves the model.
     """
@@ -96,7 +96,7 @@ def train(
         raise ConfigError(f"kind is {kind!r}; allowed: {', '.join(KINDS)}.{nearest(kind, KINDS)}")
     senses = [inventory] if isinstance(inventory, Path | str) else list(inventory or ())
     if bool(evaluate) != bool(senses):
-        raise ConfigError("--evaluate and --inventory go together: a dataset, and the senses to choose from.")
+        raise ConfigError("--evaluate and --inventory go together: a dataset, and its sense inventory.")
     _require_free(output, resume=resume, overwrite=overwrite)
     corpus = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     file = None if config is None else Path(config)
@@ -142,7 +142,7 @@ def train(
 
 
 def _advising(say: Callable[[str], None], *, is_adapting: bool) -> Callable[["Progress"], None]:
-    """Pass reports on; where the first tells of a long training on a CPU, also say what suits the machine better."""
+    """Forward progress reports; if training on a CPU will take long, also say what suits the machine better."""
     others = ["--preset tuned (no phrases)", "fewer --epochs", "a GPU"]
     if not is_adapting:
         others.insert(0, "--from default (adapts the shipped model)")
@@ -166,7 +166,7 @@ def _train_elmo(
     from lmcells.language_model.train import train_language_model
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError("a language model is trained by one process. Start it without torchrun.")
+        raise ConfigError("a language model is trained in a single process. Start it without torchrun.")
     elmo = load_language_model_configuration(**given)
     if scorer is not None:
         running["evaluate"] = scorer.elmo
@@ -260,14 +260,14 @@ def _train_cells(
         overwrite=True,
     )
     if adaptation is not None:
-        for name in (CALIBRATION, PRIORS):  # which hold about as well for the adapted model
+        for name in (CALIBRATION, PRIORS):  # they suit the adapted model about as well
             if (kept := adaptation.base.folder / name).is_file():
                 shutil.copyfile(kept, output / name)
     return TrainedModel(output, model, record)
 
 
 def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
-    """Say before training what would go wrong after it."""
+    """Refuse before training what saving would refuse after it."""
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite contradict each other: continue a run, or replace it.")
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
@@ -277,10 +277,10 @@ def _require_free(output: Path, *, resume: bool, overwrite: bool) -> None:
             f"{output} exists already. Choose another folder, continue with --resume, or replace it with --overwrite."
         )
     if not any(model.is_format_of(output) for model in (CELL_MODEL, LANGUAGE_MODEL)):
-        raise ConfigError(f"{output} is not a model folder, and is not overwritten. Choose another folder.")
+        raise ConfigError(f"{output} is not a model folder, so it is not overwritten. Choose another folder.")
 
 
 def _remove_if(other: FolderFormat, output: Path) -> None:
-    """Remove a model of the other kind, which saving does not replace."""
+    """Remove a model of the other format, which saving would not replace."""
     if other.is_format_of(output):
         shutil.rmtree(output)

@@ -1,4 +1,4 @@
-"""Work shared out to processes that end with this one, however it ends."""
+"""Worker processes that end with their parent, however it ends."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +22,14 @@ Run = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 def run_in_workers(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int, *, prepare: Callable[[], object]
 ) -> Iterator[Result]:
-    """Yield the result of each item as it comes, with one worker from this process; others are prepared once each."""
+    """Yield results as they are ready; one worker means this process, and each process runs `prepare` once."""
     with worker_pool(workers, prepare=prepare) as run:
         yield from run(work, items)
 
 
 @contextmanager
 def worker_pool(workers: int, *, prepare: Callable[[], object]) -> Iterator[Run]:
-    """Yield a function that has several works done, one after another, by the same processes."""
+    """Yield a function that runs work in a pool of processes, which several calls in turn share."""
     if workers == 1:
         yield map
         return
@@ -41,7 +41,7 @@ def worker_pool(workers: int, *, prepare: Callable[[], object]) -> Iterator[Run]
             running: set[Future[Result]] = set()
             for item in items:
                 running.add(pool.submit(work, item))
-                if len(running) > workers:  # only one item waits: memory stays bounded
+                if len(running) > workers:  # one item at most waits, to bound memory
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)
             while running:
@@ -59,7 +59,7 @@ def worker_pool(workers: int, *, prepare: Callable[[], object]) -> Iterator[Run]
 
 
 def _start_worker(prepare: Callable[[], object]) -> None:
-    """Leave Ctrl-C to the parent, and end with it."""
+    """Leave Ctrl-C to the parent process, and end with it."""
     signal(SIGINT, SIG_IGN)
     parent = parent_process()
     if parent is not None:

@@ -1,4 +1,4 @@
-"""Settings as dataclasses that are checked by the types of their fields."""
+"""Checking settings, which are dataclasses, against the types of their fields."""
 
 import math
 from dataclasses import dataclass, fields
@@ -9,7 +9,7 @@ from lmcells.errors import ConfigError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a number may be: at least 0 unless it says otherwise."""
+    """The allowed range of a number; at least 0 by default."""
 
     at_least: int = 0
     above: int | None = None
@@ -36,7 +36,7 @@ Positive = Annotated[float, Limits(above=0)]
 
 
 def check_fields(settings: Any) -> None:
-    """Refuse the first field that is not of its type: bool, Literal, int or float, or Annotated with `Limits`."""
+    """Refuse the first field that does not match its type: bool, Literal, int, float, or Annotated with `Limits`."""
     types = get_type_hints(type(settings), include_extras=True)
     for field in fields(settings):
         value, kind, limits = getattr(settings, field.name), types[field.name], Limits()

@@ -10,7 +10,7 @@ from lmcells.analysis.cells import WordCells
 from lmcells.analysis.gate import WeighedExample, occurrences_in, weigh
 from lmcells.analysis.interpolation import section_ranker
 from lmcells.analysis.sections import map_sections
-from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.notes.note import Note
 from lmcells.pretrained import PretrainedModel

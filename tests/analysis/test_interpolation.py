@@ -13,8 +13,9 @@ from lmcells.analysis.interpolation import cells, empty_window, interpolate, rea
 from lmcells.errors import ConfigError, InputError
 from lmcells.evaluation.rankers import calibration_of
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.expander import Expander, shipped_inventory
+from lmcells.expansion.expander import Expander
 from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.windows import NULL, Mention
 from lmcells.pretrained import PretrainedModel

@@ -13,7 +13,7 @@ from lmcells.analysis.point_figures import draw_uncertainty
 from lmcells.analysis.uncertainty import count_senses, word_variances
 from lmcells.errors import InputError
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.figure_style import save_as
 from lmcells.pretrained import PretrainedModel
 

@@ -289,7 +289,7 @@ def test_compile_refuses_a_model_without_a_phrase_network_and_replaces_only_mode
     assert main(compile_command(folder, tmp_path / "new", "--overwrite")) == 0
     capsys.readouterr()
     code = main(compile_command(folder, tmp_path, "--overwrite"))
-    assert_refused(code, capsys, command="inventory", message="is not a model, and is not overwritten")
+    assert_refused(code, capsys, command="inventory", message="is not a model, so it is not overwritten")
 
 
 def test_a_compile_that_stops_leaves_no_half_model(

@@ -112,7 +112,7 @@ def test_missing_input_and_existing_output_are_refused(
     assert prepare(*prepare_there, "--overwrite") == 0
     (tmp_path / "there" / "manifest.json").unlink()
     assert prepare(*prepare_there, "--overwrite") == 2
-    assert "is not a corpus, and is not overwritten" in capsys.readouterr().err
+    assert "is not a corpus, so it is not overwritten" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

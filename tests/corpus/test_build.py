@@ -146,7 +146,7 @@ def test_a_dataset_is_an_exclude_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("wrong/id\n", "none of the 1 ids"), ("", "holds no id"), ("{}", "line 1")]
+    ("content", "message"), [("wrong/id\n", "none of the 1 ids"), ("", "has no ids"), ("{}", "line 1")]
 )
 def test_an_exclude_list_that_cannot_work_is_refused(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "ids.txt").write_text(content)

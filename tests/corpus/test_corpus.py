@@ -158,7 +158,7 @@ def test_damage_is_noticed(copy: Path, name: str) -> None:
     ("change", "message"),
     [
         (lambda m: m.update(version=99), r"format 99, made by lmcells .*Upgrade"),
-        (lambda m: m.update(format="lmcells-model"), "of another kind"),
+        (lambda m: m.update(format="lmcells-model"), "of another format"),
         (lambda m: m.pop("sizes"), "it lacks sizes"),
         (lambda m: m.update(files=[]), "files is not a mapping"),
         (lambda m: m["files"].pop("tokens.npy"), r"files lacks tokens\.npy"),

@@ -7,8 +7,8 @@ import pytest
 
 from lmcells.evaluation import marked_notes, whole_notes
 from lmcells.expansion import Sense, SenseInventory
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Candidate, Expansion
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.notes.readers import ReadReport
 
 TEXT = "Pt s/p CVA, exam ok, PT x3, OR none."

@@ -22,8 +22,8 @@ from lmcells import Expander
 from lmcells.errors import InputError, InventoryError, ModelError, UnknownShortForm
 from lmcells.expansion import Expansion, Sense, SenseInventory, save_inventory
 from lmcells.expansion.calibration import Calibration
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.explain import explain
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker, share_within_notes
 from lmcells.expansion.windows import Mention
@@ -374,8 +374,8 @@ def test_without_a_shipped_inventory_one_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, model: PretrainedModel
 ) -> None:
     shipped_inventory.cache_clear()
-    monkeypatch.setattr("lmcells.expansion.expander.SHIPPED_INVENTORY", "absent.csv")
-    with pytest.raises(InputError, match=r"^this build comes without an inventory\. Give one[^\n]*$"):
+    monkeypatch.setattr("lmcells.expansion.layers.SHIPPED_INVENTORY", "absent.csv")
+    with pytest.raises(InputError, match=r"^this build has no inventory\. Give one[^\n]*$"):
         Expander.from_pretrained(model.folder)
     shipped_inventory.cache_clear()
 

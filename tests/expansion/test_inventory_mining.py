@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
 from lmcells.expansion.inventory_check import REPEATED_FORM, SHARED_FORM, review_inventory
-from lmcells.expansion.inventory_mining import DefinitionCounts, ProposedSense, group_variants, is_slip
+from lmcells.expansion.inventory_mining import DefinitionCounts, ProposedSense, group_variants, is_typo
 from lmcells.notes.note import Note
 from lmcells.notes.readers.records import join_sections
 
@@ -282,8 +282,8 @@ def test_spellings_of_a_known_sense_are_one() -> None:
 def test_a_slip_leaves_out_adds_or_moves_a_letter_and_replaces_none(
     word: str, other: str, slip: bool
 ) -> None:
-    assert is_slip(word, other) is slip
-    assert is_slip(other, word) is slip
+    assert is_typo(word, other) is slip
+    assert is_typo(other, word) is slip
 
 
 @given(

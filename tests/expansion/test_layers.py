@@ -16,7 +16,7 @@ from lmcells import Expander
 from lmcells.errors import InventoryError
 from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
 from lmcells.expansion.inventory import SenseRule, load_rules, read_rules
-from lmcells.expansion.layers import PlaceRules, extend
+from lmcells.expansion.layers import ContextRules, extend
 from lmcells.notes.note import Note
 from lmcells.notes.sections import load_aliases
 
@@ -40,7 +40,7 @@ def names(inventory: SenseInventory, short_form: str) -> list[str]:
 
 
 def allowed_in(inventory: SenseInventory, short_form: str, section: str = "", **metadata: str) -> Any:
-    found = PlaceRules(inventory, load_aliases())(short_form, section, metadata)
+    found = ContextRules(inventory, load_aliases())(short_form, section, metadata)
     if found is None:
         return None
     allowed = [inventory.senses(short_form)[at].long_form for at in found.senses]

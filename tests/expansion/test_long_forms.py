@@ -21,7 +21,7 @@ from lmcells.expansion.long_forms import (
     counted_section_weights,
     long_form_moments,
     long_form_words,
-    remains,
+    remaining_words,
     with_plurals,
     wordings,
     words_section_weights,
@@ -127,7 +127,7 @@ def test_a_long_form_that_does_not_occur_takes_its_words_mean(corpus: Corpus, mo
 
 def test_a_corpus_with_other_sections_is_refused(tmp_path: Path, model: PretrainedModel) -> None:
     other = corpus_of(tmp_path, ["SOMETHING ELSE: pain"])
-    with pytest.raises(InputError, match="not the corpus that the model was trained on"):
+    with pytest.raises(InputError, match="the model was trained on another corpus"):
         counted_section_weights(model, LongFormOccurrences(other))
 
 
@@ -148,7 +148,7 @@ def test_forms_become_the_tokens_of_a_corpus(forms: list[str], expected: list[tu
 
 
 def test_what_is_left_of_a_form_can_still_be_read() -> None:
-    assert remains(["out patient", "the"], stop_words=False) == [("patient",)]
+    assert remaining_words(["out patient", "the"], stop_words=False) == [("patient",)]
 
 
 def test_with_stop_words_every_form_is_whole() -> None:
@@ -158,7 +158,7 @@ def test_with_stop_words_every_form_is_whole() -> None:
         ("culture", "and", "sensitivity"),
         ("as", "needed"),
     ]
-    assert remains(["the"], stop_words=True) == [("the",)]
+    assert remaining_words(["the"], stop_words=True) == [("the",)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from lmcells import Expander, expansion
 from lmcells.analysis.mixtures import phrase_mixture
 from lmcells.expansion import Sense
-from lmcells.expansion.expander import SHIPPED_INVENTORY, shipped_inventory
+from lmcells.expansion.layers import SHIPPED_INVENTORY, shipped_inventory
 from lmcells.expansion.long_forms import long_form_words
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.pretrained import PretrainedModel

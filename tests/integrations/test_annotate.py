@@ -219,7 +219,7 @@ def test_a_job_goes_on_with_the_parts_that_are_there(settings: ExpanderSettings,
     assert len(list(parts.glob("part-*"))) == 3
     first = parts / "part-000000.jsonl"
     first.write_bytes(first.read_bytes().replace(b'"PLAN"', b'"KEPT"'))  # shows that it is not made again
-    with pytest.raises(InputError, match="was begun with another shard_notes"):
+    with pytest.raises(InputError, match="was started with another shard_notes"):
         run(settings, [notes], output, shard_notes=9, resume=True)
     seen.clear()
     report = run(

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_refused(copy: Path, name: str, damage: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(format="lmcells-model"), "is of another kind"),
+        (lambda c: c.update(format="lmcells-model"), "is of another format"),
         (lambda c: c.update(version=2), "language model format 2.*Upgrade"),
         (lambda c: c.update(tokenizer="0"), "tokenizer rules '0'"),
         (lambda c: c.pop("files"), "it lacks files"),
@@ -128,7 +128,7 @@ def test_what_is_no_language_model_is_refused(tmp_path: Path, copy: Path) -> Non
 def test_a_tensor_file_that_is_none_is_refused(copy: Path) -> None:
     (copy / "model.safetensors").write_bytes(b"pickle")
     vouch_for(copy, "model.safetensors")
-    with pytest.raises(ModelError, match="is not a whole safetensors file"):
+    with pytest.raises(ModelError, match="is not a complete safetensors file"):
         load_language_model(copy)
     write_tensors(copy / "model.safetensors", {})
     vouch_for(copy, "model.safetensors")
@@ -138,7 +138,7 @@ def test_a_tensor_file_that_is_none_is_refused(copy: Path) -> None:
 
 def test_one_kind_of_folder_is_not_taken_for_another(saved: Path) -> None:
     assert is_language_model(saved)
-    with pytest.raises(ModelError, match="is of another kind"):
+    with pytest.raises(ModelError, match="is of another format"):
         PretrainedModel.from_pretrained(saved)
 
 

@@ -84,7 +84,7 @@ def test_what_gives_no_text_is_skipped_with_its_reason(tmp_path: Path) -> None:
     assert account.skipped == {
         "resource of another type": 1,
         "marked as an error (status)": 1,
-        "no attachment with plain text in it": 4,
+        "no plain-text attachment": 4,
         "empty note": 1,
         "not a FHIR resource": 2,
     }

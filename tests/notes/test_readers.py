@@ -387,7 +387,7 @@ def test_ids_that_repeat_are_counted_in_any_number_of_blocks_and_parts(block: in
         part = ReadReport.of_part()
         for note_id in ids[start : start + n_per_part]:
             part.ids.add(note_id)
-        whole.absorb(part)
+        whole.merge(part)
     saved = whole.to_dict()
     assert saved["warnings"] == {"id of an earlier note": 4}
     assert saved["first_seen"]["id of an earlier note"] == "notes/2"
@@ -433,7 +433,7 @@ def read_in_parts(path: Path, *, part_bytes: int) -> tuple[list[Note], dict[str,
             report = ReadReport.of_part()
             for listed in lot:
                 notes += read_listed(listed, format="auto", columns=Columns(), report=report)
-            whole.absorb(report)
+            whole.merge(report)
     return notes, whole.to_dict(), n_parts
 
 
@@ -485,7 +485,7 @@ def test_a_quote_never_closed_is_refused_where_it_is_opened(
     monkeypatch.setattr(opening, "MAX_NOTE_CHARS", 100)
     path = tmp_path / "notes.csv"
     path.write_text("id,text\n1,a\n2,b\n3," + '"' + "word\n" * 100)
-    with pytest.raises(InputError, match=r"notes.csv, line 4: a field goes on for over 100 characters"):
+    with pytest.raises(InputError, match=r"notes.csv, line 4: a field is longer than 100 characters"):
         read_in_parts(path, part_bytes=1)
 
 

@@ -68,7 +68,7 @@ def test_empty_files_of_a_folder_are_counted(tmp_path: Path) -> None:
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
     write_text_folder(tmp_path / "ward", {"README.md": "x", "n.csv": "text\nx\n"})
     assert ".jsonl, .ndjson" in refusal(tmp_path / "ward", format="jsonl")
-    assert "no file of notes" in refusal(write_text_folder(tmp_path / "other", {"README.md": "x"}))
+    assert "no files of notes" in refusal(write_text_folder(tmp_path / "other", {"README.md": "x"}))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_table_without_text_says_how_to_name_it(tmp_path: Path) -> None:
 
 def test_a_mimic_table_needs_its_ids(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "n.csv", [{"text": "x"}], columns=("text", "category"))
-    assert "'row_id', which mimic3 promises" in refusal(path, format="mimic3")
+    assert "'row_id', which every mimic3 file has" in refusal(path, format="mimic3")
 
 
 def test_a_table_without_header_never_shows_its_notes(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_what_is_longer_than_any_note_does_not_fill_memory(
     long = "word\n" * 1000
     unclosed = write_bytes(tmp_path / "n.csv", b'id,text\n1,fine\n2,"' + long.encode())
     limit = csv.field_size_limit()
-    assert "line 3: a field goes on for over 1,000 characters" in refusal(unclosed)
+    assert "line 3: a field is longer than 1,000 characters" in refusal(unclosed)
     csv.field_size_limit(limit)  # the csv module has one for the process
     lines = [{"id": "1", "text": "a"}, {"id": "2", "text": long}, {"id": "3", "text": "c"}]
     notes, report = read(write_jsonl(tmp_path / "n.jsonl", lines))

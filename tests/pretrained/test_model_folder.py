@@ -255,7 +255,7 @@ def test_a_folder_that_exists_is_replaced_only_when_asked_and_only_if_it_is_a_mo
         PretrainedModel.from_pretrained(copy).arrays[name], other.state_dict()[name].numpy()
     )
     (copy / "config.json").unlink()
-    with pytest.raises(InputError, match="is not a model, and is not overwritten"):
+    with pytest.raises(InputError, match="is not a model, so it is not overwritten"):
         save_pretrained(other, copy, corpus=corpus, overwrite=True)
     assert [path.name for path in copy.parent.iterdir()] == ["copy"]
 
@@ -273,7 +273,7 @@ def test_equal_models_give_equal_folders(corpus: Corpus, saved: Path, tmp_path: 
             lambda c: c.update(version=2, written_by="9.9"),
             r"model format 2, made by lmcells 9\.9.* reads 1\. Up",
         ),
-        (lambda c: c.update(format="lmcells-corpus"), "is of another kind"),
+        (lambda c: c.update(format="lmcells-corpus"), "is of another format"),
         (lambda c: c.update(tokenizer="2"), "tokenizer rules '2'"),
         (lambda c: c.pop("training"), "it lacks training"),
         (lambda c: c.update(files=[]), "files is not a mapping"),
@@ -305,7 +305,7 @@ def test_a_config_of_a_newer_version_or_with_damage_is_refused(
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, "\udcff"])
 def test_a_config_that_is_not_one_is_refused(copy: Path, content: str) -> None:
     (copy / "config.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ModelError, match=r"is not JSON|of another kind"):
+    with pytest.raises(ModelError, match=r"is not JSON|of another format"):
         PretrainedModel.from_pretrained(copy)
 
 

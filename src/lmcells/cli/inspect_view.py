@@ -15,7 +15,7 @@ from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
 from lmcells.cli.terminal import print_columns, print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
-from lmcells.expansion.expander import shipped_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import PosteriorRanker, Ranking
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import DEFAULT, model_folder

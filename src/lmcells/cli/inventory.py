@@ -13,7 +13,6 @@ from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
 from lmcells.expansion import concept_linking, inventory_check
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.inventory import (
     ACTIONS,
     ALL_SENSES,
@@ -25,7 +24,7 @@ from lmcells.expansion.inventory import (
     save_inventory,
 )
 from lmcells.expansion.inventory_mining import DefinitionCounts
-from lmcells.expansion.layers import extend
+from lmcells.expansion.layers import extend, shipped_inventory
 from lmcells.files import atomic_write
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel

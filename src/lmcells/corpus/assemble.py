@@ -1,7 +1,8 @@
-"""The second half of a build: shards -> the arrays of a corpus, with memory for distinct words alone.
+"""The second half of a build: from shards to the arrays of a corpus, in memory proportional to the distinct words.
 
-Consecutive shards form groups. All groups are resolved, one beside another; then the vocabulary is known, and all are
-numbered; then it is known where each group's tokens belong, and all are put in their places.
+Consecutive shards form groups, which are processed in parallel. First headers are resolved and words counted, which
+gives the vocabulary; then words become ids, which gives the position of each group in the arrays; then the arrays are
+written.
 """
 
 import json
@@ -27,18 +28,18 @@ from lmcells.files import read_json, write_json
 from lmcells.processes import Run
 
 NO_VALUE = "<none>"
-_BUFFER = 1 << 20  # hashes that wait to be merged
-_BLOCK = 1 << 18  # tokens sorted at a time: they stay in the processor's cache
-_LOCAL_BITS = 32  # of a place: a shard's number, then the number of one of its words
+_BUFFER = 1 << 20  # hashes to collect before merging
+_BLOCK = 1 << 18  # tokens sorted at a time: they fit the processor's cache
+_LOCAL_BITS = 32  # a word's place is its shard's number, then its index there in this many bits
 _MAX_SHARDS = 4  # of a group, which a worker holds in memory
 
 
 class Counted(NamedTuple):
-    """All shards, in order, and how often headers and values of metadata occur in them."""
+    """All shards, in order, and the counts of their headers and metadata values."""
 
     shards: list[Path]
     headers: Counter[tuple[str, str]]  # as written, with their canonical names
-    values: dict[str, Counter[str]]  # of each kind of metadata but section and document
+    values: dict[str, Counter[str]]  # of each kind of metadata except section and document
 
 
 class _Group(NamedTuple):
@@ -47,7 +48,7 @@ class _Group(NamedTuple):
     shards: list[Path]
 
     def path(self, what: str) -> Path:
-        """Where a group keeps something until the corpus is complete."""
+        """Return the path of a temporary file of the group."""
         return self.shards[0].with_name(f"group-{self.number:04}.{what}")
 
 
@@ -60,7 +61,7 @@ def assemble(
     workers: int,
     on_step: Callable[[str], None],
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Write all files of a corpus but its manifest; return its sizes and the number of values of each metadata."""
+    """Write all files of a corpus except the manifest; return its sizes and the number of values of each metadata."""
     on_step("counting words")
     shards, work = counted.shards, folder.parent
     sections = SectionTable.of_counts(
@@ -77,7 +78,7 @@ def assemble(
     vocabulary = Vocabulary.of_frequent_words(counts, min_count=settings.min_count, shards=shards)
     if not vocabulary.words:
         raise InputError(
-            f"no word is seen more than {settings.min_count} times. Give more notes, or a lower --min-count."
+            f"no word occurs more than {settings.min_count} times. Give more notes, or a lower --min-count."
         )
     names = {"section": list(sections.id_of_name)}
     for kind, values in counted.values.items():
@@ -134,7 +135,7 @@ def assemble(
 
 
 class ResolvedShard(NamedTuple):
-    """A shard once it is decided which headers are sections: body tokens in order, segment after segment."""
+    """A shard with its headers resolved: the tokens of all segments, in order."""
 
     tokens: npt.NDArray[np.uint32]  # index of the shard's word
     segment_tokens: npt.NDArray[np.int64]
@@ -143,20 +144,20 @@ class ResolvedShard(NamedTuple):
 
 
 def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
-    """Drop the tokens of headers that are sections, keep those of headers that stay in the body; drop repeats."""
+    """Drop repeated words and the tokens of section headers; keep those of headers that stay in the body."""
     document, _, n_header_tokens, n_tokens = shard.segments
     section = sections.ids_of(shard)
     in_body = section == STAYS_IN_BODY
     first_of_document = np.append(True, document[1:] != document[:-1])
-    begins = np.flatnonzero(~in_body | first_of_document)  # text never joins the previous note
-    section = np.where(in_body, 0, section)  # a note may begin with a header of the body
+    begins = np.flatnonzero(~in_body | first_of_document)  # text never joins that of the previous note
+    section = np.where(in_body, 0, section)  # a note may begin with a header that stays in the body
 
     lengths = np.stack([n_header_tokens, n_tokens - n_header_tokens], axis=1)
     kept_parts = np.stack([in_body, np.ones_like(in_body)], axis=1)
     tokens = shard.tokens[np.repeat(kept_parts.ravel(), lengths.ravel())]
     segment_tokens = np.add.reduceat((lengths * kept_parts).sum(axis=1), begins)
 
-    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # a word right after itself, in one segment
+    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # a word right after itself in a segment
     segment_ends = np.cumsum(segment_tokens)  # where the next segment starts
     repeats = repeats[segment_ends[np.searchsorted(segment_ends, repeats)] != repeats]
     return ResolvedShard(
@@ -170,12 +171,12 @@ def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
 def _count_in_segments(
     positions: npt.NDArray[np.int64], segment_tokens: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.int64]:
-    """Count the positions, given in order, that lie in each segment."""
+    """Count the positions in each segment; positions are in order."""
     return np.diff(np.searchsorted(positions, np.cumsum(segment_tokens)), prepend=0)
 
 
 HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Hashes of words, how often each occurs, and the place of its first occurrence."""
+"""Hashes of words, their counts, and the place of each word's first occurrence."""
 
 
 def _resolve_group(group: _Group, *, sections: SectionTable) -> HashArrays:
@@ -194,7 +195,7 @@ def _resolved(shard: Path) -> Path:
 
 
 def _save(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Write arrays to a folder, without the checksums of an `.npz`."""
+    """Write arrays to a folder; faster than `.npz`, which computes checksums."""
     folder.mkdir(exist_ok=True)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
@@ -205,7 +206,7 @@ def _load(folder: Path) -> dict[str, npt.NDArray[Any]]:
 
 
 class HashCounts:
-    """Counts of words by hash: 24 bytes a distinct word, however many shards there are."""
+    """Counts of words by hash: 24 bytes per distinct word, for any number of shards."""
 
     def __init__(self) -> None:
         empty = np.zeros(0, np.int64)
@@ -213,7 +214,7 @@ class HashCounts:
         self._n_pending = 0
 
     def add(self, *counted: npt.NDArray[Any]) -> None:
-        """Count the words of a shard or of several."""
+        """Add the counts of one shard or several."""
         hashes, counts, places = counted
         self._pending.append((hashes, counts, places))
         self._n_pending += hashes.size
@@ -223,7 +224,7 @@ class HashCounts:
     def merged(self) -> HashArrays:
         """Return all hashes, sorted, with their counts and first places."""
         hashes, counts, places = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
-        order = np.argsort(hashes, kind="stable")  # quick where most of it is sorted
+        order = np.argsort(hashes, kind="stable")  # fast if mostly sorted
         hashes, counts, places = hashes[order], counts[order], places[order]
         if hashes.size:
             first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
@@ -239,7 +240,7 @@ _SECTIONS = "sections.npy"  # of all occurrences
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The words of a corpus, the most frequent first."""
+    """The words of a corpus, most frequent first."""
 
     words: list[str]
     counts: npt.NDArray[np.int64]
@@ -248,7 +249,7 @@ class Vocabulary:
 
     @classmethod
     def of_frequent_words(cls, counts: HashCounts, *, min_count: int, shards: Sequence[Path]) -> Self:
-        """Look up the spellings of the frequent words, and number them by frequency, then spelling."""
+        """Look up the spellings of the frequent words, and order them by frequency, then spelling."""
         hashes, frequencies, places = counts.merged()
         frequent = frequencies > min_count
         hashes, frequencies, places = hashes[frequent], frequencies[frequent], places[frequent]
@@ -267,13 +268,13 @@ class Vocabulary:
         return cls([words[index] for index in order.tolist()], frequencies[order], hashes, id_of_sorted)
 
     def save(self, work: Path) -> None:
-        """Write what workers need to number words."""
+        """Write what workers need to map words to ids."""
         np.save(work / _HASHES, self._sorted_hashes)
         np.save(work / _IDS, self._id_of_sorted)
 
 
 def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
-    """Replace words by their ids and drop rare ones; return the group's number, and how much is left of it."""
+    """Replace words by their ids and drop rare ones; return the group's number and its remaining sizes."""
     hashes, ids, ids_of_values = np.load(work / _HASHES), np.load(work / _IDS), read_json(work / _VALUES)
     parts: dict[str, list[npt.NDArray[np.integer]]] = {}
     document_ids: list[str] = []
@@ -284,7 +285,7 @@ def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
         id_of_word = np.where(hashes[at] == shard.hashes, ids[at], np.int32(-1))
         tokens = np.take(id_of_word, resolved.tokens)
         is_rare = tokens < 0
-        # Segments that are left without a word are dropped, the others numbered on.
+        # Segments without a word left are dropped.
         rare = np.flatnonzero(is_rare)
         n_words_in = resolved.segment_tokens - _count_in_segments(rare, resolved.segment_tokens)
         used = np.flatnonzero(n_words_in)
@@ -329,7 +330,7 @@ def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
 
 
 def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
-    """Create a `.npy` file of so many numbers, mapped into memory; they are written piece by piece."""
+    """Create a memory-mapped `.npy` file, to be written piece by piece."""
     array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
     return array
 
@@ -339,9 +340,9 @@ def _write(path: Path, values: npt.NDArray[Any], *, at: int) -> None:
 
 
 def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Create the positions of all tokens grouped by word, to be filled; write and return where each word's begin.
+    """Create the array of positions grouped by word, to be filled; write and return each word's offset in it.
 
-    A random occurrence of a word draws a section from p(section | word).
+    The section of a random occurrence of a word is a sample from p(section | word).
     """
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     np.save(folder / files.WORD_OFFSETS, offsets)
@@ -354,9 +355,9 @@ def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArr
 def place_occurrences(
     folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
 ) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Write the positions of some tokens, the first of which is number `first`, from each word's cursor on.
+    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on.
 
-    Yield where they were written, and which of the tokens stand there.
+    Yield where they were written, and the indices of the tokens.
     """
     positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
     for start in range(0, tokens.size, _BLOCK):
@@ -371,7 +372,7 @@ def place_occurrences(
 
 
 def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Create the sections of occurrences, to be filled; yield the tasks of doing so."""
+    """Create the array of the sections of occurrences; yield the tasks that fill it."""
     sizes = arrays.sizes(MAX_PER_WORD)
     path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
     create_array(path, int(sizes.sum()), narrow)
@@ -383,7 +384,7 @@ def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tupl
 def gather_sections(
     task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
 ) -> tuple[int, WordBlock]:
-    """Write the sections of the occurrences of some words, and return how often each word occurs under each."""
+    """Write the sections of the occurrences of some words, and return the counts by section."""
     number, block, first_entry = task
     gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
     _write(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
@@ -403,16 +404,16 @@ def _placed_sections(folder: Path, n_sections: int) -> WordArrays:
 
 
 def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
-    """Write how often each word occurs under each section, each array in the narrowest type that holds it."""
+    """Write the counts of words by section, each array in its narrowest type."""
     blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
     for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
         np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the order that sorts ids below 2**32, stably: by their low 16 bits, then by the high ones.
+    """Return the stable order of ids below 2**32, by their low 16 bits, then their high bits.
 
-    numpy sorts numbers of 16 bits by counting, several times faster than others.
+    numpy uses radix sort for 16-bit numbers, which is several times faster.
     """
     order = np.argsort(ids.astype(np.uint16), kind="stable")
     high = ids >> 16

@@ -1,9 +1,8 @@
-"""Notes -> a corpus folder, which appears only when it is complete.
+"""Building a corpus folder from notes; the folder appears only when it is complete.
 
-Notes become shards on disk, in as many processes as asked for (`shard.py`), each of which reads its own files or parts
-of files; then shards become the arrays of a corpus (`assemble.py`). A shard is written whole or not at all, and which
-notes it holds depends on the notes alone. So a build that was killed goes on where it stopped, and the number of
-workers changes nothing in the result.
+Worker processes turn notes into shards on disk (`shard.py`), each reading its own files or parts of files; then the
+shards become the arrays of a corpus (`assemble.py`). Shards are written atomically, and their notes depend only on the
+input. So a killed build can be resumed, and the number of workers does not change the result.
 """
 
 import gc
@@ -29,9 +28,9 @@ from lmcells.processes import worker_pool
 
 PLAN = "plan.json"
 READING = "reading notes"
-_READ_BY_WORKER = 64 << 20  # bytes at most of a file that cannot be cut, and that one worker reads by itself
+_READ_BY_WORKER = 64 << 20  # bytes of the largest uncut file that a worker reads itself
 _EVERY_CORPUS_HAS = ("section", "document", "category")
-# The current step, how many notes and characters were read, and which share of the files.
+# The current step, the number of notes and characters read, and the share of the files.
 OnProgress = Callable[[str, int, int, float], None]
 
 
@@ -53,7 +52,7 @@ def build_corpus(
     corpus = build_corpus("notes/", output="corpus", settings=CorpusSettings(min_count=5), workers=8)
     corpus.manifest.report  # how many notes were read, excluded and skipped, and why
 
-    `exclude_ids` names a file of note ids to leave out, or a dataset whose notes are left out. `resume` goes on with a
+    `exclude_ids` names a file of note ids to leave out, or a dataset whose notes to leave out. `resume` continues a
     build of the same notes and settings that was stopped.
     """
     if workers < 1:
@@ -72,7 +71,7 @@ def build_corpus(
         "exclude_ids": checksum,
         "inputs": _checksum(stamps := _stamps(paths)),
     }
-    # A finished corpus knows its notes by the names and sizes of their files: it is the same wherever they lie.
+    # By file names and sizes only: a finished corpus stays valid if its notes are moved.
     digest = _checksum({**plan, "inputs": [(Path(name).name, n_bytes) for name, n_bytes, _ in stamps]})
     if resume and not overwrite and (done := _finished(output, plan=digest)):
         return done
@@ -80,22 +79,22 @@ def build_corpus(
     _open_work_folder(work, {**plan, "part_bytes": opening.PART_BYTES}, resume=resume)
     kinds = ("category", *columns.metadata)
     job = _Job(work, settings, kinds, format, columns, exclude_ids, checksum)
-    account = _Account()
+    tally = _Tally()
     n_bytes = max(1, sum(stamp[1] for stamp in stamps))
 
     def on_step(step: str) -> None:
-        read = min(1.0, account.report.n_bytes / n_bytes)
-        on_progress(step, account.n_notes, account.n_characters, read)
+        read = min(1.0, tally.report.n_bytes / n_bytes)
+        on_progress(step, tally.n_notes, tally.n_characters, read)
 
     folder = work / "corpus"
     with _collection_paused(), worker_pool(workers, prepare=gc.disable) as run:
         for later in _in_order(run(job.run, job.tasks(paths, workers=workers, n_bytes=n_bytes))):
-            account.absorb(later)
+            tally.merge(later)
             on_step(READING)
-        report = account.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
+        report = tally.describe(exclude_ids, job.excluded_ids) | {"plan": digest}
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        counted = Counted(account.shards, account.headers, account.values)
+        counted = Counted(tally.shards, tally.headers, tally.values)
         sizes, metadata = assemble(
             counted, folder, settings=settings, run=run, workers=workers, on_step=on_step
         )
@@ -118,7 +117,7 @@ def _check_metadata_columns(names: Sequence[str]) -> None:
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """Pause garbage collection: many small objects are made, none in a cycle. Saves a seventh of a build's time."""
+    """Pause garbage collection, which saves a seventh of the time: there are many small objects, none in a cycle."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -129,35 +128,33 @@ def _collection_paused() -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class _Account:
-    """What was read, and the shards that it became."""
+class _Tally:
+    """What was read, and the shards made of it."""
 
     report: ReadReport = field(default_factory=ReadReport)
-    n_notes: int = 0  # that were not excluded
+    n_notes: int = 0  # without excluded ones
     n_characters: int = 0
     example_id: str = ""
-    excluded: set[str] = field(default_factory=set)  # that were found
+    excluded: set[str] = field(default_factory=set)  # ids that were found
     shards: list[Path] = field(default_factory=list)
-    headers: Counter[tuple[str, str]] = field(
-        default_factory=Counter
-    )  # as written, with their canonical names
+    headers: Counter[tuple[str, str]] = field(default_factory=Counter)  # as written, and canonical names
     values: dict[str, Counter[str]] = field(default_factory=dict)  # of each kind of metadata
-    number: int = 0  # its place among the accounts of all tasks
+    number: int = 0  # of its task
     error: InputError | None = None
 
-    def count(self, path: Path, kinds: Sequence[str]) -> None:
-        """Add a shard."""
+    def add_shard(self, path: Path, kinds: Sequence[str]) -> None:
+        """Count the headers and metadata of a shard."""
         shard = Shard(path)
         self.shards.append(path)
         self.headers += shard.count_headers()
         for kind in kinds:
             self.values.setdefault(kind, Counter()).update(shard.document_metadata[kind])
 
-    def absorb(self, later: "_Account") -> None:
-        """Add the account of what comes next; if it could not be read, say why."""
+    def merge(self, later: "_Tally") -> None:
+        """Add the tally of the next task; raise its error if it failed."""
         if later.error is not None:
             raise later.error
-        self.report.absorb(later.report)
+        self.report.merge(later.report)
         self.n_notes += later.n_notes
         self.n_characters += later.n_characters
         self.example_id = self.example_id or later.example_id
@@ -168,7 +165,7 @@ class _Account:
             self.values.setdefault(kind, Counter()).update(values)
 
     def describe(self, exclude_ids: Path | None, excluded: Collection[str]) -> dict[str, Any]:
-        """Return the account as a manifest has it, or refuse what cannot be meant."""
+        """Return the tally for the manifest; refuses an exclude list that matches nothing, and an empty corpus."""
         report = self.report
         if excluded and not self.excluded:
             raise InputError(
@@ -194,25 +191,25 @@ def _read_excluded(path: Path, _checksum: str | None) -> frozenset[str]:
     return frozenset(map(given_id, read_excluded_ids(path)))
 
 
-class _Lot(NamedTuple):
-    """Files, or a part of one, that a worker reads and makes shards of."""
+class _FileGroup(NamedTuple):
+    """Files, or a part of one, that a worker reads and turns into shards."""
 
     number: int  # of the task
-    place: int  # of the lot: it names the shards
+    group: int  # in the names of its shards
     files: tuple[ListedFile, ...]
 
 
 class _Batch(NamedTuple):
-    """Notes that were read here, of which a worker makes a shard."""
+    """Notes that were read here, for a worker to turn into a shard."""
 
     path: Path
     notes: list[Note]
-    account: _Account
+    tally: _Tally
 
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Notes -> shards: what is to be done, here or in a worker."""
+    """Turning notes into shards, here or in a worker."""
 
     work: Path
     settings: CorpusSettings
@@ -227,68 +224,68 @@ class _Job:
         """The ids of the notes to leave out."""
         return _read_excluded(self.exclude_ids, self.exclude_checksum) if self.exclude_ids else frozenset()
 
-    def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_Lot | _Batch]:
+    def tasks(self, paths: Sequence[Path], *, workers: int, n_bytes: int) -> Iterator[_FileGroup | _Batch]:
         """Yield the work in order.
 
-        A large file that cannot be cut is read here and its shards are made by the workers, unless there are so many
-        of them that each worker can read its own. Which shards there are does not depend on it.
+        A large file that cannot be cut is read here, and workers only make its shards, unless there are enough such
+        files for each worker to read its own. The shards are the same either way.
         """
-        self.excluded_ids  # noqa: B018 - a bad list is refused before any work
+        self.excluded_ids  # noqa: B018 - refuses a bad list before any work
         number = 0
-        for place, files in enumerate(cut_notes(paths, format=self.format, columns=self.columns)):
+        for group, files in enumerate(cut_notes(paths, format=self.format, columns=self.columns)):
             is_whole = files[0].part is None and len(files) == 1
             size = _size(files[0].path) if is_whole else 0
             if workers > 1 and size > min(max(n_bytes // workers, opening.PART_BYTES), _READ_BY_WORKER):
-                account = _Account(ReadReport.of_part())
-                for path, notes in self._batches(place, files, account):
-                    yield _Batch(path, notes, self._split_off(account, number))
+                tally = _Tally(ReadReport.of_part())
+                for path, notes in self._batches(group, files, tally):
+                    yield _Batch(path, notes, self._split_off(tally, number))
                     number += 1
-                yield _Batch(self.work, [], self._split_off(account, number))  # rows that gave no note
+                yield _Batch(self.work, [], self._split_off(tally, number))  # the rows after the last note
             else:
-                yield _Lot(number, place, files)
+                yield _FileGroup(number, group, files)
             number += 1
 
     @staticmethod
-    def _split_off(account: _Account, number: int) -> _Account:
-        part = replace(account, report=account.report.split_off(), number=number)
-        account.n_notes = account.n_characters = 0
-        account.excluded = set()
+    def _split_off(tally: _Tally, number: int) -> _Tally:
+        part = replace(tally, report=tally.report.split_off(), number=number)
+        tally.n_notes = tally.n_characters = 0
+        tally.excluded = set()
         return part
 
-    def run(self, task: _Lot | _Batch) -> _Account:
-        """Make the shards of a task that are not there yet, and return its account."""
+    def run(self, task: _FileGroup | _Batch) -> _Tally:
+        """Make the shards of a task that do not exist yet, and return its tally."""
         if isinstance(task, _Batch):
-            account, batches = task.account, iter([(task.path, task.notes)] if task.notes else [])
-            account = replace(account, shards=[], headers=Counter(), values={})
+            tally, batches = task.tally, iter([(task.path, task.notes)] if task.notes else [])
+            tally = replace(tally, shards=[], headers=Counter(), values={})
         else:
-            account = _Account(ReadReport.of_part(), number=task.number)
-            batches = self._batches(task.place, task.files, account)
+            tally = _Tally(ReadReport.of_part(), number=task.number)
+            batches = self._batches(task.group, task.files, tally)
         try:
             for path, notes in batches:
                 if not path.exists():
                     build_shard((path, notes), settings=self.settings, metadata_kinds=self.kinds)
-                account.count(path, self.kinds)
-        except InputError as error:  # some errors cannot be sent to another process as they are
-            account.error = (FormatError if isinstance(error, FormatError) else InputError)(str(error))
-        return account
+                tally.add_shard(path, self.kinds)
+        except InputError as error:  # some subclasses cannot be pickled
+            tally.error = (FormatError if isinstance(error, FormatError) else InputError)(str(error))
+        return tally
 
     def _batches(
-        self, place: int, files: Sequence[ListedFile], account: _Account
+        self, group: int, files: Sequence[ListedFile], tally: _Tally
     ) -> Iterator[tuple[Path, list[Note]]]:
-        for number, notes in enumerate(batch_notes(self._notes(files, account))):
-            yield self.work / f"shard-{place:06}-{number:04}", notes
+        for number, notes in enumerate(batch_notes(self._notes(files, tally))):
+            yield self.work / f"shard-{group:06}-{number:04}", notes
 
-    def _notes(self, files: Sequence[ListedFile], account: _Account) -> Iterator[Note]:
-        """Read notes and leave out those that are excluded."""
+    def _notes(self, files: Sequence[ListedFile], tally: _Tally) -> Iterator[Note]:
+        """Read notes and drop excluded ones."""
         excluded = self.excluded_ids
         for listed in files:
-            for note in read_listed(listed, format=self.format, columns=self.columns, report=account.report):
+            for note in read_listed(listed, format=self.format, columns=self.columns, report=tally.report):
                 if given_id(note.id) in excluded:
-                    account.excluded.add(given_id(note.id))
+                    tally.excluded.add(given_id(note.id))
                     continue
-                account.example_id = account.example_id or note.id
-                account.n_notes += 1
-                account.n_characters += len(note.text)
+                tally.example_id = tally.example_id or note.id
+                tally.n_notes += 1
+                tally.n_characters += len(note.text)
                 yield note
 
 
@@ -296,32 +293,32 @@ def _size(path: Path) -> float:
     return float("inf") if path == opening.STDIN else path.stat().st_size
 
 
-def _in_order(accounts: Iterable[_Account]) -> Iterator[_Account]:
-    """Yield the accounts of tasks, which come as they are done, in the order of the notes."""
-    waiting: dict[int, _Account] = {}
+def _in_order(tallies: Iterable[_Tally]) -> Iterator[_Tally]:
+    """Yield the tallies, which arrive as tasks finish, in the order of the notes."""
+    waiting: dict[int, _Tally] = {}
     number = 0
-    for account in accounts:
-        waiting[account.number] = account
+    for tally in tallies:
+        waiting[tally.number] = tally
         while number in waiting:
             yield waiting.pop(number)
             number += 1
 
 
 def _finished(output: Path, *, plan: str) -> Corpus | None:
-    """Return the corpus that is there if it is of the same notes and settings, None if there is none."""
+    """Return an existing corpus of the same notes and settings; None if there is no corpus."""
     if not FORMAT.is_format_of(output):
         return None
     corpus = Corpus.open(output)
     if corpus.manifest.report.get("plan") != plan:
         raise InputError(
-            f"--resume: {output} is finished, and was made from other notes or settings. Choose another --output, or "
+            f"--resume: {output} is already complete, from other notes or settings. Choose another --output, or "
             "replace it with --overwrite."
         )
     return corpus
 
 
 def _stamps(paths: Sequence[Path]) -> list[list[Any]]:
-    """Return the names, sizes and times of all input files."""
+    """Return the names, sizes and modification times of all input files."""
     found = (file for path in paths for file in ([path] if path.is_file() else path.rglob("*")))
     files = sorted(file for file in found if file.is_file())
     return [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files]
@@ -332,7 +329,7 @@ def _checksum(plain: Any) -> str:
 
 
 def _open_work_folder(work: Path, plan: dict[str, Any], *, resume: bool) -> None:
-    """Go on in the folder of a stopped build if its plan is the same; otherwise start over."""
+    """Prepare the folder of a build: start over or, with `resume`, continue one with the same plan."""
     if work.exists() and resume:
         try:
             before = read_json(work / PLAN)
@@ -343,7 +340,7 @@ def _open_work_folder(work: Path, plan: dict[str, Any], *, resume: bool) -> None
         if before is not None:
             changed = ", ".join(name for name in plan if before.get(name) != plan[name])
             raise InputError(
-                f"--resume: {work} was begun with other {changed}. "
+                f"--resume: {work} was started with other {changed}. "
                 "Use the same ones, or leave out --resume to start over."
             )
     shutil.rmtree(work, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A corpus folder: its files, the manifest that vouches for them, and its arrays opened through memory maps."""
+"""A corpus folder: its files, its manifest with their checksums, and its memory-mapped arrays."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +23,7 @@ TOKEN_SEGMENT = "token_segment.npy"
 WORD_OFFSETS = "word_offsets.npy"
 OCCURRENCES = "occurrences.npy"
 SECTION_IDS = "metadata.section.npy"
-# How often each word occurs under each section, and the sections of its occurrences; a corpus of before has none.
+# Counts of each word by section, and the sections of its occurrences; corpora of early versions have neither.
 SECTION_COUNTS = ("section_counts.offsets.npy", "section_counts.sections.npy", "section_counts.counts.npy")
 OCCURRENCE_SECTIONS = "occurrence_sections.npy"
 
@@ -41,12 +41,12 @@ FORMAT = FolderFormat(
 
 
 def metadata_ids(kind: str) -> str:
-    """The file with the id of each segment's metadata of this kind."""
+    """Return the name of the file with the metadata id of each segment."""
     return f"metadata.{kind}.npy"
 
 
 def metadata_names(kind: str) -> str:
-    """The file with the names of the metadata of this kind, by id."""
+    """Return the name of the file with the metadata names, by id."""
     return f"metadata.{kind}.json"
 
 
@@ -56,14 +56,14 @@ class Manifest:
 
     settings: dict[str, Any]
     sizes: dict[str, int]
-    metadata: dict[str, int]  # kind -> how many values
+    metadata: dict[str, int]  # kind -> number of values
     report: dict[str, Any]
     files: FileTable
     written_by: str = lmcells.__version__
 
     @property
     def fingerprint(self) -> str:
-        """A short name for the content of a corpus: equal content, equal fingerprint."""
+        """A short hash of the content of a corpus."""
         return "-".join(self.files[name]["sha256"][:12] for name in (TOKENS, SECTION_IDS))
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Corpus:
 
     corpus = Corpus.open("corpus")
     corpus.tokens                       # word id of each token, note after note
-    corpus.token_segment                # its segment: a section of a note
+    corpus.token_segment                # the segment of each token: a section of a note
     corpus.segment_metadata("section")  # the section id of each segment
     corpus.occurrences_of(word_id)      # the positions of a word in `tokens`
     """
@@ -113,12 +113,12 @@ class Corpus:
 
     @cached_property
     def word_counts(self) -> npt.NDArray[np.integer]:
-        """How often each word occurs."""
+        """The number of occurrences of each word."""
         return map_array(self.folder / WORD_COUNTS)
 
     @cached_property
     def word_offsets(self) -> npt.NDArray[np.integer]:
-        """Where each word's occurrences begin in `occurrences`; one more than there are words."""
+        """The offsets of each word's positions in `occurrences`: (words + 1,)."""
         return map_array(self.folder / WORD_OFFSETS)
 
     @cached_property
@@ -135,7 +135,7 @@ class Corpus:
         return all(name in self.manifest.files for name in names)
 
     def array(self, name: str) -> npt.NDArray[np.integer]:
-        """Open one of its arrays."""
+        """Open an array by its file name."""
         return map_array(self.folder / name)
 
     @property
@@ -145,11 +145,11 @@ class Corpus:
 
     @property
     def metadata_kinds(self) -> tuple[str, ...]:
-        """The kinds of metadata: section, category, document, and the columns asked for."""
+        """The kinds of metadata: section, category, document, and the metadata columns of its notes."""
         return tuple(self.manifest.metadata)
 
     def n_metadata(self, kind: str) -> int:
-        """How many values a kind of metadata has."""
+        """Return the number of values of a kind of metadata."""
         return self.manifest.metadata[self._known(kind)]
 
     def segment_metadata(self, kind: str) -> npt.NDArray[np.integer]:
@@ -157,7 +157,7 @@ class Corpus:
         return map_array(self.folder / metadata_ids(self._known(kind)))
 
     def metadata_names(self, kind: str) -> list[str]:
-        """Return the metadata's names, by id."""
+        """Return the names of a kind of metadata, by id."""
         names: list[str] = read_json(self.folder / metadata_names(self._known(kind)))
         return names
 
@@ -171,6 +171,6 @@ class Corpus:
 
 
 def map_array(path: Path) -> npt.NDArray[np.integer]:
-    """Open an array through a memory map."""
+    """Memory-map an array."""
     array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array

@@ -1,7 +1,7 @@
-"""A corpus as one compressed file that travels.
+"""Packing a corpus into one compressed file.
 
-What follows from the tokens (counts, occurrences) is left out and made again, and numbers are stored as byte
-planes, which compress far better. The manifest's checksums are those of the unpacked files, so all is verified.
+What can be computed from the tokens (counts, occurrences) is left out, and numbers are stored as byte planes, which
+compress far better. The manifest's checksums are those of the unpacked files, so unpacking verifies everything.
 """
 
 import errno
@@ -30,7 +30,7 @@ from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 
 _BLOCK = 1 << 22  # numbers
-_PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have a number a segment
+_PER_TOKEN = (files.TOKENS, files.TOKEN_SEGMENT)  # other arrays have one number per segment
 _OF_SECTIONS = (*files.SECTION_COUNTS, files.OCCURRENCE_SECTIONS)
 _DERIVED = (files.WORD_COUNTS, files.WORD_OFFSETS, files.OCCURRENCES, *_OF_SECTIONS)
 _BROKEN = (
@@ -60,7 +60,7 @@ def pack_corpus(corpus: Corpus, output: Path, *, overwrite: bool = False) -> int
 
 
 def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Corpus:
-    """Write the corpus folder that was packed, and check every file of it."""
+    """Unpack a corpus folder, and verify every file."""
     FORMAT.require_free(output, overwrite=overwrite)
     if not packed.is_file():
         raise CorpusError(f"{packed} does not exist. Make it with: lmcells pack CORPUS --output {packed}")
@@ -72,7 +72,7 @@ def unpack_corpus(packed: Path, output: Path, *, overwrite: bool = False) -> Cor
         Corpus.open(work, verify=True)
         put_in_place(work, output)
     except (*_BROKEN, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeks before the start
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # zipfile seeking before the start
             raise
         raise CorpusError(
             f"{packed} is damaged or truncated ({error.__class__.__name__}). Copy or pack it again."
@@ -110,7 +110,7 @@ def _extract(packed: Path, folder: Path) -> None:
         folder, tokens, first=0, cursor=create_occurrences(folder, counts)[:-1].copy()
     ):
         pass
-    if set(_OF_SECTIONS) <= set(manifest.files):  # not in a corpus of before
+    if set(_OF_SECTIONS) <= set(manifest.files):  # not in corpora of early versions
         arrays = WordArrays.of_corpus(Corpus(folder, manifest), "section")
         tasks = create_section_statistics(folder, arrays)
         write_section_counts(folder, map(partial(gather_sections, folder=folder, arrays=arrays), tasks))

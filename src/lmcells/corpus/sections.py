@@ -1,7 +1,7 @@
-"""Which headers become metadata, and what happens to the others.
+"""Which headers become sections, and what happens to the others.
 
-`paper`: a header seen often enough has an id of its own; a rarer one stays part of the body text before it.
-Other styles: a rarer header falls back to its canonical name, then to "other", and ends what is before it.
+`paper`: a frequent header has its own id; a rare one stays part of the body text before it.
+Other styles: a rare header falls back to its canonical name, then to "other", and ends the previous section.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ class SectionTable:
 
     @classmethod
     def of_counts(cls, headers: Counter[tuple[str, str]], *, min_count: int, merge_rare: bool) -> Self:
-        """Decide which names get an id, from the counts of headers as written and their canonical names."""
+        """Decide which names get an id, from the counts of headers (as written, canonical name)."""
         by_key: Counter[str] = Counter()
         by_name: Counter[str] = Counter()
         for (key, name), count in headers.items():

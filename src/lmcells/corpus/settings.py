@@ -1,4 +1,4 @@
-"""What a corpus should hold, and which notes must stay out of it."""
+"""What a corpus should contain, and which notes to leave out."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ SECTION_STYLES: tuple[str, ...] = get_args(SectionStyle)
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusSettings:
-    """Everything that decides what a corpus holds, apart from the notes themselves."""
+    """Everything that determines a corpus, apart from the notes."""
 
-    sections: SectionStyle = "auto"  # "auto": the file's own where it has them, otherwise "rules"
-    min_count: int = 10  # a word of the vocabulary is seen more often than this
-    min_header_count: int = 10  # a header with an id of its own is seen at least this often
+    sections: SectionStyle = "auto"  # "auto": the file's own if it has any, otherwise "rules"
+    min_count: int = 10  # vocabulary words occur more often than this
+    min_header_count: int = 10  # headers with their own id occur at least this often
     header_rules: Path | None = None  # the user's own headers
-    stop_words: bool = False  # also read words such as "of" and "the"; the paper leaves them out
-    spelled_out: float = 0.0  # share of sections in which short forms are read as the note defines them
+    stop_words: bool = False  # keep words such as "of" and "the", which the paper drops
+    spelled_out: float = 0.0  # share of sections in which short forms are replaced by the note's definitions
 
     def __post_init__(self) -> None:
         if self.sections not in SECTION_STYLES:
@@ -40,26 +40,26 @@ class CorpusSettings:
             )
 
     def to_dict(self, *, metadata_columns: Sequence[str]) -> dict[str, Any]:
-        """Return the settings as a manifest has them: header rules by their checksum."""
+        """Return the settings for a manifest, which has the header rules by checksum."""
         rules = sha256(self.header_rules) if self.header_rules and self.header_rules.is_file() else None
         named = {"metadata_columns": list(metadata_columns), "header_rules": rules}
         return asdict(self) | named | {"spelled_out": float(self.spelled_out)}
 
 
 def has_stop_words(settings: Mapping[str, Any]) -> bool:
-    """Whether a corpus with these settings, as its manifest has them, holds words such as "of" and "the"."""
-    return bool(settings.get("stop_words", False))  # the first manifests do not have the setting
+    """Whether a corpus with these settings, from its manifest, contains words such as "of" and "the"."""
+    return bool(settings.get("stop_words", False))  # missing in early manifests
 
 
 def read_excluded_ids(path: Path) -> frozenset[str]:
-    """Read the ids of notes to leave out, one a line, or the `note_id`s of a dataset in JSON lines."""
+    """Read the ids of notes to leave out, one per line, or the `note_id`s of a dataset in JSON lines."""
     try:
         with path.open(encoding="utf-8") as lines:
             ids = frozenset(_ids(path, lines))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"exclude list {path} cannot be read: {error.__class__.__name__}.") from None
     if not ids:
-        raise FormatError(f"exclude list {path} holds no id. Write one id a line, such as mimic3/1234.")
+        raise FormatError(f"exclude list {path} has no ids. Write one id per line, such as mimic3/1234.")
     return ids
 
 
@@ -71,7 +71,7 @@ def _ids(path: Path, lines: Iterator[str]) -> Iterator[str]:
             except (ValueError, KeyError):
                 raise FormatError(
                     f"exclude list {path}, line {number}: not a JSON object with a 'note_id'. "
-                    "Write one id a line, or give a dataset."
+                    "Write one id per line, or give a dataset."
                 ) from None
         elif line:
             yield line

@@ -1,7 +1,7 @@
-"""A shard: a few thousand notes cut into sections and tokens, before anything global is known.
+"""A shard: a few thousand notes, split into sections and tokens.
 
-Which words are frequent enough and which headers get an id is only known once all shards are there. So a shard keeps
-every word, and the tokens of each header beside those of its body.
+Which words are frequent and which headers get an id is known only when all shards are done. So a shard keeps every
+word, and the tokens of each header next to those of its body.
 """
 
 import json
@@ -24,7 +24,7 @@ from lmcells.notes.token_arrays import TokenArrays, find_tokens, slots_of
 from lmcells.notes.tokens import spell
 
 NO_HEADER = -1
-_NO_HEADER = (None, "")  # header and name of text under no header
+_NO_HEADER = (None, "")  # header and name of text without one
 _PIECE = 1 << 17  # characters tokenised at a time: arrays of this size stay in the processor's cache
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _SAMPLE = 1 << 15
@@ -32,11 +32,11 @@ _SAMPLE_BITS = 16  # slots for the sample's hashes: small enough for the process
 
 _IS_LETTER = np.array([chr(code).isalpha() for code in range(128)])
 
-_finder = cache(header_finder)  # once a process: reading the alias table takes longer than a shard
+_finder = cache(header_finder)  # once per process: reading the alias table takes longer than a shard
 
 
 class Shard:
-    """Notes as tokens, in a folder of their own; each part is read when it is asked for."""
+    """Notes as tokens, in a folder; each array is read when it is needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,13 +49,13 @@ class Shard:
 
     @cached_property
     def document_metadata(self) -> dict[str, list[str]]:
-        """The values of each kind of metadata, one a note."""
+        """The values of each kind of metadata, one per note."""
         metadata: dict[str, list[str]] = read_json(self._folder / "document_metadata.json")
         return metadata
 
     @cached_property
     def headers(self) -> list[tuple[str, str]]:
-        """Headers as written, in upper case, with their canonical names."""
+        """Headers as written, but in upper case, with their canonical names."""
         return [(written, name) for written, name in read_json(self._folder / "headers.json")]
 
     def count_headers(self) -> Counter[tuple[str, str]]:
@@ -63,10 +63,8 @@ class Shard:
         of_segment = self.segments[1]
         counts = np.bincount(of_segment[of_segment != NO_HEADER], minlength=len(self.headers))
         counted: Counter[tuple[str, str]] = Counter()
-        for header, count in zip(
-            self.headers, counts.tolist(), strict=True
-        ):  # written in other cases, one is there twice
-            counted[header] += count
+        for header, count in zip(self.headers, counts.tolist(), strict=True):
+            counted[header] += count  # the same header may occur in several cases
         return counted
 
     @cached_property
@@ -82,7 +80,7 @@ class Shard:
 
     @cached_property
     def tokens(self) -> npt.NDArray[np.uint32]:
-        """Which of the distinct words each token is."""
+        """The index of each token's word among the distinct words."""
         tokens: npt.NDArray[np.uint32] = np.load(self._folder / "tokens.npy", allow_pickle=False)
         return tokens
 
@@ -90,7 +88,7 @@ class Shard:
     def segments(self) -> npt.NDArray[np.int32]:
         """A segment is a section of a note: its header's tokens, then its body's.
 
-        One row each: the note, the header or NO_HEADER, how many tokens the header has, and how many both have.
+        The rows are the note, the header or NO_HEADER, the number of the header's tokens, and that of all tokens.
         """
         segments: npt.NDArray[np.int32] = np.load(self._folder / "segments.npy", allow_pickle=False)
         return segments
@@ -99,7 +97,7 @@ class Shard:
 def batch_notes(
     notes: Iterable[Note], *, max_characters: int = 1 << 23, max_notes: int = 20_000
 ) -> Iterator[list[Note]]:
-    """Group notes into shards by their sizes alone, so that the number of workers never matters."""
+    """Group notes into shards by their sizes only, whatever the number of workers."""
     batch: list[Note] = []
     characters = 0
     for note in notes:
@@ -115,7 +113,7 @@ def batch_notes(
 def build_shard(
     shard: tuple[Path, Sequence[Note]], *, settings: CorpusSettings, metadata_kinds: Sequence[str]
 ) -> None:
-    """Cut notes into sections and tokens and write them to a folder, which appears when it is complete."""
+    """Split notes into sections and tokens, and write them to a folder, atomically."""
     folder, notes = shard
     find_headers = _finder(settings.sections, header_rules=settings.header_rules)
     found: list[list[Header]] = []
@@ -156,14 +154,14 @@ def build_shard(
 
 
 class _Pieces:
-    """Notes joined into pieces of text for the tokenizer, and the tokens found in each piece."""
+    """Notes joined into larger texts for the tokenizer, and the tokens of each."""
 
     def __init__(self, *, stop_words: bool) -> None:
         self.found: list[tuple[str, TokenArrays]] = []
         self._stop_words = stop_words
         self._texts: list[str] = []  # of the current piece
         self._length = 0
-        self._offsets: list[int] = []  # of each note in its piece
+        self._offsets: list[int] = []  # of each note, in its piece
         self._n_notes: list[int] = []  # up to the end of each piece
 
     def add(self, text: str) -> None:
@@ -174,7 +172,7 @@ class _Pieces:
         self._length += len(text) + 1
 
     def finish(self) -> None:
-        """Find the tokens of the current piece, and begin the next."""
+        """Tokenise the current piece, and start the next."""
         text = "\n".join(self._texts)
         self.found.append((text, find_tokens(text, stop_words=self._stop_words)))
         self._n_notes.append(len(self._offsets))
@@ -183,7 +181,7 @@ class _Pieces:
     def find_first_tokens(
         self, notes: npt.NDArray[np.int64], positions: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Return the number of the first token at or after each position in a note; the notes are in order."""
+        """Return the index of the first token at or after each position in a note; notes are in order."""
         positions = positions + np.array(self._offsets, np.int64)[notes]
         n_tokens = 0
         parts = np.split(positions, np.searchsorted(notes, self._n_notes[:-1]), axis=1)
@@ -193,16 +191,14 @@ class _Pieces:
         return positions
 
     def spellings(self, chosen: npt.NDArray[np.int64]) -> list[str]:
-        """Spell some of the tokens, given in order."""
+        """Return the spellings of some tokens, given in order."""
         ends = np.cumsum([tokens.hashes.size for _, tokens in self.found])
         parts = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
         spellings: list[str] = []
         for (text, tokens), end, part in zip(self.found, ends, parts, strict=True):
             local = part - (end - tokens.hashes.size)
             starts, lasts = tokens.starts[local], tokens.ends[local]
-            if (
-                text.isascii()
-            ):  # nearly all are letters: quicker lowered together, and the others spelled one by one
+            if text.isascii():  # nearly all words are letters: lower them together, and spell only the others
                 lowered, characters = text.lower(), np.frombuffer(text.encode(), np.uint8)
                 words = [
                     lowered[first:last] for first, last in zip(starts.tolist(), lasts.tolist(), strict=True)
@@ -219,23 +215,23 @@ class _Pieces:
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return where each distinct hash occurs first, in order, and for every hash which of these it is.
+    """Return the first index of each distinct hash, in order, and for every hash the number of its distinct one.
 
-    In linear time: numpy's `unique` sorts, which was half of a build's time. Most tokens are of few words, and a
-    sample has nearly all of these: they are looked up in a table that stays in the cache. Only the rest is grouped.
+    In linear time: numpy's `unique` sorts, which took half of a build's time. Most tokens are of a few words, which a
+    sample contains: they are looked up in a table that fits the processor's cache. Only the rest is grouped.
     """
     if hashes.size < 4 * _SAMPLE:
         return _group(hashes)
     first, _ = _group(hashes[:_SAMPLE])
-    holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # where a slot is empty, the comparison below fails
+    holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # in an empty slot, the comparison below fails
     slot_of_first = slots_of(hashes[first], _MULTIPLIER, _SAMPLE_BITS)
     holders[slot_of_first[::-1]] = first[::-1]
     candidate = holders[slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS)]
     rest = np.flatnonzero(hashes[candidate] != hashes)
     rest_first, rest_group = _group(hashes[rest])
-    in_sample = first[holders[slot_of_first] == first]  # the others lost their slot, and are in the rest
+    in_sample = first[holders[slot_of_first] == first]  # others lost their slot, and are in the rest
     firsts = np.sort(np.concatenate([in_sample, rest[rest_first]]))
-    number = np.empty(hashes.size, np.int64)  # read and written at the firsts alone
+    number = np.empty(hashes.size, np.int64)  # used only at the firsts
     number[firsts] = np.arange(firsts.size)
     groups = number[candidate]
     groups[rest] = number[rest[rest_first]][rest_group]
@@ -243,11 +239,11 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """`distinct` by a hash table filled with array operations.
+    """`distinct`, by a hash table filled with array operations.
 
-    The first to claim a slot keeps it, those with another hash try again elsewhere; a few rounds are enough.
+    The first hash to claim a slot keeps it, and the others try another slot; a few rounds are enough.
     """
-    bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: far fewer than tokens are distinct
+    bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
     slots = np.empty(1 << bits, np.int64)
     first_with_same = np.empty(hashes.size, np.int64)
     waiting = np.arange(hashes.size)
@@ -255,7 +251,7 @@ def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.N
     while waiting.size:
         here = hashes[waiting]
         slot = slots_of(here, multiplier, bits)
-        slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: the first in order
+        slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
         holder = slots[slot]
         same = hashes[holder] == here
         first_with_same[waiting[same]] = holder[same]

@@ -1,4 +1,4 @@
-"""How often words occur under each metadata, and subsampling of the most frequent words."""
+"""Counts of words by metadata, and subsampling of frequent words."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,35 +18,35 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Probabilities = npt.NDArray[np.float64]
 MAX_PER_WORD = 1 << 16  # occurrences of a word whose metadata are kept
-_ENTRIES = 1 << 22  # that share a random generator
+_ENTRIES = 1 << 22  # per random generator
 _THREADS = min(8, os.cpu_count() or 1)
 _MAX_CELLS = 1 << 20  # of a dense block of words x metadata
-_MAX_OCCURRENCES = 1 << 22  # looked at in one go
-_BLOCK = 1 << 20  # tokens whose fate is drawn from one random generator
+_MAX_OCCURRENCES = 1 << 22  # counted at a time
+_BLOCK = 1 << 20  # tokens per random generator
 
 
 @dataclass(frozen=True, slots=True)
 class WordMetadataCounts:
-    """How often each word occurs under each metadata: the rows of a sparse matrix, word after word."""
+    """Counts of each word by metadata value: a sparse matrix, one row per word."""
 
-    offsets: npt.NDArray[np.int64]  # of each word's row; one more than there are words
+    offsets: npt.NDArray[np.int64]  # (words + 1,) of each word's row
     metadata: npt.NDArray[np.int32]
     counts: npt.NDArray[np.int64]
     n_metadata: int
 
     def at_least(self, least: int) -> Self:
-        """Return the counts that are not below `least`."""
+        """Return the counts of at least `least`."""
         kept = self.counts >= least
         offsets = np.concatenate([[0], np.cumsum(kept)])[self.offsets]
         return replace(self, offsets=offsets, metadata=self.metadata[kept], counts=self.counts[kept])
 
     def metadata_given_word(self, word: int, *, add: float = 1.0) -> Probabilities:
-        """Return p(metadata | word) with add-k smoothing, one value a metadata."""
+        """Return p(metadata | word) with add-k smoothing: (metadata,)."""
         row = slice(self.offsets[word], self.offsets[word + 1])
         return _smoothed(self.metadata[row], self.counts[row], self.n_metadata, add)
 
     def word_given_metadata(self, metadata: int, *, add: float = 1.0) -> Probabilities:
-        """Return p(word | metadata) with add-k smoothing, one value a word."""
+        """Return p(word | metadata) with add-k smoothing: (words,)."""
         here = self.metadata == metadata
         words = np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
         return _smoothed(words[here], self.counts[here], self.offsets.size - 1, add)
@@ -62,15 +62,15 @@ def _smoothed(
 
 
 class WordArrays(NamedTuple):
-    """What tells under which metadata words occur."""
+    """Access to the metadata of the occurrences of words."""
 
     offsets: npt.NDArray[np.integer]  # of each word's occurrences
-    metadata_at: Callable[[Any], npt.NDArray[np.integer]]  # of some occurrences: a slice, or an array of them
+    metadata_at: Callable[[Any], npt.NDArray[np.integer]]  # of a slice or an array of occurrences
     n_metadata: int
 
     @classmethod
     def of_corpus(cls, corpus: Corpus, kind: str) -> Self:
-        """Look up the metadata of a kind."""
+        """Read the metadata of a kind from a corpus."""
         of_segment, occurrences = np.asarray(corpus.segment_metadata(kind)), np.asarray(corpus.occurrences)
         token_segment = np.asarray(corpus.token_segment)
         return cls(
@@ -80,7 +80,7 @@ class WordArrays(NamedTuple):
         )
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Cut the vocabulary where memory allows: the first word of each block, and the one after its last."""
+        """Yield the ranges of words whose counts fit in memory."""
         first, n_words = 0, self.offsets.size - 1
         while first < n_words:
             furthest = int(np.searchsorted(self.offsets, self.offsets[first] + _MAX_OCCURRENCES, "right")) - 1
@@ -89,16 +89,16 @@ class WordArrays(NamedTuple):
             first = last
 
     def sizes(self, max_per_word: int) -> npt.NDArray[np.int64]:
-        """How many occurrences of each word are kept."""
+        """Return the number of occurrences of each word that are kept."""
         return np.minimum(np.diff(self.offsets), max_per_word)
 
     def gather(self, block: tuple[int, int], *, max_per_word: int) -> "WordBlock":
-        """Look at all occurrences of a block's words."""
+        """Count all occurrences of a block's words."""
         first, last = block
         start, end = self.offsets[first], self.offsets[last]
         table = np.zeros((last - first) * self.n_metadata, np.int64)
         row_of = np.arange(0, table.size, self.n_metadata)
-        for at in range(start, end, _MAX_OCCURRENCES):  # a very frequent word takes several turns
+        for at in range(start, end, _MAX_OCCURRENCES):  # several rounds for a very frequent word
             until = min(at + _MAX_OCCURRENCES, end)
             under = self.metadata_at(slice(at, until))
             n_here = np.diff(np.clip(self.offsets[first : last + 1], at, until))
@@ -113,10 +113,10 @@ class WordArrays(NamedTuple):
         )
 
     def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
-        """Choose the occurrences of a block's words that are kept; None is all.
+        """Choose the occurrences of a block's words to keep; None is all.
 
-        Of a frequent word, a random one from each of as many equal stretches: fixed steps could fall in with the
-        rhythm of notes that are all built alike. Which ones does not depend on a seed.
+        A frequent word's occurrences are split into equal ranges, and one is drawn from each: fixed steps could follow
+        the structure of notes from one template. The choice does not depend on the random seed.
         """
         first, last = block
         starts, counts = self.offsets[first:last], np.diff(self.offsets[first : last + 1])
@@ -135,27 +135,27 @@ class WordArrays(NamedTuple):
 
 
 class WordBlock(NamedTuple):
-    """Under which metadata some words occur."""
+    """The counts of a range of words by metadata value."""
 
-    n_metadata: npt.NDArray[np.int64]  # that each word occurs under
-    metadata: npt.NDArray[np.int32]  # these, word after word
+    n_metadata: npt.NDArray[np.int64]  # number of values that each word occurs with
+    metadata: npt.NDArray[np.int32]  # these values, word after word
     counts: npt.NDArray[np.int64]
-    occurrences: npt.NDArray[np.integer]  # the metadata of the occurrences of each word that are kept
+    occurrences: npt.NDArray[np.integer]  # metadata of the kept occurrences of each word
 
 
 def _chances(first: int, last: int) -> Probabilities:
-    """Return random numbers that belong to the entries from `first` to `last`."""
+    """Return the random numbers of the entries from `first` to `last`."""
     parts = []
     for block in range(first // _ENTRIES * _ENTRIES, last, _ENTRIES):
         start, end = max(first, block) - block, min(last - block, _ENTRIES)
         philox = np.random.Philox(key=[0, block])
-        philox.advance(start // 4)  # which gives four numbers at a time
+        philox.advance(start // 4)  # it generates four numbers at a time
         parts.append(np.random.Generator(philox).random(end - start // 4 * 4)[start % 4 :])
     return np.concatenate(parts)
 
 
 def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetadataCounts:
-    """Count each word under each metadata of a kind; those of sections are counted when a corpus is made."""
+    """Count each word by metadata value; counts by section are stored when a corpus is built."""
     if kind == "section" and corpus.has(*files.SECTION_COUNTS):
         offsets, metadata, counts = (np.asarray(corpus.array(name)) for name in files.SECTION_COUNTS)
     else:
@@ -166,7 +166,7 @@ def count_words_by_metadata(corpus: Corpus, kind: str = "section") -> WordMetada
 
 
 def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], ...]:
-    """Join the counts of all words: where each one's begin, metadata, and counts."""
+    """Join the counts of all words: offsets, metadata, counts."""
     offsets = np.cumsum(np.concatenate([[0], *(block.n_metadata for block in blocks)]))
     metadata = np.concatenate([block.metadata for block in blocks])
     return offsets, metadata, np.concatenate([block.counts for block in blocks])
@@ -175,7 +175,7 @@ def join_counts(blocks: Sequence[WordBlock]) -> tuple[npt.NDArray[np.integer], .
 def occurrence_metadata(
     corpus: Corpus, kind: str = "section", *, max_per_word: int = MAX_PER_WORD
 ) -> npt.NDArray[np.int32]:
-    """Return the metadata of the occurrences of each word, word after word, at most so many a word."""
+    """Return the metadata of the occurrences, word after word, at most `max_per_word` each."""
     if kind == "section" and max_per_word == MAX_PER_WORD and corpus.has(files.OCCURRENCE_SECTIONS):
         return corpus.array(files.OCCURRENCE_SECTIONS).astype(np.int32)
     blocks = _gather(corpus, kind, max_per_word)
@@ -188,7 +188,7 @@ def _gather(corpus: Corpus, kind: str, max_per_word: int = MAX_PER_WORD) -> list
 
 
 def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield the results in order; numpy works without the interpreter's lock."""
+    """Yield the results in order; numpy releases the GIL."""
     with ThreadPoolExecutor(_THREADS) as pool:
         yield from pool.map(work, items)
 
@@ -203,11 +203,11 @@ class Stream(NamedTuple):
 def subsample(
     corpus: Corpus, *, threshold: float, seed: int, ranges: Iterable[tuple[int, int]]
 ) -> Iterator[Stream]:
-    """Yield the tokens of some ranges that stay, in pieces; which ones depends on the seed and their place alone."""
+    """Yield the kept tokens of some ranges, in pieces; the choice depends only on the random seed and the positions."""
     probability = keep_probability(np.asarray(corpus.word_counts), threshold=threshold).astype(np.float32)
 
     def pieces() -> Iterator[tuple[int, int]]:
-        """Cut the ranges where another random generator begins."""
+        """Split the ranges where the random generator changes."""
         for first, last in _joined(ranges):
             for start in range(first // _BLOCK * _BLOCK, last, _BLOCK):
                 yield max(first, start), min(last, start + _BLOCK)
@@ -226,7 +226,7 @@ def subsample(
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that touch each other."""
+    """Join adjacent ranges."""
     joined: list[tuple[int, int]] = []
     for first, last in ranges:
         touches = joined and joined[-1][1] == first
@@ -235,9 +235,9 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def keep_probability(counts: npt.NDArray[np.integer], *, threshold: float) -> Probabilities:
-    """Return the probability that a token stays, by word: sqrt(t/f) + t/f, at most 1, f its share of all tokens.
+    """Return the probability of keeping a token, by word: min(1, sqrt(t/f) + t/f) with f its share of all tokens.
 
-    Mikolov et al. 2013, in the form of the word2vec program. A threshold of 0 keeps everything.
+    Mikolov et al. 2013, as in the word2vec program. A threshold of 0 keeps everything.
     """
     if threshold < 0:
         raise ConfigError(

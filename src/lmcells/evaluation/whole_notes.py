@@ -25,10 +25,11 @@ import numpy.typing as npt
 from lmcells.errors import FormatError, InputError
 from lmcells.evaluation.calibrate import DRAWS, TAKEN_OUT, expected_calibration_error
 from lmcells.evaluation.marked_notes import NONE, SHORT_FORM, Mark, MarkedNote, Meanings, read_marked_notes
-from lmcells.expansion.expander import Expander, shipped_inventory
+from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
 from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder

@@ -1,9 +1,9 @@
-"""Adapting a model to other text: training goes on from its weights, on a corpus with words and sections of its own.
+"""Adapting a model to other text: training continues from its weights, on a corpus with its own words and sections.
 
-The network is trained in the vocabulary of the corpus: known words and sections start from the model's vectors, new
-words from those of words that are spelt alike. Afterwards the words, sections and phrases that only the model knew are
-put back. What it knew of phrases is moved to where the trained network would now find them, by the linear map that
-best takes posterior means of before to those of after, at masked spans of the corpus.
+The network is trained with the vocabulary of the corpus: known words and sections start from the model's vectors, new
+words from those of words with similar spelling. Afterwards the words, sections and phrases that only the model knew are
+restored. Its prototypes are moved into the space of the trained network by a linear map, fitted to the posterior means
+before and after training at masked spans of the corpus.
 
 Needs torch; nothing that expands notes imports this module.
 """
@@ -31,8 +31,8 @@ Floats = npt.NDArray[np.float32]
 
 _WORD_TABLES = (TABLE, "prior.words.weight")
 _METADATA_TABLES = ("variational.metadata.weight", "prior.metadata.weight")
-_NOISE = 0.02  # standard deviation, tells new words apart that start from the same vector
-_OWN_SHARE = 0.5  # of the corpus in the counts of phrases, against the text that the model was trained on
+_NOISE = 0.02  # standard deviation; separates new words that start from the same vector
+_OWN_SHARE = 0.5  # of the corpus in the counts of phrases, against the model's training text
 _RIDGE = 1e-3  # of the linear map, relative to the variance
 
 
@@ -53,11 +53,12 @@ class Adaptation:
         if base.reads_stop_words != corpus.reads_stop_words:
             needed = "with" if base.reads_stop_words else "without"
             raise InputError(
-                f"{corpus.folder} was prepared unlike the text of {base.folder}. Prepare it {needed} --stop-words."
+                f"{corpus.folder} was not prepared like the training text of {base.folder}. "
+                f"Prepare it {needed} --stop-words."
             )
 
     def model_config(self, changed: Mapping[str, Any]) -> ModelConfig:
-        """The model's own settings with the sizes of the corpus, and what the user changed in them."""
+        """Return the model's settings, with the sizes of the corpus and the user's changes."""
         n_metadata = self.corpus.n_metadata(self.base.config.metadata_kind)
         own = replace(self.base.sizes, n_words=len(self.corpus.words), n_metadata=n_metadata)
         for name, value in changed.items():
@@ -68,7 +69,7 @@ class Adaptation:
         return replace(own, **changed)
 
     def initial_weights(self, *, seed: int) -> dict[str, torch.Tensor]:
-        """The model's weights in the vocabulary of the corpus."""
+        """Return the model's weights for the vocabulary of the corpus."""
         base, words = self.base, self.corpus.words
         weights = {name: np.array(array, np.float32) for name, array in base.arrays.items()}
         known = np.array([base.word_ids.get(word, -1) for word in words])
@@ -90,7 +91,7 @@ class Adaptation:
         return {name: torch.from_numpy(array) for name, array in weights.items()}
 
     def _spelt_alike(self, table: Floats, words: list[str]) -> Floats:
-        """Vectors of words that the model does not know; the average word's where the spelling says nothing."""
+        """Return vectors of out-of-vocabulary words by their spelling, or the mean vector if that says nothing."""
         own = table[: self.base.sizes.n_words]
         weights = np.log1p(self.base.word_counts).astype(np.float32)
         rows: Floats = np.tile(weights @ own / weights.sum(), (len(words), 1))
@@ -101,7 +102,7 @@ class Adaptation:
         return rows
 
     def merged(self, trained: CellModel) -> tuple[CellModel, Vocabulary]:
-        """The trained model with the words and sections that only the base knew, and the counts of both texts."""
+        """Return the trained model with the words and sections that only the base knew, and the joint counts."""
         base, corpus, kind = self.base, self.corpus, self.base.config.metadata_kind
         own_words, own_names = set(corpus.words), corpus.metadata_names(kind)
         other_words = [at for at, word in enumerate(base.words) if word not in own_words]
@@ -133,7 +134,7 @@ class Adaptation:
         return model.eval(), Vocabulary(words, names, counts, word_counts)
 
     def merged_store(self, trained: CellModel, own: Prototypes, *, settings: TrainingSettings) -> PhraseStore:
-        """Phrases of both texts, each with the prototypes of both by how often it occurs in them."""
+        """Return the phrases of both texts, each with the prototypes of both, weighted by frequency."""
         store = self.base.phrase_store
         assert store is not None
         with torch.device("meta"):
@@ -161,7 +162,7 @@ def _added(
     n_words: int,
     n_metadata: int,
 ) -> WordMetadataCounts:
-    """Add counts, each table with the places of its words and metadata among those of all."""
+    """Add counts; each table comes with the indices of its words and metadata in the joint table."""
     keys, counts = [], []
     for table, words, metadata in tables:
         of_cell = np.repeat(words, np.diff(table.offsets))
@@ -174,13 +175,15 @@ def _added(
 
 
 def _moved(prototypes: Floats, means: list[Floats], *, center: Floats, new_center: Floats) -> Floats:
-    """Directions from the center of before -> those from the new one, by the map between means of both networks."""
+    """Map prototypes, relative to the old center, to the space of the new network, relative to its center."""
     before, after = (each.astype(np.float64) for each in means)  # (n, d) each, at the same spans
     middle, new_middle = before.mean(axis=0), after.mean(axis=0)
     x, y = before - middle, after - new_middle
     gram = x.T @ x
     ridge = _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-    matrix = np.linalg.solve(gram + ridge, x.T @ y + ridge)  # the identity where the spans say nothing
+    matrix = np.linalg.solve(
+        gram + ridge, x.T @ y + ridge
+    )  # the identity in directions that the spans do not cover
     radius = np.linalg.norm(before - center, axis=1).mean()
     points = (center + radius * prototypes - middle) @ matrix + new_middle - new_center
     moved: Floats = (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
@@ -188,7 +191,7 @@ def _moved(prototypes: Floats, means: list[Floats], *, center: Floats, new_cente
 
 
 def _joined(store: PhraseStore, moved: Floats, own: Prototypes, *, rates: tuple[float, float]) -> PhraseStore:
-    """Join two sets of phrases; counts are rates in a text that is made of both."""
+    """Join two sets of phrases, with counts as in a mixture of both texts."""
     of_base = (store.arrays["offsets"].astype(np.int64), store.arrays["shares"].astype(np.float64), moved)
     of_own = (own.offsets, own.shares.astype(np.float64), own.prototypes)
     at_base = {phrase: at for at, phrase in enumerate(store.phrases)}

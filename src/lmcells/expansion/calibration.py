@@ -1,4 +1,4 @@
-"""Turning scores into calibrated probabilities, and deciding when to abstain."""
+"""Calibrated probabilities from scores, and when to abstain."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -28,15 +28,17 @@ PRIORS = "sense_priors.json"
 ORDINARY_WORD = "ordinary_word"
 """Why there is nothing to expand: the ordinary reading of what is written is more likely than any sense."""
 
-_MOST_BY_PRIORS = 3.0  # that the prior of a sense may add to its score
+_MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
 PRIOR_WEIGHT = 0.6  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Softmax with a temperature, "no sense fits" among the candidates, and two thresholds below which the expander
-    abstains; by default it never does."""
+    """Softmax with a temperature, "no sense fits" as a candidate, and two thresholds below which the expander abstains.
+
+    By default it never abstains.
+    """
 
     temperature: float = 1.0
     least_probability: float = 0.0  # of the best candidate; below it: low_confidence
@@ -52,7 +54,7 @@ class Calibration:
             raise ConfigError(f"least_score: found {self.least_score}, allowed: a number or none.")
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Return the probabilities of a mention's candidates: 0 where a score is -inf, equal where all are."""
+        """Return the probabilities of a mention's candidates: 0 for a score of -inf, equal if all are."""
         scores = np.asarray(scores, np.float64)
         best = scores.max(initial=-np.inf)
         if best == -np.inf:
@@ -70,16 +72,16 @@ class Calibration:
         none_prior: float = 0.0,
         ordinary: float = -inf,
     ) -> tuple[list[float], str | None]:
-        """Return the probabilities of a mention's candidates, and why to abstain, None where the best is the answer.
+        """Return the probabilities of a mention's candidates, and why to abstain, or None.
 
         Args:
-            own: scores by the mention's own window, which tell whether any candidate is meant.
-            shared: scores that take the rest of the note into account, which tell the candidates apart.
-            prior: what to add to the log-odds of each candidate.
-            none_prior: what to add to those of "no sense fits".
-            ordinary: log-odds of the ordinary reading of what is written, which competes with the candidates.
+            own: scores by the mention's own window, which decide whether any candidate fits.
+            shared: scores that include the rest of the note, which decide between the candidates.
+            prior: added to the log-odds of each candidate.
+            none_prior: added to the log-odds of "no sense fits".
+            ordinary: log-odds of the ordinary word, which competes with the candidates.
         """
-        # Plain floats: there are few candidates, and many mentions.
+        # Plain floats are faster than arrays: there are few candidates, and many mentions.
         alone, together = own.tolist(), (own if shared is None else shared).tolist()
         best = max(alone, default=-inf)
         if best == -inf:
@@ -111,7 +113,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the calibration of a model folder; one without has the default."""
+        """Read the calibration of a model folder, or return the default."""
         path = folder / CALIBRATION
         if not path.is_file():
             return cls()
@@ -131,15 +133,15 @@ class Calibration:
 
 
 class OrdinaryReadings:
-    """The word itself as one more candidate: what is in capitals and an English word competes with its senses.
+    """The word itself as one more candidate: an English word in capitals competes with its senses.
 
-    "ON exam", "LOW RISK" and "HIGH GRADE PIN" may be either. With f how well the word fits the masked span, and n how
-    often the training text has it:
+    "ON exam", "LOW RISK" and "HIGH GRADE PIN" may be either. With f how well the word fits the masked span, and n its
+    count in the training text:
 
         log-odds = w1 f / t + w2 log(1 + n) + w3 [function word] + w4 [in all-caps text] + w5
 
     which is compared with s / t, the scores of the senses; see `Calibration.judge` for t. The weights are learnt
-    without labels from long forms and words of training notes: benchmarks/ordinary_reading.py.
+    without labels from long forms and words in training notes: benchmarks/ordinary_reading.py.
     """
 
     def __init__(self, model: PretrainedModel, make_ranker: Callable[[PretrainedModel, Any], Any]) -> None:
@@ -148,18 +150,18 @@ class OrdinaryReadings:
 
     @cached_property
     def _ranker(self) -> Any:
-        return self._make_ranker(self._model, self)  # the first note may not need it
+        return self._make_ranker(self._model, self)  # lazy: few notes need it
 
     def senses(self, short_form: str) -> tuple[Sense, ...]:
-        """Return the word itself, as the only candidate of a ranker."""
+        """Return the word itself as the only candidate, for a ranker."""
         return (Sense(short_form, short_form.lower(), (short_form.lower(),)),)
 
     def log_odds(
         self, mentions: Sequence[Mention], scores: Sequence[Floats], calibration: Calibration
     ) -> list[float]:
-        """Return the log-odds of the ordinary reading of each mention, by the scores of its senses.
+        """Return the log-odds of the ordinary reading of each mention, given the scores of its senses.
 
-        -inf where it has none, inf where it is certain: a word of which no sense fits is a word.
+        -inf if it has none, inf if no sense comes near to fitting.
         """
         found = [inf if self._has_reading(mention) else -inf for mention in mentions]
         least = -inf if calibration.none_score is None else calibration.none_score - _MOST_BY_PRIORS
@@ -176,7 +178,7 @@ class OrdinaryReadings:
         return written.isupper() and lower in WITH_ORDINARY_READING and lower in self._model.word_ids
 
     def features(self, mention: Mention) -> tuple[float, ...]:
-        """Describe a mention that has an ordinary reading, up to how well it fits."""
+        """Return the features of a mention with an ordinary reading, except how well it fits."""
         start, end, word = mention.start, mention.end, mention.text[mention.start : mention.end].lower()
         return (
             log1p(int(self._model.word_counts[self._model.word_ids[word]])),
@@ -187,15 +189,15 @@ class OrdinaryReadings:
 
 @dataclass(frozen=True)
 class SensePriors:
-    """How often each sense of a short form is meant in notes, and how often none ("") is, learnt without labels.
+    """How often notes mean each sense of a short form, and how often none (""), learnt without labels.
 
-    They belong to one inventory, the shipped one; others are ranked without.
+    They belong to the shipped inventory; others are ranked without priors.
     """
 
     shares: dict[str, dict[str, float]]
 
     def of(self, short_form: str, long_forms: Sequence[str]) -> tuple[list[float], float]:
-        """Return what to add to the log-odds of each sense, and of "no sense fits", relative to no prior."""
+        """Return what to add to the log-odds of each sense, and of "no sense fits"."""
         shares = self.shares.get(short_form)
         if shares is None:
             return [0.0] * len(long_forms), 0.0
@@ -210,7 +212,7 @@ class SensePriors:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the priors of a model folder; one without has none."""
+        """Read the priors of a model folder, if it has any."""
         path = folder / PRIORS
         try:
             return cls(read_json(path) if path.is_file() else {})

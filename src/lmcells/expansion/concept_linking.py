@@ -1,13 +1,13 @@
-"""Concepts of a terminology for the senses of an inventory, by their names.
+"""Linking the senses of an inventory to the concepts of a terminology, by name.
 
     names = read_omop_concepts(Path("CONCEPT.csv"))      # or read_umls_names(Path("MRCONSO.RRF"))
     links = link_concepts(inventory, names)
     links[0].outcome, links[0].concept_id                # "exact", "4329847"
 
-A sense is linked if one concept has the long form as a name, else one of its forms; first as they are written but for
-case, then with hyphens, number and punctuation evened out (`form_key`). Where several concepts have the name, the
-standard (OMOP) or preferred (UMLS) ones count; if there are still several, the sense is ambiguous and stays as it was.
-The files are read once, line by line; only names that the inventory has are kept.
+A sense is linked if a single concept is named like its long form, or else like one of its forms: first ignoring case,
+then also hyphens, number and punctuation (`form_key`). Of several concepts with the name, only standard (OMOP) or
+preferred (UMLS) ones count; if there are still several, the sense is ambiguous and stays unchanged. Files are read
+once, line by line; only names in the inventory are kept.
 """
 
 import csv
@@ -37,7 +37,7 @@ class ConceptName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConceptLink:
-    """What was found for a sense: "kept" if it had a concept already; all concepts with the name, if ambiguous."""
+    """The outcome for a sense: "kept" if it had a concept already; if ambiguous, with all concepts of that name."""
 
     sense: Sense
     outcome: Outcome
@@ -46,7 +46,7 @@ class ConceptLink:
 
 
 def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Iterator[ConceptName]:
-    """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as Athena has it, or with commas."""
+    """Stream the valid concepts of OMOP's CONCEPT table: tab-separated, as from Athena, or comma-separated."""
     with _open(path) as file:
         header = file.readline()
         delimiter = "\t" if "\t" in header else ","
@@ -55,7 +55,7 @@ def read_omop_concepts(path: Path, *, vocabularies: Collection[str] = ()) -> Ite
         if missing:
             raise FormatError(f"{path} has no column {missing[0]!r}. Give OMOP's CONCEPT table.")
         at = [names.index(name) for name in _OMOP_COLUMNS]
-        is_plain = delimiter == "\t"  # Athena quotes nothing, and names hold quotes
+        is_plain = delimiter == "\t"  # Athena does not quote, and names contain quotes
         rows = (line.rstrip("\r\n").split("\t") for line in file) if is_plain else csv.reader(file)
         for row in rows:
             if len(row) <= max(at):
@@ -120,7 +120,7 @@ def link_concepts(inventory: SenseInventory, names: Iterable[ConceptName]) -> li
 
 
 def _link(sense: Sense, found: Iterable[tuple[Outcome, dict[str, ConceptName]]]) -> ConceptLink:
-    """Take the first name that one concept has; the first that several have tells what is ambiguous."""
+    """Take the first name with a single concept; without one, the first name with several is ambiguous."""
     ambiguous: tuple[ConceptName, ...] = ()
     for outcome, concepts in found:
         several = [each for each in concepts.values() if each.is_preferred] or list(concepts.values())
@@ -136,7 +136,7 @@ def linked_inventory(links: Iterable[ConceptLink]) -> SenseInventory:
 
 
 def write_report(links: Iterable[ConceptLink], path: Path) -> None:
-    """Write a row a sense: what was found, and the concepts that an ambiguous one may be."""
+    """Write a row per sense: the outcome, and the concepts of an ambiguous one."""
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("short_form", "long_form", "outcome", "concept_id", "concepts"))

@@ -1,4 +1,4 @@
-"""Writing the long forms into a text, and mapping offsets between the two texts.
+"""Writing long forms into a text, and mapping offsets between the two texts.
 
 expanded = expand_text(text, expander(text))
 expanded.text                         # "... with a cerebrovascular accident in 2019 ..."
@@ -21,7 +21,7 @@ STYLES = ("replace", "append")
 
 _OPENED = re.compile(r"\s*[(\[]\s*[\"'“‘]?$")
 _OPENS = re.compile(r"[\"'”’]?\s*[(\[=:,]\s*")
-_BRACKETS = 8  # characters that may stand between a long form and its short form
+_BRACKETS = 8  # characters allowed between a long form and its short form
 _SENTENCE_OPENS = re.compile(r"(?:[.!?]\s+|\n[ \t]*)$")
 _SENTENCE_ENDS = re.compile(r"\s*\Z|[ \t]*[\r\n]|\s+[A-Z]")
 
@@ -30,8 +30,8 @@ _SENTENCE_ENDS = re.compile(r"\s*\Z|[ \t]*[\r\n]|\s+[A-Z]")
 class OffsetMap:
     """Maps offsets between a text and its expansion: `[starts[i], ends[i])` became `[new_starts[i], new_ends[i])`.
 
-    Between the pieces the two functions are each other's inverse, and neither ever decreases. An offset inside a piece
-    is mapped to the start of its counterpart, the end of a piece to its counterpart's end.
+    Outside these spans the two maps are inverse, and both are monotonic. An offset inside a span is mapped to the start
+    of its counterpart, the end of a span to its counterpart's end.
     """
 
     starts: tuple[int, ...]
@@ -58,16 +58,16 @@ def _map(offset: int, pieces: tuple[tuple[int, ...], ...], others: tuple[tuple[i
 
 @dataclass(frozen=True, slots=True)
 class ExpandedText:
-    """A text with its short forms written out, and the map between its offsets and the original's."""
+    """A text with its short forms expanded, and the map between its offsets and the original's."""
 
     text: str = field(repr=False)  # patient data: never in a log or a traceback
     offset_map: OffsetMap
 
 
 def expand_text(text: str, expansions: Iterable[Expansion], *, style: Style = "replace") -> ExpandedText:
-    """Write the long forms into a text: in place of the short forms, or with style "append" in brackets after them.
+    """Write long forms into a text: instead of the short forms or, with style "append", in brackets after them.
 
-    Short forms without an answer stay as they are, and so does one that is defined right there.
+    Short forms without an answer, and those that are defined right there, stay as they are.
     """
     if style not in STYLES:
         raise InputError(f"style: found {style!r}, allowed: {', '.join(STYLES)}.")
@@ -102,12 +102,12 @@ def _written_out(text: str, expansion: Expansion, long_form: str, style: Style) 
     if _SENTENCE_OPENS.search(text[max(0, expansion.start - _BRACKETS) : expansion.start]):
         long_form = long_form[:1].upper() + long_form[1:]
     if written.endswith(".") and _SENTENCE_ENDS.match(text, expansion.end):
-        return long_form + "."  # the last dot of "p.o." ended the sentence as well
+        return long_form + "."  # the last dot of "p.o." also ends the sentence
     return long_form
 
 
 def plural(phrase: str) -> str:
-    """Return the plural of an English phrase, by rules for its last word."""
+    """Return the plural of an English phrase, by rules."""
     if re.search(r"[^aeiou]y$", phrase):
         return phrase[:-1] + "ies"
     if phrase.endswith("sis"):
@@ -118,7 +118,7 @@ def plural(phrase: str) -> str:
 
 
 def _is_defined_here(text: str, expansion: Expansion) -> bool:
-    """Whether the long form stands right before the short form's bracket, or right after the short form."""
+    """Whether the long form is right before the short form's bracket, or right after the short form."""
     if expansion.source != "definition" or expansion.long_form is None:
         return False
     long_form = form_key(expansion.long_form)

@@ -1,4 +1,4 @@
-"""What an expander answers: plain values that compare, pickle and go into JSON."""
+"""The results of an expander: plain values that can be compared, pickled and written as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ class Candidate:
     """A long form that a short form may stand for.
 
     Attributes:
-        long_form: the inventory's name of the sense.
-        probability: that the short form stands for it here; those of all candidates add to 1.
-        concept_id: the concept of the sense, where the inventory gives one.
+        long_form: the canonical name of the sense.
+        probability: that the short form stands for it here; the candidates' probabilities sum to 1.
+        concept_id: the concept of the sense, if the inventory has one.
     """
 
     long_form: str
@@ -36,12 +36,12 @@ class Expansion:
     Attributes:
         start: offset of the short form in the note.
         end: offset of its end: `note[start:end]` is what was written.
-        short_form: the inventory's spelling, "PT" where "pts" or "Pt" is written.
-        section: the name of the section it stands in, None where there is none.
-        long_form: what it stands for; None where the expander abstained.
-        probability: of that long form; None where the expander abstained.
-        source: "model", or "definition" where the note itself says what is meant.
-        candidates: all long forms that were considered, best first, also where the expander abstained.
+        short_form: the inventory's spelling: "PT" for "pts" or "Pt".
+        section: the name of its section, None if there is none.
+        long_form: what it stands for; None if the expander abstained.
+        probability: of that long form; None if the expander abstained.
+        source: "model", "definition" if the note defines it, "header", "letters", "grammar" or "pinned".
+        candidates: all long forms considered, best first, even if the expander abstained.
         abstained: None, or why: "low_confidence", "no_sense_fits" or "no_known_long_form".
         error_prone: whether patient-safety lists advise against this short form for the first candidate.
     """
@@ -59,11 +59,11 @@ class Expansion:
 
     @property
     def concept_id(self) -> str | None:
-        """The concept of the chosen long form, where the inventory gives one."""
+        """The concept of the chosen long form, if the inventory has one."""
         return self.candidates[0].concept_id if self.long_form is not None and self.candidates else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON, under the names of the fields."""
+        """Return plain data for JSON, by field name."""
         values = {name: getattr(self, name) for name in self.__slots__}  # asdict is ten times slower
         values["candidates"] = [
             {name: getattr(each, name) for name in each.__slots__} for each in self.candidates
@@ -72,6 +72,6 @@ class Expansion:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Return the expansion that `to_dict` gave these values for."""
+        """Return the expansion of `to_dict`."""
         candidates = tuple(Candidate(**candidate) for candidate in values["candidates"])
         return cls(**{**values, "candidates": candidates})

@@ -1,13 +1,12 @@
-"""What an answer is based on: where the model looked, and what it would lose without each thing it read.
+"""Explaining an answer: where the model looked, and the effect of the section and of each word.
 
     explanation = explain(ranker, occurrences)[0]
-    explanation.section_weight          # 0 to 1; the rest is the words'
-    explanation.section_effect          # by how much the log-odds would fall without the section
+    explanation.section_weight          # 0 to 1; the words have the rest
+    explanation.section_effect          # how much the log-odds would fall without the section
     explanation.words                   # WordRead(start, end, word, weight, effect), in order
 
-Gate and attention say where the network looked, not what came of it: the masked-span reader takes the words next to
-the short form past both. So each word is also hidden in turn, and the section withheld, and the candidates are scored
-again.
+Gate and attention show where the network looked, not the effect: in the masked-span reader, the words next to the short
+form bypass both. So each word is also hidden in turn, and the section withheld, and the candidates are scored again.
 """
 
 from collections.abc import Sequence
@@ -22,29 +21,29 @@ from lmcells.expansion.ranking import PosteriorRanker, batches
 from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.windows import NULL, Mention, ReadWindows
 
-MOST_EXPLAINED = 200  # mentions of a note whose effects are computed: each costs as much as ranking thirty
+MOST_EXPLAINED = 200  # mentions of a note whose effects are computed, each at the cost of ranking thirty
 
 
 @dataclass(frozen=True, slots=True)
 class WordRead:
     """A word at `note[start:end]`, in the vocabulary's spelling, its attention weight, and its effect.
 
-    The effect is by how much the log-odds of the likeliest sense would fall without the word; below 0 the word speaks
-    against that sense. None for the short form itself, and where there is no other sense to compare.
+    The effect is how much the log-odds of the most likely sense would fall without the word; if it is negative, the
+    word is evidence against that sense. None for the short form itself, and if there is no other sense.
     """
 
     start: int
     end: int
-    word: str = field(repr=False)  # of the note: patient data, never in a log or a traceback
+    word: str = field(repr=False)  # patient data: never in a log or a traceback
     weight: float
     effect: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The weight of the section against the words (the gate), its effect, and the words that were read.
+    """The weight of the section against the words (the gate), its effect, and the words of the window.
 
-    The section's effect is None where there is no section, or no other sense.
+    The section's effect is None if there is no section, or no other sense.
     """
 
     section_weight: float
@@ -59,14 +58,14 @@ def explain(
     evidence: Sequence[Floats] | None = None,
     temperature: float = 1.0,
 ) -> list[Explanation | None]:
-    """Explain the occurrences of one note; None where the note itself says what is meant.
+    """Explain the occurrences of one note; None if the note defines what is meant.
 
-    `evidence` has for each mention what the rest of the note added to the scores of its candidates, and `temperature`
-    is the calibration's, so that effects are on the odds of the probabilities in the answer.
+    `evidence` is what the rest of the note added to the scores of each mention's candidates; `temperature` is the
+    calibration's, so that effects refer to the odds of the answer's probabilities.
     """
     if not isinstance(ranker, PosteriorRanker):
         raise InputError(
-            f"a {type(ranker).__name__} cannot be explained. Allowed: rankers that read a model's cells."
+            f"a {type(ranker).__name__} cannot be explained. Allowed: rankers by the posterior of a model."
         )
     ranked = [(each, each.mention) for each in occurrences if each.mention is not None]
     explanations: list[Explanation] = []
@@ -118,7 +117,7 @@ def _losses(
     evidence: Floats | np.float64,
     temperature: float,
 ) -> list[float] | None:
-    """Return what the log-odds of the likeliest sense lose without the section, and without each word of a window."""
+    """Return how much the log-odds of the most likely sense fall without the section, and without each word."""
     if len(ranker.inventory.senses(mention.short_form)) < 2:
         return None
     (positions,) = np.nonzero(windows.context_mask[row])
@@ -138,7 +137,7 @@ def _losses(
 
 
 def _left_out(windows: ReadWindows, row: int, positions: npt.NDArray[np.intp]) -> ReadWindows:
-    """Return a window as it is, twice, and then once without the word at each position."""
+    """Return a window unchanged, twice, and then once without the word at each position."""
     n_windows = len(positions) + 2
     masks = np.repeat(windows.context_mask[row][None], n_windows, axis=0)
     masks[np.arange(len(positions)) + 2, positions] = False

@@ -1,9 +1,9 @@
 """Finding the short forms of an inventory in a text.
 
-A short form is one token of `lmcells.notes.tokens`, or begins with one. So the tokens of a text are looked up by their
-hash, all at once, and only the few that may be short forms are looked at one by one:
+A short form is a token of `lmcells.notes.tokens`, or begins with one. So all tokens of a text are looked up by hash at
+once, and only the few that may be short forms are checked one by one:
 
-- case: what is written as in the inventory is found. Another case is found unless that is an English word: "pt" and
+- case: a short form is found as the inventory writes it, and in another case unless that is an English word: "pt" and
   "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA";
@@ -28,16 +28,16 @@ from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
 from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
-_TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": what is counted is the short form
-_NAMES_WITH_X = frozenset({"cox", "cdx", "pax"})  # COX2, CDX2 and PAX5 are names of their own
+_TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": the short form comes before
+_NAMES_WITH_X = frozenset({"cox", "cdx", "pax"})  # but COX2, CDX2 and PAX5 are names
 _SPACED_AMPERSAND = re.compile(
     r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
 )
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _VOWELS = frozenset("aeiouy")
-_MOST_KNOWN = 20_000
-_SLOTS_EACH = 32  # so that about 3 % of the other words pass the table of slots and must be looked up
+_CACHE_SIZE = 20_000
+_SLOTS_EACH = 32  # so that about 3 % of the other words pass the filter and must be looked up
 
 
 _compiled = cache(re.compile)  # few are ever needed
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A short form that a token may be, or begin."""
+    """A short form that is a token, or begins with one."""
 
     short_form: str
     plain: str  # without dots: what is compared
@@ -60,15 +60,15 @@ class _Entry(NamedTuple):
 
 
 class _Fit(NamedTuple):
-    """A token that is written like an entry; the longest come first, then the closest."""
+    """An entry that a token matches; the longest come first, then the closest in spelling."""
 
-    rank: tuple[int, int]  # minus the length, and how far it is from the inventory's spelling
+    rank: tuple[int, int]  # minus the length, and the distance from the inventory's spelling
     stem: str  # without an ending
     entry: _Entry
 
 
 class _Index:
-    """Short forms by the hash of a token: those that are the token, with its ending or "", and those of more tokens."""
+    """Short forms by the hash of a token: those of this token, with an ending or "", and those of several tokens."""
 
     def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
         self.whole: dict[int, list[tuple[_Entry, str]]] = {}
@@ -83,23 +83,23 @@ class _Index:
                 self.longer.setdefault(hash_, []).append((entry, case + pattern))
         n_bits = max(10, (_SLOTS_EACH * len(self.whole)).bit_length())
         self._shift = np.uint64(64 - n_bits)
-        self._slots = np.zeros(1 << n_bits, np.bool_)  # whether an entry's hash begins with these bits
+        self._slots = np.zeros(1 << n_bits, np.bool_)  # whether a short form's hash begins with these bits
         self._slots[hashes >> self._shift] = True
 
     def may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Return True for the hash of each short form, and of a few other words."""
+        """Return True for the hashes of short forms, and of a few other words."""
         found: npt.NDArray[np.bool_] = self._slots[hashes >> self._shift]
         return found
 
 
 def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
-    """Yield the words by which a short form may be found: its entry, an ending, a pattern if it is longer."""
+    """Yield the words that a short form is indexed by, with its entry, an ending, and a pattern if it is longer."""
     if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
-        word, start, end = short_form.lower(), 0, len(short_form)  # the whole of it is a token
+        word, start, end = short_form.lower(), 0, len(short_form)  # it is a single token
     else:
         tokens = list(iterate_tokens(short_form))
         if not tokens:
-            return  # a stop word in lower case, or no word at all: cannot be found
+            return  # a stop word in lower case, or not a word: cannot be found
         word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
     plain = short_form.replace(".", "")
     if short_form[:start] or short_form[end:].strip("."):
@@ -107,19 +107,19 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
         yield word, _Entry(short_form, plain, start), "", pattern
         return
     entry = _Entry(short_form, plain)
-    if word[1:2] == "/":  # in "27y/o" it is two tokens
+    if word[1:2] == "/":  # two tokens in "27y/o"
         yield word[0], entry, "", re.escape(short_form) + r"(?![^\W_])"
     for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
         yield word + ending, entry, ending, None
 
 
 class ShortFormFinder:
-    """Finds short forms in texts, in time linear in the text.
+    """Finds short forms in texts, in linear time.
 
     find = ShortFormFinder(inventory)
     find("Pt s/p MI")   # [Found(0, 2, "PT"), Found(3, 6, "s/p"), Found(7, 9, "MI")]
 
-    `exact` finds them only as they are spelt (and in the plural): for short forms that a text defines.
+    `exact` finds only their exact spelling (and plurals), for short forms that a text defines.
     """
 
     def __init__(self, inventory: SenseInventory | Iterable[str], *, exact: bool = False) -> None:
@@ -130,7 +130,7 @@ class ShortFormFinder:
         self._set_inventory(inventory)
 
     def over(self, inventory: SenseInventory, changed: Iterable[str]) -> Self:
-        """Return a finder for an inventory that has more short forms, or other senses, of these only."""
+        """Return a finder for an inventory that differs only in these short forms."""
         finder = copy(self)
         if new := [short_form for short_form in changed if short_form not in self._inventory]:
             finder._indices = [*self._indices, _Index(new, exact=self._exact)]
@@ -140,16 +140,16 @@ class ShortFormFinder:
     def _set_inventory(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
         self._are_units: dict[str, bool] = {}
-        self._known_fits: dict[str, list[_Fit]] = {}  # of a token as written
+        self._known_fits: dict[str, list[_Fit]] = {}  # by the token as written
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
-        """Return what is found, in order, without overlaps; `tokens` are the text's, where they are known."""
+        """Return the short forms in order, without overlaps; `tokens` are the text's, if known."""
         tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
         may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
-        if len(self._known_fits) > _MOST_KNOWN:
+        if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
         look_alikes = LookAlikes(text)
         columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
@@ -160,7 +160,7 @@ class ShortFormFinder:
         return without_overlaps(each for each in found if each is not None)
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
-        """Return the longest short form that begins with the token, of several the closest to what is written."""
+        """Return the longest short form that begins with the token; of several, the closest in spelling."""
         written = text[start:end]
         fits = self._known_fits.get(written)
         if fits is None:
@@ -173,12 +173,12 @@ class ShortFormFinder:
             may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
             if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
                 if "." in fit.stem and text[last : last + 1] == ".":
-                    last += 1  # the last dot of "p.o." is its own
+                    last += 1  # the last dot of "p.o." belongs to it
                 return Found(first, last, fit.entry.short_form)
         return None
 
     def _fits(self, written: str, hash_: int) -> list[_Fit]:
-        """Return the short forms of one token that a token may be, as written."""
+        """Return the single-token short forms that a token matches as written."""
         fits = []
         for entry, ending in [each for index in self._indices for each in index.whole.get(hash_, ())]:
             stem = written[: len(written) - len(ending)]
@@ -191,7 +191,7 @@ class ShortFormFinder:
         return sorted(fits, key=attrgetter("rank"))
 
     def _longer_fits(self, text: str, start: int, longer: list[tuple[_Entry, str]]) -> Iterator[_Fit]:
-        """Yield the short forms of several tokens that are written around a token."""
+        """Yield the short forms of several tokens that match around a token."""
         for entry, pattern in longer:
             first = start - entry.lead
             match = _compiled(pattern).match(text, first) if first >= 0 else None
@@ -202,7 +202,7 @@ class ShortFormFinder:
                 yield _Fit((first - match.end(), misfit), match[0], entry)
 
     def _is_unit(self, short_form: str) -> bool:
-        """Whether a sense of a short form may stand after a number."""
+        """Whether a sense of a short form may follow a number."""
         if short_form not in self._are_units:
             self._are_units[short_form] = any(
                 (form.lower().replace("-", " ").split() or [""])[0].rstrip("s") in UNIT_NAMES
@@ -212,7 +212,7 @@ class ShortFormFinder:
         return self._are_units[short_form]
 
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
-        """Return how far what is written is from the inventory's spelling, None where it is not the short form."""
+        """Return the distance from the inventory's spelling, None if it is not the short form."""
         plain = without_marks(stem)
         if plain == entry.plain:
             return 0
@@ -226,16 +226,16 @@ class ShortFormFinder:
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
         if is_mixed and len(plain) < 4 and not _DOSING.match(plain):
             return None
-        return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is Pt before it is PT
+        return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is closer to Pt than to PT
 
 
 def without_marks(written: str) -> str:
-    """Return a short form as it is compared: "p.o." is "po", "C & S" is "C&S"."""
+    """Return a short form without dots and spaces: "p.o." is "po", "C & S" is "C&S"."""
     return written.replace(".", "").replace(" ", "")
 
 
 def without_overlaps(found: Iterable[Found]) -> list[Found]:
-    """Put short forms in order; of two that overlap the longer stays."""
+    """Sort short forms; of two that overlap, keep the longer."""
     kept: list[Found] = []
     for each in sorted(found):
         if kept and each.start < kept[-1].end:
@@ -247,7 +247,7 @@ def without_overlaps(found: Iterable[Found]) -> list[Found]:
 
 
 def _continues(before: str, character: str) -> bool:
-    """Whether a word that has begun goes on; after a number, "27y/o", another begins."""
+    """Whether a character continues the word before it; after a number, as in "27y/o", a new word begins."""
     return before.isalpha() and character.isalnum() if not character.isdigit() else before.isalnum()
 
 

@@ -1,4 +1,4 @@
-"""Frames of notes, of Arrow, pandas, polars or any other with its interchange -> a stream of rows, one per expansion.
+"""Expanding frames of notes (Arrow, pandas, polars and others) into a stream of rows, one per expansion.
 
 reader = expander.expand_frame(df, text="note_text", id="note_id")   # nothing is expanded yet
 reader.read_pandas()       # or polars.from_arrow(reader), or: for batch in reader
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lmcells.expansion.expander import Expander
     from lmcells.expansion.layers import LayerLike
 
-ROW = "row"  # the column of ids where the caller names none: the number of the row, from 0
+ROW = "row"  # the id column if the caller names none: the number of the row, from 0
 _FIELDS = tuple(each.name for each in fields(Expansion) if each.name != "candidates")
 _TYPES = {
     "start": "int64",
@@ -30,7 +30,7 @@ def expand_frame(
     frame: Any,
     *,
     text: str,
-    id: str | None,  # noqa: A002 - the word of all readers
+    id: str | None,  # noqa: A002 - as in all readers
     batch_size: int,
     inventory: "LayerLike | None",
 ) -> Any:
@@ -92,7 +92,7 @@ def expand_frame(
 
 
 def _stream(pa: Any, frame: Any, names: list[str]) -> Any:
-    """Read a frame as Arrow batches; of a frame in memory only the columns that are needed."""
+    """Read a frame as Arrow batches; only the needed columns of a frame in memory."""
     if isinstance(frame, pa.RecordBatchReader):
         return frame
     columns = getattr(frame, "columns", None)  # pandas and polars; a pyarrow table has column_names
@@ -104,7 +104,7 @@ def _stream(pa: Any, frame: Any, names: list[str]) -> Any:
     if not hasattr(frame, "__arrow_c_stream__"):
         kind = type(frame).__name__
         raise InputError(
-            f"a frame has the Arrow interchange (pyarrow, pandas from 2.2, polars, ...), found: {kind}."
+            f"a frame must support the Arrow C stream interface (pyarrow, pandas from 2.2, polars, ...), found: {kind}."
         )
     return pa.RecordBatchReader.from_stream(frame)
 

@@ -1,11 +1,9 @@
-"""Counted forms: short forms that carry a value, expanded by a small grammar rather than by entries of an inventory.
+"""Counted forms: short forms with a value, expanded by a small grammar instead of an inventory.
 
     q6h -> every 6 hours    x3 -> times three    x10 days -> for 10 (days)    A&Ox3 -> alert and oriented times three
     G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
 
-So are joined forms: w/ fever, p/vax, R shoulder.
-
-Codes that nobody reads out (pT3a, L5, CD20) are recognised too, and expanded only when asked for.
+Joined forms, too: w/ fever, p/vax, R shoulder. Codes that nobody reads out (pT3a, L5, CD20) are expanded on request.
 """
 
 import re
@@ -15,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Rules are looked for in a text that is reduced to these characters, with one digit, one space and no case.
+# Rules are prefiltered on a text reduced to these characters, with one digit, one space and no case.
 _CHARACTERS = "\0abcdefghijklmnopqrstuvwxyz0 ./#(&+,-)×"
 _PLAIN = bytes(
     max(0, _CHARACTERS.find("0" if each.isdigit() else " " if each.isspace() else each.lower()))
     for each in map(chr, range(256))
 )
-_LOOK_BACK = 16  # characters of a match that may stand before what its rule needs
+_LOOK_BACK = 16  # characters of a match before what its rule needs
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
 _DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
@@ -30,7 +28,7 @@ _PERIOD = r"(?:hours?|hrs?|h|days?|d|weeks?|wks?|wk|w|months?|mos?|minutes?|mins
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A form with a value at `text[start:end]`, and how it is read."""
+    """A form at `text[start:end]`, and its expansion."""
 
     start: int
     end: int
@@ -40,20 +38,20 @@ class Counted:
 @dataclass(frozen=True, slots=True)
 class _Rule:
     pattern: re.Pattern[str]
-    read: Callable[[re.Match[str]], str | None]  # None where it is something else after all
+    read: Callable[[re.Match[str]], str | None]  # None if it is something else
     group: int | str  # the part of the match that is expanded
-    needs: tuple[bytes, ...]  # of which the plain text must hold one: looked for first, since that is quick
+    needs: tuple[bytes, ...]  # the plain text must contain one of these, a fast check
 
 
 class _Rules:
-    """Rules, and which of them a text may match."""
+    """Rules, with a fast filter of those that a text may match."""
 
     def __init__(self, *rules: _Rule) -> None:
         needs = [(at, need) for at, rule in enumerate(rules) for need in rule.needs]
         longest = max(len(need) for _, need in needs)
         self._rules = rules
         self._needs = needs
-        # The pairs of characters of each need, (needs, longest - 1); short ones repeat their last.
+        # The character pairs of each need, (needs, longest - 1); short ones repeat their last.
         self._pairs = np.array(
             [
                 [*pairs, *[pairs[-1]] * (longest - 1 - len(pairs))]
@@ -62,7 +60,7 @@ class _Rules:
         )
 
     def needed(self, text: str) -> list[tuple[_Rule, int]]:
-        """Return the rules of which the text holds what they need, in order, and where it stands first."""
+        """Return the rules whose needs the text contains, in order, with the first position of each."""
         plain = _plain(text)
         holds = np.zeros(64 * 64, np.bool_)  # pairs of characters
         holds[_pairs(plain)] = True
@@ -80,14 +78,14 @@ def _plain(text: str) -> bytes:
 
 
 def _pairs(plain: bytes) -> npt.NDArray[np.intp]:
-    """Return each character with the next one, as a number."""
-    characters = np.frombuffer(plain, np.uint8).astype(np.intp)  # numpy takes other indices only by a copy
+    """Return each pair of neighbouring characters, as a number."""
+    characters = np.frombuffer(plain, np.uint8).astype(np.intp)  # numpy copies other index types
     pairs: npt.NDArray[np.intp] = characters[:-1] * 64 + characters[1:]
     return pairs
 
 
 def find_counted(text: str) -> list[Counted]:
-    """Return the counted forms of a text, in order, none overlapping another."""
+    """Return the counted forms of a text, in order, without overlaps."""
     return _without_overlaps(_matches(text, _RULES))
 
 
@@ -105,7 +103,7 @@ def _matches(text: str, rules: "_Rules") -> Iterator[Counted]:
 
 
 def _without_overlaps(found: Iterator[Counted]) -> list[Counted]:
-    """Keep the longest of those that overlap."""
+    """Sort forms; of those that overlap, keep the longest."""
     kept: list[Counted] = []
     for each in sorted(found, key=lambda each: (each.start, -each.end)):
         if not kept or each.start >= kept[-1].end:
@@ -166,7 +164,7 @@ def _fever_or_not(match: re.Match[str]) -> str | None:
 
 def _period_of(match: re.Match[str]) -> str | None:
     if not _BEFORE_PERIOD.search(match.string, max(0, match.start() - 7), match.start()):
-        return None  # a share, or a date
+        return None  # a fraction or a date
     return _plural(match["n"], {"7": "day", "52": "week", "12": "month"}[match["parts"]])
 
 

@@ -1,6 +1,6 @@
-"""The long forms that a short form may stand for: a sense inventory, in memory and as a file.
+"""Sense inventories, in memory and as files: the long forms that each short form may stand for.
 
-Files are CSV, TSV or JSON. A file may also hold rules for an inventory below it: `lmcells.expansion.layers`.
+Files are CSV, TSV or JSON. A file may also contain rules for the inventory that it extends: `lmcells.expansion.layers`.
 """
 
 import csv
@@ -26,7 +26,7 @@ Action = Literal["add", "forbid", "pin"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 _RULE_COLUMNS = ("action", "where")
-_REMARKS = ("comment", "example", "probability")  # columns that a person reads; so are those named n_...
+_REMARKS = ("comment", "example", "probability")  # columns for people, like those named n_...
 _WORD = re.compile(r"[^\W_]+")
 _BETWEEN = re.compile(r"[\s,]*")
 _TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
@@ -39,8 +39,8 @@ class Sense:
     Attributes:
         short_form: as it is written, "PT".
         long_form: the canonical name of the sense, "physical therapy".
-        forms: the ways it is written out; the long form, if none is given.
-        concept_id: the concept in a terminology, if known.
+        forms: the ways to write it; by default the long form.
+        concept_id: its concept in a terminology, if known.
         error_prone: public patient-safety lists advise against this short form for this sense.
     """
 
@@ -61,7 +61,7 @@ class Sense:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What no two senses of an inventory share."""
+        """A key that is unique within an inventory."""
         return self.short_form, " ".join(self.long_form.casefold().split())
 
 
@@ -69,7 +69,7 @@ class Sense:
 class SenseRule:
     """A change to an inventory: a sense is added, forbidden, or pinned, which makes it the answer.
 
-    It holds where the metadata have all values of `where`, such as (("section", "CARDIOLOGY"),); everywhere without.
+    It applies where the metadata match all of `where`, such as (("section", "CARDIOLOGY"),); an empty one always does.
     """
 
     sense: Sense
@@ -81,23 +81,23 @@ class SenseRule:
             raise InventoryError(f"action: found {self.action!r}, allowed: {', '.join(ACTIONS)}.")
         if self.sense.long_form == ALL_SENSES and self.action != "forbid":
             raise InventoryError(
-                f"long_form: {ALL_SENSES!r} is for forbidding; to {self.action} one, name it."
+                f"long_form: {ALL_SENSES!r} is only for forbid; to {self.action} a sense, name it."
             )
 
 
 @dataclass(frozen=True, slots=True)
 class SenseInventory:
-    """Short forms and their senses, in the order in which they were given. An inventory never changes.
+    """Short forms and their senses, in the given order. Inventories are immutable.
 
-    A short form without senses is known, and never expanded. `rules` has, for the short forms whose senses depend on
-    the section or on metadata, what holds where; `by_short_form` then has all senses that it may have.
+    A short form without senses is never expanded. `rules` has the rules of the short forms whose senses depend on the
+    section or on metadata; `by_short_form` has all senses that they may have.
 
     Examples:
         ```python
         inventory = load_inventory(Path("inventory.json"))
         inventory.senses("PT")                       # the candidates, a tuple of Sense
         mine = inventory.add(Sense("PT", "posterior tibial"))     # a new inventory
-        mine = extend(mine, "site.csv")              # of lmcells.expansion.layers
+        mine = extend(mine, "site.csv")              # from lmcells.expansion.layers
         save_inventory(mine, Path("mine.csv"))
         ```
     """
@@ -108,7 +108,7 @@ class SenseInventory:
 
     @classmethod
     def from_senses(cls, senses: Iterable[Sense]) -> Self:
-        """Group senses by short form; refuses a sense that is there twice."""
+        """Group senses by short form; refuses duplicates."""
         grouped: dict[str, list[Sense]] = {}
         first_entry: dict[tuple[str, str], int] = {}
         for entry, sense in enumerate(senses, start=1):
@@ -128,7 +128,7 @@ class SenseInventory:
 
     @property
     def n_senses(self) -> int:
-        """The number of senses, of all short forms together."""
+        """The number of senses of all short forms."""
         return sum(map(len, self.by_short_form.values()))
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class SenseInventory:
         return self.by_short_form[short_form]
 
     def add(self, *senses: Sense) -> Self:
-        """Return an inventory with further senses; refuses one that is there already."""
+        """Return an inventory with further senses; refuses duplicates."""
         return self.from_senses([*self, *senses])
 
 
@@ -158,7 +158,7 @@ InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
 
 
 def as_inventory(given: InventoryLike) -> SenseInventory:
-    """Return the inventory that is given as such, as a file, or as a list of senses."""
+    """Return an inventory, from itself, a file, or a list of senses."""
     if isinstance(given, SenseInventory):
         return given
     if isinstance(given, str | Path):
@@ -174,7 +174,7 @@ def as_inventory(given: InventoryLike) -> SenseInventory:
 
 
 def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
-    """Check senses and rules that are given as such, or as mappings with the names of a JSON file."""
+    """Return senses and rules, given as objects or as mappings with the keys of a JSON file, as checked rules."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise InventoryError(
             f"an inventory cannot be a {type(given).__name__}. Allowed: a SenseInventory, a path, or a list of senses."
@@ -192,9 +192,9 @@ def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
 
 
 def load_inventory(path: Path) -> SenseInventory:
-    """Read an inventory that stands alone; one with rules needs another to extend, and is refused."""
+    """Read an inventory without rules; one with rules needs another to extend, and is refused."""
     grouped: dict[str, list[Sense]] = {}
-    for place, rule in load_rules(path):  # which refuses a sense that is there twice
+    for place, rule in load_rules(path):  # refuses duplicates
         if rule.action != "add" or rule.where:
             raise InventoryError(f"{path}: {_not_plain(place, rule)}")
         grouped.setdefault(rule.sense.short_form, []).append(rule.sense)
@@ -202,7 +202,7 @@ def load_inventory(path: Path) -> SenseInventory:
 
 
 def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
-    """Read the rules of a file, each with its place; a plain sense is one to add."""
+    """Read the rules of a file, each with its line; a plain sense is a rule to add it."""
     rules, problems = read_rules(path)
     if problems:
         others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
@@ -214,7 +214,7 @@ def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
 
 
 def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
-    """Read a file, CSV, TSV or JSON by its name or else by its look; -> the rules with their places, what is wrong."""
+    """Read a CSV, TSV or JSON file, by its suffix or else its content; -> the rules with their lines, and problems."""
     try:
         text = path.read_text("utf-8-sig")
     except OSError as error:
@@ -258,12 +258,10 @@ def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
         ) from error
     if not isinstance(entries, list):
         raise InventoryError(f"the inventory is a JSON {type(entries).__name__}. {expected}.")
-    # Decoded again one by one, for their lines.
-    decode, end, line = (
-        json.JSONDecoder().raw_decode,
-        text.index("[") + 1,
-        text.count("\n", 0, text.index("[")),
-    )
+    # Entries are decoded again one by one, to find their lines.
+    decode = json.JSONDecoder().raw_decode
+    end = text.index("[") + 1
+    line = text.count("\n", 0, end)
     for number, entry in enumerate(entries, start=1):
         start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
         line += text.count("\n", end, start)
@@ -296,7 +294,7 @@ def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
 
 
 def _from_cells(names: list[str], row: list[str], conditions: list[str]) -> dict[str, Any] | InventoryError:
-    """Return a row of a table as a JSON file would have it."""
+    """Return a row of a table as an entry of a JSON file."""
     if len(row) > len(names) and any(row[len(names) :]):
         return InventoryError(
             f"found {len(row)} cells for {len(names)} columns. Put a cell with commas in quotes."
@@ -321,14 +319,8 @@ def _rule(entry: Any) -> SenseRule:
         raise entry
     if not isinstance(entry, Mapping):
         raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
-    get = entry.get
-    action: Any = str(get("action") or "add").strip().lower() or "add"
-    short_form, long_form, forms, concept_id = (
-        get("short_form"),
-        get("long_form"),
-        get("forms"),
-        get("concept_id"),
-    )
+    action: Any = str(entry.get("action") or "add").strip().lower() or "add"
+    short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
     if action == "forbid" and not long_form:
         long_form = ALL_SENSES
     for name, value in (("short_form", short_form), ("long_form", long_form)):
@@ -342,7 +334,6 @@ def _rule(entry: Any) -> SenseRule:
         raise InventoryError("'forms' must be a list of strings.")
     if concept_id is not None and not isinstance(concept_id, str | int):
         raise InventoryError("'concept_id' must be a string or a number.")
-    error_prone = get("error_prone")
     if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
         raise InventoryError("'error_prone' must be true or false.")
     sense = Sense(
@@ -352,7 +343,7 @@ def _rule(entry: Any) -> SenseRule:
         str(concept_id).strip() or None if concept_id is not None else None,
         bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
     )
-    return SenseRule(sense, action, _conditions(get("where")))
+    return SenseRule(sense, action, _conditions(entry.get("where")))
 
 
 def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
@@ -377,7 +368,7 @@ def _not_plain(place: str, rule: SenseRule) -> str:
 
 
 def save_inventory(inventory: SenseInventory, path: Path) -> None:
-    """Write the senses of an inventory to a file, atomically: CSV or TSV by its name, otherwise JSON."""
+    """Write the senses of an inventory to a file, atomically: CSV or TSV by its suffix, otherwise JSON."""
     delimiter = DELIMITERS.get(path.suffix.lower())
     text = _to_table(inventory, delimiter) if delimiter else _to_json(inventory)
     try:
@@ -404,7 +395,7 @@ def _to_table(inventory: SenseInventory, delimiter: str) -> str:
     for sense in inventory:
         if any(SEPARATOR in form for form in sense.forms):
             raise InventoryError(
-                f"a form of {sense.short_form!r}, {sense.long_form!r} holds {SEPARATOR!r}, which separates forms in "
+                f"a form of {sense.short_form!r}, {sense.long_form!r} contains {SEPARATOR!r}, which separates forms in "
                 "CSV. Save the inventory as JSON."
             )
         cells = (
@@ -419,7 +410,7 @@ def _to_table(inventory: SenseInventory, delimiter: str) -> str:
 
 
 def form_key(form: str) -> tuple[str, ...]:
-    """Return the words of a form in lower case and singular, without hyphens: equal for all ways to write it."""
+    """Normalise a form to its words in lower case and singular, without hyphens."""
     return tuple(_singular(word) for word in _WORD.findall(form.lower()))
 
 
@@ -443,7 +434,7 @@ class SenseLookup:
         self._by_form: dict[str, dict[tuple[str, ...], Sense]] = {}
 
     def __call__(self, short_form: str, words: str) -> Sense | None:
-        """Return the sense of a short form that some words spell out, None where the inventory has none."""
+        """Return the sense of a short form that some words spell out, or None."""
         if short_form not in self._inventory:
             short_form = short_form.upper()
             if short_form not in self._inventory:

@@ -1,13 +1,13 @@
-"""Checking a sense inventory: entries that may say the same twice, and what a model knows of each sense.
+"""Checking a sense inventory: possible duplicates, and what a model knows of each sense.
 
     for finding in review_inventory(load_inventory(Path("inventory.csv"))):
         print(f"{finding.short_form}: {finding.first!r} and {finding.second!r}, {finding.rule}")
     for known in inventory_knowledge(model, inventory):
         known.how, known.count, known.unknown_words     # "frequent", 212, ()
 
-The rules know no medicine: two senses that one of them connects may still differ ("hypertension" and "hypotension" are
-two letters apart); that is for a person to say. A model knows a sense by its *frequent* occurrences, by its *words*
-alone, or not at all: one that is *unknown* is always ranked last.
+The rules know no medicine: two senses that they connect may still differ ("hypertension" and "hypotension" are two
+letters apart), so a person must decide. A model knows a sense by its *frequent* occurrences, only by its *words*, or
+not at all: an *unknown* sense is always ranked last.
 """
 
 import difflib
@@ -20,7 +20,13 @@ from typing import Any, Literal
 
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_forms import LongFormOccurrences, long_form_words, remains, with_plurals, wordings
+from lmcells.expansion.long_forms import (
+    LongFormOccurrences,
+    long_form_words,
+    remaining_words,
+    with_plurals,
+    wordings,
+)
 from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel
@@ -36,13 +42,13 @@ REPEATED_FORM = "one form twice"
 SAME_SHORT_FORM = "short forms that differ only in case or dots"
 
 MAX_EDITS = 2
-# Words that are added to a name without changing what it names.
+# Words that do not change the meaning of a name.
 GENERIC = frozenset(
     "condition count disease disorder finding illness level measurement problem result syndrome test testing".split()
 )
 
 _WORD = re.compile(r"[^\W_]+")
-_MIN_STEM = 4  # shorter ones are words of their own: "testing" is "test", "sing" is not "s"
+_MIN_STEM = 4  # letters: "testing" becomes "test", but "sing" stays
 _MOST_SUGGESTIONS = 300  # each costs a few milliseconds
 _LENGTHS_APART = 2  # letters by which a spelling may be longer or shorter
 _LEAST_LIKENESS = 0.8  # by difflib's ratio
@@ -50,7 +56,7 @@ _LEAST_LIKENESS = 0.8  # by difflib's ratio
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """Two entries of a short form (or two short forms) that may be one, and the rule that connects them."""
+    """Two entries of a short form (or two short forms) that may be duplicates, and the rule that connects them."""
 
     short_form: str
     first: str
@@ -59,7 +65,7 @@ class Finding:
 
 
 def review_inventory(inventory: SenseInventory) -> list[Finding]:
-    """Return everything to look at, in the inventory's order."""
+    """Return all findings, in the inventory's order."""
     groups = inventory.by_short_form.values()
     return [
         *find_same_short_forms(inventory.short_forms),
@@ -78,7 +84,7 @@ def find_same_short_forms(short_forms: Iterable[str]) -> Iterator[Finding]:
 
 
 def find_repeated_forms(sense: Sense) -> Iterator[Finding]:
-    """Yield forms of one sense that are the same but for case and white space."""
+    """Yield forms of one sense that differ only in case and white space."""
     first_of: dict[str, str] = {}
     for form in sense.forms:
         first = first_of.setdefault(" ".join(form.casefold().split()), form)
@@ -87,7 +93,7 @@ def find_repeated_forms(sense: Sense) -> Iterator[Finding]:
 
 
 def find_near_duplicates(senses: Iterable[Sense]) -> Iterator[Finding]:
-    """Yield the pairs of senses of one short form that may mean the same, each with the first rule that says so."""
+    """Yield the pairs of senses of a short form that may mean the same, each with the strictest rule that applies."""
     for first, second in combinations(senses, 2):
         rule = connecting_rule(first, second)
         if rule:
@@ -110,14 +116,14 @@ def connecting_rule(first: Sense, second: Sense) -> str | None:
 
 
 def content_stems(form: str) -> frozenset[str]:
-    """Return the stems of the words that carry the meaning of a form; all its words, if none does."""
+    """Return the stems of the content words of a form, or of all its words if there are none."""
     words = _WORD.findall(form.casefold())
     content = [word for word in words if word not in STOP_WORDS and (len(word) > 1 or word.isdigit())]
     return frozenset(map(stem, content or words))
 
 
 def stem(word: str) -> str:
-    """Cut the ending of a plural, a participle or an adverb off a word, unless too little is left."""
+    """Remove the ending of a plural, a participle or an adverb, unless too little is left."""
     for ending, replacement in (("ies", "y"), ("ing", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", "")):
         if word.endswith(ending) and not word.endswith(("ss", "us", "is")):
             cut = word.removesuffix(ending) + replacement
@@ -162,7 +168,7 @@ class SenseKnowledge:
 
     sense: Sense
     how: How
-    count: int  # of its wordings in the phrase store; 0 where it is not frequent
+    count: int  # of its wordings in the phrase store; 0 if it is not frequent
     unknown_words: tuple[str, ...]  # of all its forms
     n_in_corpus: int | None = None  # of its wordings in the corpus that was given
 
@@ -186,7 +192,7 @@ class SenseKnowledge:
 def inventory_knowledge(
     model: PretrainedModel, inventory: SenseInventory, *, corpus: Corpus | None = None
 ) -> list[SenseKnowledge]:
-    """Look every sense up, in the inventory's order; with a corpus, also count it there."""
+    """Look up every sense, in the inventory's order; with a corpus, also count it there."""
     occurrences = None if corpus is None else LongFormOccurrences(corpus)
     return [
         SenseKnowledge(
@@ -201,7 +207,7 @@ def inventory_knowledge(
 
 
 def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[str, str]:
-    """Return the nearest known spelling of each unknown word that has one, for a few hundred words at most."""
+    """Return the most similar known spelling of unknown words, for a few hundred words at most."""
     by_start: dict[tuple[str, int], list[str]] = defaultdict(list)
     for word in vocabulary:
         by_start[word[:1], len(word)].append(word)
@@ -217,7 +223,7 @@ def suggest_spellings(words: Iterable[str], vocabulary: Iterable[str]) -> dict[s
 
 def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tuple[Sense, How, int]]:
     """Ask the ranker itself."""
-    if not ranks_by_masked_span(model):  # the paper's way: a long form is its words
+    if not ranks_by_masked_span(model):  # as in the paper: a long form is its words
         for sense in inventory:
             yield sense, "words" if long_form_words(sense, model) else "unknown", 0
         return
@@ -230,7 +236,9 @@ def _lookups(model: PretrainedModel, inventory: SenseInventory) -> Iterator[tupl
 
 def _unknown_words(sense: Sense, model: PretrainedModel) -> tuple[str, ...]:
     stop_words = model.reads_stop_words
-    written = wordings(sense.forms, stop_words=stop_words) or remains(sense.forms, stop_words=stop_words)
+    written = wordings(sense.forms, stop_words=stop_words) or remaining_words(
+        sense.forms, stop_words=stop_words
+    )
     words = dict.fromkeys(word for wording in written for word in wording)
     return tuple(word for word in words if word not in model.word_ids)
 

@@ -1,7 +1,7 @@
-"""Compiling an inventory: a model that also knows its long forms by their occurrences in a corpus.
+"""Compiling an inventory: adding prototypes of its long forms, from their occurrences in a corpus, to a model.
 
 The corpus need not be the one that the model was trained on: words are matched by spelling, and sections by the rules
-for notes. Out-of-vocabulary words of a long form are found all the same, but never read.
+for notes. Long forms with out-of-vocabulary words are found, too, but these words have no vectors.
 
 Needs torch; nothing that expands notes imports this module.
 """
@@ -28,13 +28,13 @@ from lmcells.training.prototypes import MIN_COUNT, ModelText, read_long_forms
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What was compiled of an inventory."""
+    """The counts of a compilation."""
 
     n_senses: int
-    n_senses_found: int  # with a wording that the corpus has often enough
-    n_added: int  # phrases that the store lacked
-    n_replaced: int  # phrases that the corpus has at least as often
-    n_kept: int  # phrases that the store had from more occurrences
+    n_senses_found: int  # with a wording that is frequent enough in the corpus
+    n_added: int  # phrases new to the store
+    n_replaced: int  # phrases at least as frequent in the corpus
+    n_kept: int  # phrases that the store has from more occurrences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -54,10 +54,10 @@ def compile_inventory(
     kept: Iterable[SenseInventory] = (),
     overwrite: bool = False,
 ) -> Compilation:
-    """Write a copy of a model that also knows the long forms that a corpus has at least `min_count` times.
+    """Write a copy of a model with prototypes of the long forms that occur at least `min_count` times in a corpus.
 
-    `name` is what the model card calls the inventory. With `max_prototypes` the least frequent phrases are left
-    out that are long forms neither of the inventory nor of those in `kept`.
+    `name` is the inventory's name in the model card. With `max_prototypes` the least frequent phrases are dropped,
+    except long forms of the inventory and of those in `kept`.
     """
     store = _store_of(model)
     _require_same_words(model, corpus)
@@ -133,7 +133,7 @@ def _require_same_words(model: PretrainedModel, corpus: Corpus) -> None:
 
 
 def metadata_ids(model: PretrainedModel, corpus: Corpus) -> list[int]:
-    """Return the model's id of each metadata value of a corpus: by name, or as a header in a note would be mapped."""
+    """Return the model's id of each metadata value of a corpus: by name, or mapped like a header in a note."""
     by_rule = SectionIds(model)
     return [
         model.section_ids[name]

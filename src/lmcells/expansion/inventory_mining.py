@@ -6,7 +6,7 @@
     found = [sense for sense, n_notes in definitions.propose() if n_notes > 1]
     save_inventory(SenseInventory.from_senses(found), Path("senses.csv"))
 
-Only distinct definitions are kept in memory, with the number of notes that give each.
+Only distinct definitions are kept in memory, with the number of notes that have each.
 """
 
 import re
@@ -24,12 +24,12 @@ from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note
 from lmcells.notes.tokens import MARK
 
-# Spellings of one long form differ in case, hyphens, number, accents, British or American spelling, and typing errors.
-# The rules of `inventory_check` that connect by words are taken as they are; of those that connect by letters only what
-# changes no meaning: "hypertension" and "hypotension" stay two, and so do "creatine" and "creatinine".
+# Spellings of a long form differ in case, hyphens, number, accents, British or American spelling, and typos. Of the
+# rules of `inventory_check`, those by words are used as they are, those by letters only if they change no meaning:
+# "hypertension" and "hypotension" stay apart, and so do "creatine" and "creatinine".
 
-_SHORTEST_SLIP = 6  # letters: of shorter words too many are one letter apart, "optic" and "otic"
-# Singular and plural of a Greek or Latin word, and both spellings, become one, which need not be a word.
+_SHORTEST_TYPO = 6  # letters: too many shorter words are one letter apart, such as "optic" and "otic"
+# Map singular and plural of Greek and Latin words, and British and American spellings, to one form (not always a word).
 _ALIKE = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -54,9 +54,9 @@ _ALIKE = tuple(
 def group_variants(
     long_forms: Iterable[str], *, known: Callable[[str], Hashable] = lambda _: None
 ) -> list[list[str]]:
-    """Group the spellings of the long forms of one short form; `known` names the sense of those that have one.
+    """Group the spellings of the long forms of one short form; `known` has the sense names of known ones.
 
-    What is connected by several steps is one group.
+    Groups are transitive.
     """
     connected = _Connected()
     by_rest: dict[Hashable, list[tuple[str, str]]] = {}
@@ -68,12 +68,12 @@ def group_variants(
             if key[1]:
                 connected.join(long_form, key)
         for at, word in enumerate(words):
-            if len(word) >= _SHORTEST_SLIP and word.isalpha():
+            if len(word) >= _SHORTEST_TYPO and word.isalpha():
                 rest = (at, *words[:at], *words[at + 1 :])
                 by_rest.setdefault(rest, []).append((word, long_form))
     for alike_but_one in by_rest.values():
         for (word, first), (other, second) in combinations(alike_but_one, 2):
-            if is_slip(word, other):
+            if is_typo(word, other):
                 connected.join(first, second)
     groups: dict[Hashable, list[str]] = {}
     for long_form in given:
@@ -81,8 +81,8 @@ def group_variants(
     return list(groups.values())
 
 
-def is_slip(word: str, other: str) -> bool:
-    """Whether one word has a letter more, or a letter moved; with a letter replaced it may be another word."""
+def is_typo(word: str, other: str) -> bool:
+    """Whether one word has an extra letter, or a letter moved; with a letter replaced it may be another word."""
     if len(word) != len(other):
         return within_edits(word, other, 1)
     return sorted(word) == sorted(other) and within_edits(word, other, 2)
@@ -101,13 +101,13 @@ def _alike(word: str) -> str:
 
 
 def _letters(bare: str) -> tuple[str, Hashable]:
-    """Return a key that "trans-rectal", "trans rectal" and "transrectals" share."""
+    """Return a key shared by "trans-rectal", "trans rectal" and "transrectals"."""
     return "letters", tuple(map(_alike, form_key("".join(filter(str.isalnum, bare)))))
 
 
 def _contents(words: tuple[str, ...]) -> Iterator[tuple[str, Hashable]]:
-    """Yield the words that carry the meaning, with and without generic ones."""
-    # "influenza A virus" differs from B in a letter only. A lone s is what is left of 's.
+    """Yield the content words, with and without generic ones."""
+    # Single letters count: "influenza A virus" is not B. A lone s is the rest of a possessive.
     letters = frozenset(word for word in words if len(word) == 1 and word not in "as")
     stems = content_stems(" ".join(words)) | letters
     yield "words", stems
@@ -118,13 +118,13 @@ _GENERIC_STEMS = content_stems(" ".join(map(_alike, GENERIC)))
 
 
 class _Connected:
-    """Things that are connected, directly or through others (union-find)."""
+    """Connected components (union-find)."""
 
     def __init__(self) -> None:
         self._towards: dict[Hashable, Hashable] = {}
 
     def root(self, thing: Hashable) -> Hashable:
-        """Return the thing that represents all that it is connected with."""
+        """Return the representative of a component."""
         path = []
         while (towards := self._towards.setdefault(thing, thing)) != thing:
             path.append(thing)
@@ -136,13 +136,13 @@ class _Connected:
         self._towards[self.root(other)] = self.root(one)
 
 
-_BREAK = "|"  # no definition reaches across it
+_BREAK = "|"  # no definition crosses it
 _WORD_BEFORE = re.compile(r"\b([A-Z][a-z]+)\.?\s+\Z")
 _LONGEST_TITLE = 12  # characters, with the space after it
 
 
 class Wording(NamedTuple):
-    """A short form and a long form, as a definition has them."""
+    """A short form and a long form, as in a definition."""
 
     short_form: str
     long_form: str
@@ -156,7 +156,7 @@ class ProposedSense(NamedTuple):
 
 
 class DefinitionCounts:
-    """Counts in how many notes each short form is defined, and how.
+    """Counts the notes that define each short form, by long form.
 
     The long forms of `known` are recognised even where the letters do not match: "left eye (OS)".
     """
@@ -171,14 +171,14 @@ class DefinitionCounts:
 
     @property
     def n_wordings(self) -> int:
-        """How many distinct definitions there are."""
+        """The number of distinct definitions."""
         return sum(
             len({wording for wordings in counts for wording in wordings})
             for counts in self._n_notes_with.values()
         )
 
     def add(self, note: Note) -> None:
-        """Count what a note defines, each wording once; no definition crosses the sections that the file gives."""
+        """Count the definitions of a note, each wording once; none crosses the sections that the file gives."""
         self.n_notes += 1
         defined: dict[str, set[Wording]] = {}
         for text in _pieces(note):
@@ -191,12 +191,12 @@ class DefinitionCounts:
             self._n_notes_with.setdefault(plain, Counter())[frozenset(wordings)] += 1
 
     def counts(self) -> Iterator[tuple[frozenset[Wording], int]]:
-        """Yield which wordings notes give together, and how many notes do."""
+        """Yield the wordings that notes have together, and the number of these notes."""
         for counts in self._n_notes_with.values():
             yield from counts.items()
 
     def add_counts(self, wordings: Iterable[Iterable[str]], n_notes: int, *, most: int) -> None:
-        """Add what `counts` gave for other notes; beyond `most` distinct definitions the rarest are dropped."""
+        """Add the `counts` of other notes; beyond `most` distinct definitions the rarest are dropped."""
         together = frozenset(Wording(*each) for each in wordings)
         counts = self._n_notes_with.setdefault(_plain(next(iter(together)).short_form), Counter())
         self._n_kept += together not in counts
@@ -211,7 +211,7 @@ class DefinitionCounts:
             self._n_kept = sum(map(len, kept.values()))
 
     def propose(self) -> list[ProposedSense]:
-        """Merge the spellings of one long form into a sense; by short form, the most frequent first."""
+        """Merge the spellings of each long form into a sense; by short form, most frequent first."""
         return sorted(
             (each for counts in self._n_notes_with.values() for each in self._senses(counts)), key=_rank
         )
@@ -223,7 +223,7 @@ class DefinitionCounts:
     def _senses(self, counts: Counter[frozenset[Wording]]) -> Iterator[ProposedSense]:
         """Yield the senses of short forms that differ only in case and dots."""
         wordings = sorted({wording for together in counts for wording in together})
-        # A known sense has its name whichever way the short form is written.
+        # A known sense keeps its name however the short form is written.
         name_of = {each.long_form: name for each in wordings if (name := self._spells(*each))}
         groups = group_variants(sorted(each.long_form for each in wordings), known=name_of.get)
         group_of = {long_form: at for at, group in enumerate(groups) for long_form in group}
@@ -256,7 +256,7 @@ class _Gathered:
 
 
 def _pieces(note: Note) -> Iterable[str]:
-    """Return the pieces of a note that hold definitions; de-identification marks and separators end one."""
+    """Return the pieces of a note to search; de-identification marks and separators end one."""
     text = note.text
     sections = note.sections or ()
     for piece in [text[section.start : section.end] for section in sections] or [text]:
@@ -264,7 +264,7 @@ def _pieces(note: Note) -> Iterable[str]:
 
 
 def _is_a_name(text: str, definition: Definition) -> bool:
-    """ "Dr. Jane Roe (JR)" defines nobody's acronym."""
+    """Whether it is a person's name: "Dr. Jane Roe (JR)"."""
     before = text[max(0, definition.long_start - _LONGEST_TITLE) : definition.long_start]
     title = _WORD_BEFORE.search(before)
     return title is not None and title[1].lower() in TITLES
@@ -275,7 +275,7 @@ def _plain(short_form: str) -> str:
 
 
 def _forms(counts: Counter[str]) -> tuple[str, ...]:
-    """Return the spellings, the most frequent first, each in its most frequent case, or with fewest capitals."""
+    """Return the spellings, most frequent first, each in its most frequent case or, on a tie, with fewest capitals."""
     by_case: dict[str, Counter[str]] = {}
     for form, n in counts.items():
         by_case.setdefault(form.casefold(), Counter())[form] += n

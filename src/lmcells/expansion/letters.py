@@ -1,14 +1,14 @@
-"""Expanding short forms that are in no inventory, by their letters: devel -> developed, mfr -> manufacturer.
+"""Expanding short forms outside the inventory, by their letters: devel -> developed, mfr -> manufacturer.
 
 A noisy channel: p(long form | short form, context) is proportional to p(short form | long form) p(long form | context).
-The candidates are words of the model's vocabulary that a writer may have shortened so, and phrases of its store with
-these initials; the second factor is how well each fits the masked span (`lmcells.expansion.ranking`), the first a
-log-linear model of how clinicians shorten words.
+The candidates are words of the model's vocabulary that may be shortened so, and phrases of its store with these
+initials. The first factor is a log-linear model of how clinicians shorten words, the second how well a candidate fits
+the masked span (`lmcells.expansion.ranking`).
 
-What counts as a short form: a token of three to eight letters that edited prose does not have, and that is a word cut
-off (abdo, devel) or down to its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The
-words of edited prose (`prose_words.txt`) occur at least three times in the papers, textbooks and leaflets of the
-training text, or five times in its dictated notes.
+A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The words of edited
+prose (`prose_words.txt`) occur at least three times in the papers, textbooks and leaflets of the training text, or five
+times in its dictated notes.
 """
 
 import re
@@ -33,18 +33,18 @@ from lmcells.pretrained import PretrainedModel
 _SHAPE = re.compile(r"[A-Za-z]{3,8}")
 _JOINED_BEFORE = re.compile(r"[^\s(\[,;:>/]$")
 _JOINED_AFTER = re.compile(r"[^\s.,;:)\]?/]|\.\w")
-_NOISE = re.compile(r"[~^|{}•\\]")  # what scanned text has, and typed text has not
+_NOISE = re.compile(r"[~^|{}•\\]")  # in scanned text, but not in typed text
 _VOWELS = frozenset("aeiouy")
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
-_MOST_KNOWN = 20_000  # short forms whose candidates are remembered
+_CACHE_SIZE = 20_000  # short forms whose candidates are cached
 # log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
 FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
 WEIGHTS = (2.95, -0.02, 0.48, 1.13)
-# Below these the expander stays silent: fit of the best candidate to the context, and its probability.
+# No expansion below these: fit of the best candidate to the context, and its probability.
 LEAST_FIT = {"cut": 10.0, "skeleton": 10.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
-PRECISION = 0.8  # of such answers in training notes, read by eye: no probability is above it
+PRECISION = 0.8  # of such answers in training notes, checked by hand; an upper bound for probabilities
 
 
 @cache
@@ -54,18 +54,18 @@ def prose_words() -> frozenset[str]:
 
 
 class LetterSenses:
-    """The candidates of short forms by their letters, as senses that a ranker can score."""
+    """Candidates of short forms by their letters, as senses for a ranker."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._model = model
         self._known: dict[str, list[tuple[Sense, str, float]]] = {}
         self._looked_up: dict[str, str | None] = {}
-        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first of them
+        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first initial
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, short form) for the tokens of a text that may be short forms and are not taken."""
+        """Yield (start, end, short form) of the tokens that may be short forms and are not taken."""
         lengths = tokens.ends - tokens.starts
         unknown = np.flatnonzero((lengths > 2) & (lengths < 9) & ~tokens.is_stop_word)
         unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
@@ -76,7 +76,7 @@ class LetterSenses:
             if short_form is None or any(first < end and start < last for first, last in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
-                continue  # part of a longer expression, or of what a scanner misread
+                continue  # part of a longer expression, or misread by a scanner
             if in_capitals is None:
                 if len(_NOISE.findall(text, 0, 4000)) > 3:
                     return
@@ -87,9 +87,9 @@ class LetterSenses:
                 yield start, end, short_form
 
     def _short_form(self, written: str) -> str | None:
-        """Return how a word is looked up if its letters may be those of a short form: in capitals, or in lower case."""
+        """Return a word in the case in which to look it up if it may be a short form, else None."""
         if written not in self._looked_up:
-            if len(self._looked_up) > _MOST_KNOWN:
+            if len(self._looked_up) > _CACHE_SIZE:
                 self._looked_up.clear()
             lower = written.lower()
             is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper())
@@ -105,14 +105,14 @@ class LetterSenses:
         return [sense for sense, _, _ in self._candidates(short_form)]
 
     def decide(self, short_form: str, fits: Floats, *, temperature: float) -> tuple[Candidate, ...]:
-        """Return the candidates, best first, or nothing where none is convincing; `fits` are a ranker's scores."""
+        """Return the candidates, best first, or nothing if none is convincing; `fits` are a ranker's scores."""
         known = self._candidates(short_form)
         scores = fits / temperature + np.array([score for _, _, score in known])
         weights = np.exp(scores - scores.max())
         probabilities = weights / weights.sum()
         best = int(probabilities.argmax())
         stem = known[best][0].long_form[: max(5, len(short_form) + 1)]
-        # Inflections of one word are one answer: "neutrophil" and "neutrophils", not "hospital" and "hospitalized".
+        # Inflections of a word count as one answer: "neutrophil" and "neutrophils", not "hospital" and "hospitalized".
         is_alike = np.array([sense.long_form.startswith(stem) for sense, _, _ in known])
         alike = float(probabilities[is_alike].sum())
         if fits[best] < LEAST_FIT[known[best][1]] or alike < LEAST_PROBABILITY:
@@ -124,9 +124,9 @@ class LetterSenses:
         )
 
     def _candidates(self, short_form: str) -> list[tuple[Sense, str, float]]:
-        """Return (sense, how it was shortened, log p(short form | long form)) of each candidate."""
+        """Return (sense, kind of shortening, log p(short form | long form)) of each candidate."""
         if short_form not in self._known:
-            if len(self._known) > _MOST_KNOWN:
+            if len(self._known) > _CACHE_SIZE:
                 self._known.clear()
             found = self._phrases(short_form) if short_form.isupper() else self._words_shortened(short_form)
             found.sort(key=lambda candidate: -candidate[2])
@@ -134,7 +134,7 @@ class LetterSenses:
         return self._known[short_form]
 
     def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
-        # All vowels of a short form stand in the part that it shares with the word.
+        # All vowels of a short form are in the prefix that it shares with the word.
         shared = short_form[
             : max(1, *(at + 1 for at, letter in enumerate(short_form) if letter in _VOWELS), 1)
         ]
@@ -155,7 +155,7 @@ class LetterSenses:
         ]
 
     def _of_initial(self, letter: str) -> dict[str, list[str]]:
-        """Return the phrases of the store that begin with a letter, by their initials, function words in and out."""
+        """Return the store's phrases that begin with a letter, by their initials, with and without function words."""
         if letter not in self._initials:
             phrases: dict[str, list[str]] = defaultdict(list)
             for phrase in self._long_phrases.get(letter, ()):
@@ -188,7 +188,7 @@ class LetterSenses:
 
 
 def shortened(word: str, short_form: str) -> str | None:
-    """Return how a word may have been shortened to a form: "cut", "skeleton" or not at all (None)."""
+    """Return how a word may have been shortened to a form: "cut", "skeleton" (its consonants), or None."""
     if len(word) < len(short_form) + 2:
         return None
     n_kept = 0
@@ -204,7 +204,7 @@ def shortened(word: str, short_form: str) -> str | None:
 
 
 def features(word: str, short_form: str) -> tuple[float, ...]:
-    """Describe how a word was shortened, by the names of `FEATURES`."""
+    """Return the features of a shortening, in the order of `FEATURES`."""
     consonants = [sum(letter not in _VOWELS for letter in each) for each in (short_form, word)]
     return (
         float(word.startswith(short_form)),

@@ -1,9 +1,9 @@
-"""What a model knows of long forms, before a note is read.
+"""What a model knows of long forms.
 
-- `wordings`: the ways a long form is written in a text, as tuples of tokens;
-- `SenseReader`, `SensesOfShortForm`: prototypes of the senses of a short form, and how well a masked span fits each;
-- `long_form_moments`: the paper's way, a long form as a mixture of Gaussians of the model network;
-- `LongFormOccurrences`: where a corpus writes long forms out, and under which sections.
+- `wordings`: the ways to write a long form, as tuples of tokens;
+- `SenseReader`, `SensesOfShortForm`: prototypes of the senses of a short form, and how well each fits a masked span;
+- `long_form_moments`: as in the paper, a long form as a mixture of Gaussians of the model network;
+- `LongFormOccurrences`: where long forms occur in a corpus, and in which sections.
 """
 
 import re
@@ -30,34 +30,34 @@ Wording = tuple[str, ...]
 _LONE_S = re.compile(r"(?<=[^\W\d_]{2}) s(?= )")  # inventories write "alzheimer s disease"
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
 _SHORTEST_PLURAL = 4  # letters of a word that can have a plural
-_MOST_OCCURRENCES = 300  # of a wording among others: a common one should not drown the rest
+_MOST_OCCURRENCES = 300  # that count for the weight of a wording: a common one must not drown out the rest
 
 
 def wordings(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
-    """Return the distinct ways to write a long form in a corpus with stop words or without, in order.
+    """Return the distinct ways to write a long form, in a corpus with stop words or without.
 
-    In a corpus without stop words "out-patient" would be found wherever "patient" stands: a form of which only one
-    word is left is another phrase there. Of several words little is lost ("not otherwise specified").
+    Without stop words "out-patient" would match every "patient", so a form with only one word left is skipped. If
+    several words are left, little is lost ("not otherwise specified").
     """
     read = (_read(form, stop_words=stop_words) for form in forms)
     return list(dict.fromkeys(words for words, is_whole in read if is_whole))
 
 
-def remains(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
-    """Return the words that are left of each form, for a long form that has no wording."""
+def remaining_words(forms: Iterable[str], *, stop_words: bool) -> list[Wording]:
+    """Return the words left of each form, for a long form without a wording."""
     read = (_read(form, stop_words=stop_words) for form in forms)
     return list(dict.fromkeys(words for words, _ in read if words))
 
 
 def with_plurals(wordings: Iterable[Wording]) -> list[Wording]:
-    """Add the plural, or singular, of the last word of each, by English rules."""
+    """Add the plural or singular of each wording's last word, by English rules."""
     given = list(wordings)
     others = ((*words[:-1], other) for words in given for other in _other_numbers(words[-1]))
     return list(dict.fromkeys([*given, *others]))
 
 
 def _read(form: str, *, stop_words: bool) -> tuple[Wording, bool]:
-    """Return the words of a form, and whether they stand for it: its ends are among them, or several are left."""
+    """Return the words of a form, and whether they represent it: its first and last are there, or several are left."""
     form = _LONE_S.sub("'s", form)
     tokens = list(iterate_tokens(form, stop_words=stop_words))
     if not tokens:
@@ -80,13 +80,13 @@ def _other_numbers(word: str) -> list[str]:
     return others
 
 
-# Prototypes. With g the direction of a masked span, c_k the prototypes of a long form's occurrences in the training
-# text (s_k their shares), f what the phrase network composes of its words, and n its count:
+# Prototypes. With g the vector of a masked span, c_k the prototypes of a long form's occurrences in the training text
+# (s_k their shares), f the phrase network's composition of its words, and n its count:
 #
 #     score = a log sum_k s_k exp(g . c_k / t) + (1 - a) g . f / t + b log(1 + n)
 #
-# with t, a and b the `temperature`, `of_occurrences` and `prior` of `ScoreWeights`. A long form that the training text
-# has hardly or not at all is known by its words alone: a = 0.
+# with t, a and b the `temperature`, `of_occurrences` and `prior` of `ScoreWeights`. A long form that is rare or absent
+# in the training text is known only by its words: a = 0.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class ScoreWeights:
 
     temperature: float = 0.05  # t, as in training
     of_occurrences: float = 2 / 3  # a, the weight of occurrences against words
-    prior: float = 0.4  # b: texts name common things more often than training draws them
+    prior: float = 0.4  # b: common long forms are more frequent in notes than in training batches
 
     def __post_init__(self) -> None:
         if self.temperature <= 0:
@@ -106,16 +106,16 @@ class ScoreWeights:
 
 @dataclass(frozen=True, slots=True)
 class SensePrototypes:
-    """All that ranking needs to know of one sense."""
+    """What ranking needs to know of a sense."""
 
-    by_words: Floats | None  # (d,), None where no word can be read
-    by_occurrences: Floats  # (K, d), K = 0 where no wording is frequent
+    by_words: Floats | None  # (d,), None if no word has a vector
+    by_occurrences: Floats  # (K, d), K = 0 if no wording is frequent
     shares: Floats  # (K,)
     count: int
 
     @property
     def is_known(self) -> bool:
-        """Whether there is anything to rank it by; otherwise it comes last."""
+        """Whether it can be scored; otherwise it is ranked last."""
         return self.by_words is not None or len(self.shares) > 0
 
 
@@ -136,14 +136,14 @@ class SensesOfShortForm:
         self._words = (words.T * np.where(has_words, 1 - of_occurrences, 0)) / weights.temperature  # (d, S)
         self._occurrences = occurrences.T / weights.temperature  # (d, R)
         self._log_shares = np.log(np.concatenate([sense.shares for sense in senses]))  # (R,)
-        self._starts = (np.cumsum(sizes) - sizes)[has_occurrences]  # the first row of each sense that has any
+        self._starts = (np.cumsum(sizes) - sizes)[has_occurrences]  # first row of each sense with occurrences
         self._with_occurrences = np.flatnonzero(has_occurrences)
         self._weights = of_occurrences[has_occurrences]
         known = np.where([sense.is_known for sense in senses], 0.0, -np.inf)
         self._prior = known + weights.prior * np.log1p([sense.count for sense in senses])  # (S,)
 
     def scores(self, masked_spans: Floats) -> Floats:
-        """Score how well each sense fits each masked span: (B, d) -> (B, S); -inf where nothing is known of one."""
+        """Score how well each sense fits each masked span: (B, d) -> (B, S); -inf for an unknown sense."""
         scores: Floats = masked_spans @ self._words + self._prior
         if self._starts.size:
             similar = masked_spans @ self._occurrences + self._log_shares  # (B, R)
@@ -156,7 +156,7 @@ class SenseReader:
     """Looks up senses by their words and by their occurrences in the training text.
 
     read = SenseReader(model, network, store)
-    read(inventory.senses("MI"))   # one SensePrototypes a sense; many senses at once are fastest
+    read(inventory.senses("MI"))   # one SensePrototypes per sense; fastest for many senses at once
     """
 
     def __init__(self, model: PretrainedModel, network: NumpyPhraseNetwork, store: PhraseStore) -> None:
@@ -169,7 +169,7 @@ class SenseReader:
         written = [wordings(sense.forms, stop_words=stop_words) for sense in senses]
         by_words = self._by_words(
             [
-                of_sense or remains(sense.forms, stop_words=stop_words)
+                of_sense or remaining_words(sense.forms, stop_words=stop_words)
                 for sense, of_sense in zip(senses, written, strict=True)
             ]
         )
@@ -195,7 +195,7 @@ class SenseReader:
         return prototypes
 
     def _by_words(self, phrases: Sequence[Sequence[Wording]]) -> list[Floats | None]:
-        """Return the average direction of each sense's phrases, None where no word can be read."""
+        """Return the mean unit vector of each sense's phrases, None if no word has a vector."""
         distinct = dict.fromkeys(word for of_sense in phrases for words in of_sense for word in words)
         known = self._word_vectors(list(distinct))
         vectors, owners = [], []
@@ -205,17 +205,17 @@ class SenseReader:
                 if of_words:
                     vectors.append(np.array(of_words, np.float32))
                     owners.append(owner)
-        directions: list[Floats | None] = [None] * len(phrases)
+        means_of: list[Floats | None] = [None] * len(phrases)
         if vectors:
             each = unit_length(self._network.of_vectors(vectors) - self._store.phrase_center)  # (n, d)
             with_words, first, sizes = np.unique(owners, return_index=True, return_counts=True)
             means = unit_length(np.add.reduceat(each, first, axis=0) / sizes[:, None])
             for owner, mean in zip(with_words.tolist(), means, strict=True):
-                directions[owner] = mean
-        return directions
+                means_of[owner] = mean
+        return means_of
 
     def _word_vectors(self, words: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
-        """Return the vectors (E,) of the words that can be read."""
+        """Return the vectors (E,) of the words that have one."""
         word_ids, subwords = self._model.word_ids, self._model.subwords
         known = [word for word in words if word in word_ids]
         table = np.asarray(self._model.arrays[TABLE][[word_ids[word] for word in known]], np.float32)
@@ -233,13 +233,12 @@ def unit_length(vectors: npt.NDArray[np.floating]) -> Floats:
     return scaled
 
 
-# The paper's way. A long form is the mean of its words' vectors, its forms pooled into one bag of distinct words. For
-# the LMC it is a mixture over all sections, weighted by beta(section | long form); the mean divergence to it needs four
-# moments.
+# As in the paper: a long form is the mean of its words' vectors, its forms pooled into one bag of distinct words. For
+# the LMC it is a mixture over all sections, weighted by beta(section | long form), and the mean divergence to it needs
+# only four moments.
 
-SectionWeights = Callable[
-    [Sense, Sequence[int]], Floats
-]  # a sense and its known words -> beta over all sections
+SectionWeights = Callable[[Sense, Sequence[int]], Floats]
+"""A sense and its known words -> beta over all sections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +252,7 @@ class LongFormMoments:
     known: npt.NDArray[np.bool_]  # (K,) whether the model knows any word of the long form
 
     def divergences(self, mean: Floats, log_variance: Floats) -> Floats:
-        """Return KLbar of each posterior to each candidate, infinite where it is unknown: (B, d), (B,) -> (B, K)."""
+        """Return KLbar of each posterior to each candidate, infinite for unknown ones: (B, d), (B,) -> (B, K)."""
         dim = mean.shape[1]
         scale = dim * np.exp(log_variance) + (mean * mean).sum(axis=1)  # (B,)
         product = np.outer(scale, self.a0) - 2 * mean @ self.a1.T + self.a2 + dim * self.a3  # (B, K)
@@ -265,7 +264,7 @@ class LongFormMoments:
 def long_form_words(sense: Sense, model: PretrainedModel) -> list[int]:
     """Return the distinct known words of all forms of a long form, in order.
 
-    Stop words say little in a mean, so they are left out even where the model reads them, unless all words are.
+    Stop words add little to a mean, so they are left out even if the model has them, unless there are no other words.
     """
     for stop_words in (False, True):
         words = (token.word for form in sense.forms for token in iterate_tokens(form, stop_words=stop_words))
@@ -280,7 +279,7 @@ def long_form_moments(
 ) -> LongFormMoments:
     """Compute the moments of the candidates of one short form, over all sections, without sampling.
 
-    Without weights a long form is read under null metadata, which is one Gaussian.
+    Without weights a long form has null metadata, and so a single Gaussian.
     """
     n, dim = len(senses), model.sizes.cell_dim
     moments = LongFormMoments(
@@ -311,12 +310,12 @@ def long_form_moments(
 
 
 def smoothing_in_training(model: PretrainedModel) -> float:
-    """Return what training added to each count of a word under a section."""
+    """Return the add-k smoothing of section counts in training."""
     return float(model.config.training.get("settings", {}).get("smoothing", 1.0))
 
 
 def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> SectionWeights:
-    """Return beta(section | long form) as the mean of its words', for want of a corpus."""
+    """Return beta(section | long form) as the mean of its words', without a corpus."""
 
     def weights(_: Sense, words: Sequence[int]) -> Floats:
         each = [model.statistics.metadata_given_word(word, add=add) for word in words]
@@ -329,13 +328,13 @@ def words_section_weights(model: PretrainedModel, *, add: float = 1.0) -> Sectio
 class LongFormOccurrences:
     """Finds the long forms of an inventory in a corpus.
 
-    A form is spelt as the corpus spells words: without repeats, and mostly without stop words, so that "chest and
-    abdomen" is found where "chest", "abdomen" stand side by side in a segment. A form with a word that the corpus
-    lacks is found nowhere: without that word it would be another phrase.
+    A form is tokenised like the corpus: without repeats, and usually without stop words, so "chest and abdomen" is
+    found wherever "chest" and "abdomen" are adjacent in a segment. A form with an out-of-vocabulary word is never
+    found: without that word it would be another phrase.
 
     occurrences = LongFormOccurrences(corpus)
-    occurrences.of_sense(sense)                  # the first token of each, sorted
-    occurrences.metadata_counts(sense)           # how many under each section
+    occurrences.of_sense(sense)                  # the position of each one's first token, sorted
+    occurrences.metadata_counts(sense)           # how many in each section
     """
 
     def __init__(self, corpus: Corpus, *, metadata_kind: str = "section") -> None:
@@ -346,7 +345,7 @@ class LongFormOccurrences:
         self._found: dict[tuple[int, ...], Ids] = {}
 
     def of_sense(self, sense: Sense) -> Ids:
-        """Return where any form of a sense begins; a form inside a longer one of the sense is not counted again."""
+        """Return where the forms of a sense begin; a form inside a longer one is not counted again."""
         phrases = {self._phrase(form) for form in sense.forms} - {()}
         begins = [np.zeros(0, np.int64)]
         covered = np.zeros(0, np.int64)
@@ -358,12 +357,12 @@ class LongFormOccurrences:
         return np.sort(np.concatenate(begins))
 
     def metadata_counts(self, sense: Sense) -> Ids:
-        """Return how often a sense is written out under each metadata value: (M,)."""
+        """Count the occurrences of a sense by metadata value: (M,)."""
         segments = self.corpus.token_segment[self.of_sense(sense)]
         return np.bincount(self._segment_metadata[segments], minlength=self._n_metadata)
 
     def of_phrase(self, phrase: Sequence[int]) -> Ids:
-        """Return where a sequence of word ids begins, all of it in one segment."""
+        """Return where a sequence of word ids occurs within a segment."""
         key = tuple(phrase)
         if key not in self._found:
             self._found[key] = self._search(key)
@@ -376,7 +375,7 @@ class LongFormOccurrences:
         return () if -1 in ids else tuple(ids)
 
     def _search(self, phrase: tuple[int, ...]) -> Ids:
-        """Start from the occurrences of the rarest word, and look at their neighbours one by one."""
+        """Start from the occurrences of the rarest word, and check its neighbours one by one."""
         counts = self.corpus.word_counts
         anchor = min(range(len(phrase)), key=lambda at: int(counts[phrase[at]]))
         begins = self.corpus.occurrences_of(phrase[anchor]).astype(np.int64) - anchor
@@ -385,7 +384,7 @@ class LongFormOccurrences:
         for at, word in enumerate(phrase):
             if at != anchor:
                 begins = begins[self.corpus.tokens[begins + at] == word]
-        # Segments are numbered in the order of the tokens: the first and the last word tell for all.
+        # Segment numbers never decrease, so comparing the first and last word is enough.
         segments = self.corpus.token_segment
         return np.sort(begins[segments[begins] == segments[begins + len(phrase) - 1]])
 
@@ -393,17 +392,17 @@ class LongFormOccurrences:
 def counted_section_weights(
     model: PretrainedModel, occurrences: LongFormOccurrences, *, add: float = 1.0
 ) -> SectionWeights:
-    """Return beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean if it has none.
+    """Return beta(section | long form) = (count + add) / (total + add M) in a corpus; the words' mean if that has none.
 
-    The corpus must have the model's metadata, by name, as the one that the model was trained on has.
+    The corpus must have the same metadata names as the model, like the corpus that it was trained on.
     """
     of_words = words_section_weights(model, add=add)
     corpus, kind = occurrences.corpus, model.config.metadata_kind
     names = corpus.metadata_names(kind)
     if names != model.sections:
         raise InputError(
-            f"{corpus.folder} has {len(names):,} values of {kind!r} and {model.folder} {len(model.sections):,}, or "
-            "others: it is not the corpus that the model was trained on. Give that one, or evaluate without --corpus."
+            f"{corpus.folder} has {len(names):,} values of {kind!r}, which differ from the {len(model.sections):,} of "
+            f"{model.folder}, so the model was trained on another corpus. Give that one, or evaluate without --corpus."
         )
 
     def weights(sense: Sense, words: Sequence[int]) -> Floats:

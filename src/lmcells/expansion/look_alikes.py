@@ -1,10 +1,9 @@
-"""Telling what only looks like a short form from what is one.
+"""Recognising what only looks like a short form, by rules.
 
-`LookAlikes` does by rules, each of which looks at a bounded piece of the text, or once at the whole: function words in
-all-caps text, a name after its title, a company, a unit after its number, a month in a date, a part of an
-electrocardiogram, a state before its zip code; Roman numerals and stages; single letters in names and lists; fragments
-that a scanner misread. Other words in capitals are judged by the model, see `OrdinaryReadings` of
-`lmcells.expansion.calibration`.
+Function words in all-caps text, names after titles, companies, units after numbers, months in dates, parts of an
+electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; fragments from
+scanned text. Each rule looks at a bounded window, or once at the whole text. Other words in capitals are judged by the
+model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
 """
 
 import re
@@ -20,12 +19,13 @@ from lmcells.expansion.ordinary_words import (
 )
 from lmcells.notes.tokens import STOP_WORDS
 
-_REACH = 60  # characters on either side that most rules look at
-_MOST_LEADING = 12  # characters before a short form that hold a number, an article or a title
-_LABELS_REACH = 4_000  # characters before a letter that hold the earlier labels of its list
-_NEARBY = 1_500  # characters on either side that hold a label's neighbours
-_SAMPLE = 4_000  # characters that tell whether a text is in all caps
-_A_SENTENCE = 3  # words in capitals at least; "COPD, PAD. Now" is a list of short forms
+# Windows, in characters.
+_REACH = 60  # on either side, for most rules
+_MOST_LEADING = 12  # before a short form, for a number, an article or a title
+_LABELS_REACH = 4_000  # before a letter, for the earlier labels of its list
+_NEARBY = 1_500  # on either side, for the labels next to one
+_SAMPLE = 4_000  # to decide whether a text is in all caps
+_A_SENTENCE = 3  # words in capitals, at least: "COPD, PAD. Now" is a list of short forms
 
 # Roman numerals: "stage IV", "type Ib", "III/IV", "IV. PLAN"; and the stage Ta of a tumor.
 _LIST_MARK_BEFORE = re.compile(r"(?:^|\n)[ \t(]*$")
@@ -47,13 +47,13 @@ _TUMOR_BEFORE = re.compile(r"\b(?:tumou?r|stage|category)s?[ ]$", re.IGNORECASE)
 _TUMOR_STAGE_FOLLOWS = re.compile(r"[,/ ]+(?:(?:or|and)[ ])?(?:T1|Tis|CIS)\b")
 
 
-# Scanned text: fragments of words among stray marks, and figures that became letters.
-_MOST_MARKS = 1  # a single one may be meant
+# Scanned text: fragments of words among stray marks, and digits misread as letters.
+_MOST_MARKS = 1  # a single one may be intended
 _LONGEST_FRAGMENT = 3
-_MARKS = "►◄■¢«»{}€£~•\\^!"  # a text without any was not scanned
+_MARKS = "►◄■¢«»{}€£~•\\^!"  # text without any was not scanned
 _STRAY_MARK = re.compile(
     r"[►◄■¢«»{}]|[€£](?!\d)"
-    r"|[A-Za-z](?:[~•](?!\d)|\\(?![nrt])|\^(?!-?\d))"  # "hr~80", "mm^3" and an escaped line break are meant
+    r"|[A-Za-z](?:[~•](?!\d)|\\(?![nrt])|\^(?!-?\d))"  # "hr~80", "mm^3" and an escaped line break are intended
     r"|(?<=\S)(?:[~•^]|\\(?![nrt]))[a-z]"
     r"|[A-Za-z]![a-z]"
     r"|[A-Za-z](?!\.+[A-Za-z]|[,:]?\"[,:]?\"?[A-Za-z])[.,;:'\"!]{2,}[A-Za-z]"
@@ -63,7 +63,7 @@ _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
-# Letters: parts of names, labels, bases of a gene, list labels. Two letters may be a label, too.
+# Single letters: parts of names, bases of a gene, list labels. Two letters may be a label, too.
 VALUE_FOLLOWS = re.compile(r"[ ]?[:=<>≤≥]|[ ]\d")
 _LABELLED = r"\b(?:(?:hepatitis|vitamin|cassette|block|slide|specimen|part|figure)s?|(?:hep|vit|fig)\.?)[ ]"
 _LABEL_BEFORE = re.compile(_LABELLED + r"\d?$", re.IGNORECASE)
@@ -139,7 +139,7 @@ _OF_ELECTROCARDIOGRAM = {
 
 
 class Written(NamedTuple):
-    """What is written at `text[start:end]`; `stem` is it without the ending of a plural."""
+    """What is written at `text[start:end]`, and its `stem`, without a plural ending."""
 
     start: int
     end: int
@@ -147,7 +147,7 @@ class Written(NamedTuple):
 
 
 class LookAlikes:
-    """Tells, in one text, what looks like a short form but is something else."""
+    """Recognises, in one text, what looks like a short form but is something else."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -168,7 +168,7 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_word(self, written: Written) -> bool:
-        """Prefixes, Latin words, and function words in all-caps text; for other words see `OrdinaryReadings`."""
+        """Prefixes, Latin words, and function words in all-caps text."""
         if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):
             return True
         if self._is_latin(written):
@@ -188,7 +188,7 @@ class LookAlikes:
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
 
     def is_shouted(self, written: Written) -> bool:
-        """Whether it stands among words in capitals, so that capitals carry no information."""
+        """Whether the words around it are in capitals, so that capitals carry no information."""
         if self._is_in_capitals:
             return True
         n_full, n_lower = self._words_around(written, _BOUNDARY)
@@ -204,14 +204,14 @@ class LookAlikes:
         return n_capitals >= 6 and n_capitals > 4 * n_lower
 
     def _words_around(self, written: Written, boundary: re.Pattern[str]) -> tuple[int, int]:
-        """Count the words in capitals and the others around it, up to a boundary on either side."""
+        """Count the words in capitals and in lower case around it, up to a boundary on either side."""
         before = boundary.split(self._before(written, _REACH))[-1]
         after = boundary.split(self._text[written.end : written.end + _REACH], maxsplit=1)[0]
         around = f"{before}|{after}"
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; a stand-in for names."""
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; "ABC" for a removed name."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True
@@ -230,7 +230,7 @@ class LookAlikes:
 
     @cached_property
     def _masks_names(self) -> bool:
-        """Whether the text has letters in place of names."""
+        """Whether letters such as XYZ replace the names in the text."""
         return _NAME_MASK.search(self._text) is not None
 
     def _ends_a_company(self, written: Written) -> bool:
@@ -250,7 +250,7 @@ class LookAlikes:
         return lower in {"am", "pm"} or not has_value
 
     def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "PR interval", "ST depression", "4AS", and letters that are part of a name or label a list."""
+        """ "PR interval", "ST depression", "4AS", and letters in a name or a list label."""
         start, end, stem = written
         if len(stem) == 1:
             return _is_list_label(self._text, start, end) or _is_in_name(
@@ -279,7 +279,7 @@ class LookAlikes:
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
 
     def _is_misread(self, written: Written) -> bool:
-        """ "ti" in "mu~ti c^llec", "lp" of "lp/19q", "H&E Xl"; capitals and longer words are left alone."""
+        """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; never capitals or longer words."""
         start, end = written.start, written.end
         fragment = self._text[start:end]
         if fragment.isupper() or len(fragment) > _LONGEST_FRAGMENT:
@@ -302,7 +302,7 @@ class LookAlikes:
 
 
 def _is_numeral(text: str, start: int, end: int) -> bool:
-    """Whether what may be a short form is a numeral, or a stage."""
+    """Whether it is a Roman numeral or a stage."""
     stem, before = text[start:end], text[max(0, start - _REACH) : start]
     if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
         return True
@@ -356,7 +356,7 @@ def _is_list_label(text: str, start: int, end: int) -> bool:
 
 
 def _is_block_label(text: str, start: int, end: int) -> bool:
-    """ "4AS" where there is "4AR", "cassettes AB"."""
+    """ "4AS" near "4AR", "cassettes AB"."""
     before = text[max(0, start - _REACH) : start]
     if not text[start].isupper():
         return False
@@ -370,13 +370,13 @@ def _is_block_label(text: str, start: int, end: int) -> bool:
 
 
 def _begins_item(text: str, start: int, end: int) -> bool:
-    """ "(C) LEFT NECK", where a line begins with it; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
+    """ "(C) LEFT NECK" at the start of a line; not "(L) knee", "(M) 17 yo" and "(T) 98.6"."""
     is_item = text[start:end] not in _SEXES_AND_SIDES and _ITEM_FOLLOWS.match(text, end)
     return bool(is_item and _LINE_BEFORE.search(text[max(0, start - _REACH) : start]))
 
 
 def _stands_among_labels(text: str, start: int, end: int) -> bool:
-    """Whether the next letter is a label after it, and one of the two before it, or the one after next, is one too."""
+    """Whether the next letter is a label, and so is one of the two before or the one after next."""
     if _NUMBER_FOLLOWS.match(text, end + 1):
         return False
     before, after = text[max(0, start - _NEARBY) : start], text[end : end + _NEARBY]
@@ -389,12 +389,12 @@ def _stands_among_labels(text: str, start: int, end: int) -> bool:
 
 
 def _moved(letter: str, n: int) -> str:
-    """The one so many further on in the alphabet."""
+    """Return the letter `n` further on in the alphabet."""
     return chr(ord(letter) + n)
 
 
 def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
-    """Whether all labels, if there are any, stand one after the other in the text before `end`."""
+    """Whether there are labels, and all occur in this order before `end`."""
     at = max(0, end - _LABELS_REACH)
     for label in labels:
         found = _label(label).search(text, at, end)
@@ -406,13 +406,13 @@ def _stand_in_order(text: str, end: int, labels: list[str]) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def _label(label: str) -> re.Pattern[str]:
-    """Matches a label with no letter or number right before or after it."""
+    """Match a label without a letter or number next to it."""
     return re.compile(rf"(?<![^\W_]){re.escape(label)}" + (r"(?![^\W_])" if label[-1].isalnum() else ""))
 
 
 @lru_cache(maxsize=1 << 7)
 def _block_label(letter: str) -> re.Pattern[str]:
-    """Matches "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
+    """Match "D:", "D1-4:" and "DFS:", a frozen section; not "R: 16"."""
     return re.compile(
         rf"(?<![^\W_]){letter}(?:\d{{1,2}}(?:[-,]\d{{1,2}})*|FS)?\s?:(?!{_NUMBER_FOLLOWS.pattern})"
     )

@@ -1,7 +1,7 @@
-"""English words that look like short forms once case is lost: "or", "pet", "cap", "may". All in lower case.
+"""English words that look like short forms if case is ignored: "or", "pet", "cap", "may". All in lower case.
 
-No English word lacks a vowel, so only words with one are listed, of two to six letters, and titles, ordinals and units
-without. Shorthand that notes use in lower case ("pt", "bid", "htn", "sob") is not here.
+English words have a vowel, so the lists hold words of two to six letters with one, and titles, ordinals and units
+without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is left out.
 """
 
 from lmcells.notes.tokens import STOP_WORDS
@@ -114,9 +114,8 @@ NAMES = frozenset(
     "von wes de del der des di du el la le los san santa saint da".split()
 )
 """First names and particles of surnames, which count only when capitalised."""
-_SHORTHAND = frozenset(
-    "echo echos imp lymphs monos sats temp temps".split()
-)  # in notes nearly always short forms
+# In notes these are nearly always short forms.
+_SHORTHAND = frozenset("echo echos imp lymphs monos sats temp temps".split())
 ENGLISH = (
     _PLAIN_WORDS | STOP_WORDS | frozenset(f"{word}s" for word in _PLAIN_WORDS if len(word) > 2)
 ) - _SHORTHAND

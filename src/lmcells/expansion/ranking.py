@@ -1,8 +1,8 @@
-"""Ranking the candidates of short forms in context by the cells of a model.
+"""Ranking the candidates of short forms in context.
 
-Windows are read, the posterior q(z | w, m, c) of each is computed, and the candidates are scored: by the masked span
-that the short form leaves (`MaskedSpanRanker`), or by divergence from the long form's prior as in the paper
-(`CellRanker`). `Expander` and `evaluate` rank with the same rankers.
+Each window is encoded as the posterior q(z | w, m, c), and the candidates are scored by how well they fit the masked
+span in place of the short form (`MaskedSpanRanker`), or by divergence from the long form's prior as in the paper
+(`CellRanker`). `Expander` and `evaluate` use the same rankers.
 """
 
 from abc import ABC, abstractmethod
@@ -37,23 +37,23 @@ from lmcells.pretrained.network import NumpyPosterior
 Ranking = Literal["auto", "masked-span", "divergence"]
 Scorer = Callable[[str, list[int]], Floats]  # a short form and rows of a batch -> (rows, candidates)
 
-_BATCH = 1024  # mentions that are read and ranked together
+_BATCH = 1024  # mentions ranked together
 
-# Fewer words say less: scores of true senses are lower and less certain in short windows. As fitted to training text
-# by benchmarks/short_windows.py, with a window of n words of N:
-_FITS = 7.4  # the score above which a sense rather fits than not, n = N
+# In short windows, scores of true senses are lower and less certain. For a window of n words out of N, fitted to
+# training text by benchmarks/short_windows.py:
+_FITS = 7.4  # the score above which a sense is more likely to fit than not, for n = N
 _FITS_BY_LENGTH = 1.2  # how much lower that is, times log(N / n)
-_SCALE_BY_LENGTH = 0.2  # how much less a difference of scores says, times log(N / n)
-_MOST_KNOWN = 20_000  # short forms whose candidates are remembered
+_SCALE_BY_LENGTH = 0.2  # how much less a difference of scores counts, times log(N / n)
+_CACHE_SIZE = 20_000  # short forms whose candidates are cached
 
 
 class Ranker(Protocol):
     """Scores the candidates of mentions."""
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Return for each mention one score a candidate, in the inventory's order; higher is better.
+        """Return, for each mention, a score per candidate in the inventory's order; higher is better.
 
-        The score of a long form of which nothing is known is -inf.
+        The score of an unknown long form is -inf.
         """
         ...
 
@@ -72,7 +72,7 @@ class PosteriorRanker(ABC):
         self._changed: frozenset[str] = frozenset()
 
     def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a ranker for an inventory that differs in the senses of these short forms, None: in all."""
+        """Return a ranker for an inventory that differs only in these short forms (None: in all)."""
         ranker = copy(self)
         ranker.inventory, ranker._known = inventory, {}
         ranker._below, ranker._changed = (
@@ -81,21 +81,21 @@ class PosteriorRanker(ABC):
         return ranker
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Return for each mention one score a candidate, in the inventory's order; higher is better."""
+        """Return, for each mention, a score per candidate in the inventory's order; higher is better."""
         return [
             scores for batch in batches(mentions) for scores in self.window_scores(self.read(batch), batch)
         ]
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return what the model reads of each mention."""
+        """Return the window of each mention."""
         return self.reader(mentions)
 
     def section_ids(self, mentions: Sequence[Mention]) -> Ids:
-        """Return the metadata ids under which the model knows the sections of mentions: -> (B,)."""
+        """Return the model's metadata ids of the mentions' sections: (B,)."""
         return np.array([self._sections[mention.section] for mention in mentions], np.int64)
 
     def posterior(self, windows: ReadWindows, sections: Ids) -> NumpyPosterior:
-        """Return q(z | w, m, c) of windows in sections with these ids."""
+        """Return q(z | w, m, c) of windows in the given sections."""
         return self._network.posterior(
             windows.center,
             sections,
@@ -106,7 +106,7 @@ class PosteriorRanker(ABC):
         )
 
     def window_scores(self, windows: ReadWindows, mentions: Sequence[Mention]) -> list[Floats]:
-        """Score the candidates of mentions whose windows have been read."""
+        """Score the candidates of mentions by their windows."""
         rows_of: dict[str, list[int]] = {}
         for row, mention in enumerate(mentions):
             rows_of.setdefault(mention.short_form, []).append(row)
@@ -120,16 +120,16 @@ class PosteriorRanker(ABC):
         return scores
 
     def comparable(self, scores: Floats, read: Mask) -> Floats:  # noqa: ARG002
-        """Return scores (B, K) on a scale that does not depend on how many words were read (B, T)."""
+        """Return scores (B, K) on a scale that does not depend on the number of words in the window (B, T)."""
         return scores
 
     def look_up(self, short_forms: Iterable[str]) -> None:
-        """Compute what is known of the candidates of short forms, unless that was done before."""
+        """Compute what is known of the candidates of short forms, unless it is cached."""
         short_forms = list(short_forms)
         if self._below is not None:
             self._below.look_up(each for each in short_forms if each not in self._changed)
             short_forms = [each for each in short_forms if each in self._changed]
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _CACHE_SIZE:
             self._known.clear()
         if new := [each for each in short_forms if each not in self._known]:
             candidates = [self.inventory.senses(each) for each in new]
@@ -139,13 +139,13 @@ class PosteriorRanker(ABC):
         """Return what is known of the candidates of a short form."""
         if self._below is not None and short_form not in self._changed:
             return self._below.known(short_form)
-        while (known := self._known.get(short_form)) is None:  # another thread may forget it again
+        while (known := self._known.get(short_form)) is None:  # another thread may clear the cache
             self.look_up([short_form])
         return known
 
     @abstractmethod
     def read_candidates(self, candidates: Sequence[Sequence[Sense]]) -> Iterable[Any]:
-        """Return what is known of the candidates of each of some short forms; many at once are fastest."""
+        """Return what is known of the candidates of each short form; fastest for many at once."""
 
     @abstractmethod
     def scorer(self, posterior: NumpyPosterior) -> Scorer:
@@ -153,7 +153,7 @@ class PosteriorRanker(ABC):
 
 
 def batches(mentions: Sequence[Mention]) -> Iterator[Sequence[Mention]]:
-    """Yield mentions that are read and ranked together."""
+    """Yield mentions in batches."""
     for start in range(0, len(mentions), _BATCH):
         yield mentions[start : start + _BATCH]
 
@@ -162,7 +162,7 @@ class CellRanker(PosteriorRanker):
     """Ranks by -KL(q(z | short form, section, context) || long form), for LMC, BSG and MBSGE.
 
     ranker = CellRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a candidate
+    ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class CellRanker(PosteriorRanker):
         *,
         section_weights: SectionWeights | None = None,
     ) -> None:
-        """Without weights the sections of a long form are the mean of its words', smoothed as in training."""
+        """Without weights, beta(section | long form) is the mean of its words', smoothed as in training."""
         reader = WindowReader(model.word_ids, radius=model.sizes.window, stop_words=model.reads_stop_words)
         super().__init__(model, inventory, reader=reader)
         self._section_weights = section_weights or words_section_weights(
@@ -196,12 +196,12 @@ class CellRanker(PosteriorRanker):
 
 
 class MaskedSpanRanker(PosteriorRanker):
-    """Ranks by the masked span that a short form leaves: which long form would fit there?
+    """Ranks by how well each long form fits the masked span in place of the short form.
 
     Needs a model with a phrase network and a phrase store; `lmcells.expansion.long_forms` has the formula.
 
     ranker = MaskedSpanRanker(model, inventory)
-    ranker.scores(mentions)   # for each mention one score a candidate
+    ranker.scores(mentions)   # for each mention, a score per candidate
     """
 
     def __init__(
@@ -252,28 +252,28 @@ class MaskedSpanRanker(PosteriorRanker):
 
 
 def ranks_by_masked_span(model: PretrainedModel, ranking: Ranking = "auto") -> bool:
-    """Whether a model ranks by masked spans; `auto` does if it has a phrase store."""
+    """Whether a model ranks by masked spans; `auto`: if it has a phrase store."""
     return ranking == "masked-span" or (ranking == "auto" and model.phrase_store is not None)
 
 
 def best_ranker(
     model: PretrainedModel, inventory: SenseInventory, *, ranking: Ranking = "auto"
 ) -> PosteriorRanker:
-    """Return the ranker of a model: by masked spans where it can, else by divergence, as in the paper."""
+    """Return the ranker of a model: by masked spans if it can, else by divergence, as in the paper."""
     by_masked_span = ranks_by_masked_span(model, ranking)
     return MaskedSpanRanker(model, inventory) if by_masked_span else CellRanker(model, inventory)
 
 
-# Mentions of one short form in one note share evidence: it nearly always means the same there. With s_i the scores of a
-# mention's candidates and s_j those of the other mentions of the short form in the note:
+# Mentions of a short form in a note share evidence, since nearly all mean the same. With s_i the scores of a mention's
+# candidates and s_j those of the other mentions:
 #
 #     s_i + share mean_j max(s_j - max s_j, -most)
 #
-# So the others' favourite gains nothing and the rest loses; a mention that stands alone keeps its scores. Shared scores
-# say which sense fits best, not whether any does.
+# So the others' best candidate gains nothing and the rest lose; a single mention keeps its scores. Shared scores decide
+# which sense fits best, not whether any does.
 
-SHARE = 0.35  # of what the others say, tuned on dev notes
-MOST = 8.0  # that another mention can say against a candidate
+SHARE = 0.35  # weight of the others, tuned on dev notes
+MOST = 8.0  # evidence against a candidate from another mention
 
 
 def share_within_notes(notes: Iterable[Sequence[Occurrence]], scores: Sequence[Floats]) -> list[Floats]:
@@ -297,7 +297,7 @@ def share(scores: Sequence[Floats], *, weight: float = SHARE) -> Floats:
     """Adjust the scores of mentions of one short form in one note: (n, K) -> (n, K)."""
     given = np.asarray(scores, np.float64)
     best = given.max(axis=1, keepdims=True)
-    is_known = np.isfinite(best)  # (n, 1) whether the mention says anything
+    is_known = np.isfinite(best)  # (n, 1) whether the mention has any score
     says = np.where(is_known, np.maximum(given - np.where(is_known, best, 0.0), -MOST), 0.0)
     others = (says.sum(axis=0) - says) / max(1, len(given) - 1)
     adjusted: Floats = given + weight * others

@@ -1,4 +1,4 @@
-"""What there is to expand in a note: its short forms, the section of each, and the abbreviations it defines itself."""
+"""Reading a note: its short forms, the section of each, and its abbreviation definitions."""
 
 import re
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from lmcells.expansion.expansion import Candidate, Source
 from lmcells.expansion.finder import Found, ShortFormFinder, without_marks, without_overlaps
 from lmcells.expansion.grammar import find_codes, find_counted
 from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
-from lmcells.expansion.layers import Allowed, PlaceRules
+from lmcells.expansion.layers import Allowed, ContextRules
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NOT_SHORTHAND, WITH_ORDINARY_READING
@@ -34,13 +34,13 @@ _SPACE = re.compile(r"\s")
 _LAST_SPACE = re.compile(r"\s\S*\Z")
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(?::|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
-_REACH = 500  # characters on either side of a short form that a model may read of a long section
+_REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """A short form in a note: known by the note itself or by the grammar, or else a mention to be ranked."""
+    """A short form in a note: defined by the note, a rule or the grammar, or else a mention to rank."""
 
     start: int
     end: int
@@ -49,11 +49,11 @@ class Occurrence:
     defined: Candidate | None
     mention: Mention | None
     source: Source = "model"
-    allowed: tuple[int, ...] | None = None  # the senses that may be meant here; None: all
+    allowed: tuple[int, ...] | None = None  # indices of the senses allowed here; None: all
 
 
 class NoteReader:
-    """Finds what there is to expand in notes, for one inventory."""
+    """Finds the occurrences of short forms in notes, for one inventory."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class NoteReader:
         self._set_inventory(inventory, ShortFormFinder(inventory))
 
     def over(self, inventory: SenseInventory, changed: Collection[str] | None) -> Self:
-        """Return a reader for an inventory that differs in the senses of these short forms, None: in all."""
+        """Return a reader for an inventory that differs only in these short forms (None: in all)."""
         reader = copy(self)
         find = ShortFormFinder(inventory) if changed is None else self._find.over(inventory, changed)
         reader._set_inventory(inventory, find)
@@ -83,7 +83,7 @@ class NoteReader:
         self._inventory = inventory
         self._find = find
         self._lookup = SenseLookup(inventory)
-        self._rules = PlaceRules(inventory, self._aliases)
+        self._rules = ContextRules(inventory, self._aliases)
         self._header_senses: dict[str, Sense | None] = {}
 
     def __call__(
@@ -92,7 +92,7 @@ class NoteReader:
         sections: Sequence[Any] | None = None,
         metadata: Mapping[str, object] | None = None,
     ) -> list[Occurrence]:
-        """Return the occurrences in order; `sections` are the caller's own, `metadata` the note's."""
+        """Return the occurrences in order; `sections` and `metadata` are the note's, if the caller knows them."""
         note = TokenizedText.of(text)
         found = self._find(text, note.tokens)
         definitions = find_definitions(text, self._spells)
@@ -119,7 +119,7 @@ class NoteReader:
         else:
             covering = check_sections(sections, text_length=len(text))
         meanings, own = self._meanings(found, definitions)
-        if own:  # short forms that only this note knows
+        if own:  # defined by this note, and not in the inventory
             found = without_overlaps([*found, *ShortFormFinder(own, exact=True)(text, note.tokens)])
         starts = [section.start for section in covering]
         occurrences = []
@@ -132,7 +132,7 @@ class NoteReader:
             if each in by_letters and defined is None:
                 source = "letters"
             elif defined is None and not senses:
-                continue  # no sense is allowed, or it is defined twice and this one stands before both
+                continue  # no sense is allowed, or it precedes two definitions
             mention = _mention(note, each, section) if defined is None else None
             may_be = None if allowed is None else allowed.senses
             occurrences.append(Occurrence(*each, section.name or None, defined, mention, source, may_be))
@@ -148,7 +148,7 @@ class NoteReader:
         *,
         allowed: Allowed | None,
     ) -> tuple[Candidate | None, Source]:
-        """Return what needs no ranking, and where it comes from."""
+        """Return the long form of an occurrence that needs no ranking, and its source."""
         given = meanings.get(found.short_form)
         if given and (defined := _defined(text, found, given)) is not None:
             return defined, "definition"
@@ -169,7 +169,7 @@ class NoteReader:
         return None, "model"
 
     def _is_ruled(self, short_form: str) -> bool:
-        """Whether the inventory says that a short form has no sense, or where it has which."""
+        """Whether the inventory has rules for a short form, or forbids all its senses."""
         return short_form in self._inventory.rules or not self._inventory.by_short_form[short_form]
 
     def _spells(self, short_form: str, words: str) -> str | None:
@@ -179,7 +179,7 @@ class NoteReader:
     def _meanings(
         self, found: list[Found], definitions: list[Definition]
     ) -> tuple[dict[str, list[tuple[Definition, Candidate]]], list[str]]:
-        """Gather the definitions of a text by short form, and the short forms that the inventory lacks."""
+        """Group the definitions of a text by short form, and collect the short forms that the inventory lacks."""
         meanings: dict[str, list[tuple[Definition, Candidate]]] = {}
         found_at = {each.start: each.short_form for each in found} if definitions else {}
         for definition in definitions:
@@ -194,7 +194,7 @@ class NoteReader:
         return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
 
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
-        """ "PE:" as a header is the physical exam, by the table of headers; so is "DH:" where it opens a line."""
+        """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
             sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)
         elif _HEADER_FOLLOWS.match(text, found.end) and _OPENS_LINE.search(
@@ -206,7 +206,7 @@ class NoteReader:
         return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
 
     def _header_sense(self, short_form: str) -> Sense | None:
-        """Return the first sense of a short form that is the name of a section, such as "drug history"."""
+        """Return the first sense of a short form that names a section, such as "drug history"."""
         if short_form not in self._header_senses:
             aliases = load_aliases()
             self._header_senses[short_form] = next(
@@ -222,9 +222,9 @@ class NoteReader:
 
 
 def _is_plain_acronym(text: str, found: Found) -> bool:
-    """Whether it is written just as in the inventory: three capitals or more, or in a case of its own such as "Cr".
+    """Whether it is written exactly as in the inventory: three capitals or more, or mixed case such as "Cr".
 
-    An English word is none where case tells nothing: "RICE" in all-caps text.
+    Not an English word in all-caps text, such as "RICE".
     """
     written = text[found.start : found.end]
     if written != found.short_form or written.islower():
@@ -238,7 +238,7 @@ def _is_plain_acronym(text: str, found: Found) -> bool:
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
-    """Return what the last definition before a short form says, or the only one after it, for this spelling."""
+    """Return the long form of the last definition before a short form, or of the only one after it."""
     written = without_marks(text[found.start : found.end])
     fitting = [each for each in given if written.startswith(without_marks(each[0].short_form))]
     before = [candidate for definition, candidate in fitting if definition.start <= found.start]
@@ -249,7 +249,7 @@ def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]])
 
 
 def _mention(note: TokenizedText, found: Found, section: Section) -> Mention:
-    """Return the mention with the body of its section, or the part of a long one around it."""
+    """Return a mention with the body of its section, or the part of a long one around it."""
     text = note.text
     first = section.body_start if found.start >= section.body_start else section.start
     last = section.end
@@ -272,7 +272,7 @@ def _mention(note: TokenizedText, found: Found, section: Section) -> Mention:
 
 
 def check_sections(given: Sequence[Any], *, text_length: int) -> tuple[Section, ...]:
-    """Check the caller's sections, and fill what they leave out with "no section"."""
+    """Check the caller's sections, and fill the gaps with "no section"."""
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise InputError(f"sections: found a {type(given).__name__}, allowed: a list. {_ALLOWED}.")
     sections: list[Section] = []

@@ -1,4 +1,4 @@
-"""Which expander to open, as plain values."""
+"""The settings of an expander, as plain values."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,19 +10,19 @@ from lmcells.expansion.reader import SECTION_STYLES
 
 @dataclass(frozen=True, slots=True)
 class ExpanderSettings:
-    """Which expander to open: plain values that can be sent to another process, which opens it there.
+    """The settings of an expander: plain values that can be sent to another process, which opens it there.
 
-    `inventory` are files of senses and rules over the shipped inventory, or over `only_inventory` where that is given.
+    `inventory` are files of senses and rules that extend the shipped inventory, or `only_inventory` if that is given.
     """
 
     model: str | None = None  # model folder; None: the shipped one
     inventory: tuple[str, ...] = ()
-    sections: str = "rules"  # how sections are found: rules, paper or none
+    sections: str = "rules"  # how to find sections: rules, paper or none
     threshold: float | None = None  # abstain below this probability; None: the model's own threshold
-    letters: bool = True  # also expand what is in no inventory, by its letters
-    codes: bool = False  # also read out codes such as pT3a
+    letters: bool = True  # also expand short forms outside the inventory, by their letters
+    codes: bool = False  # also expand codes such as pT3a
     only_inventory: str | None = None
-    header_rules: str | None = None  # file of own headers
+    header_rules: str | None = None  # a file with the user's own headers
 
     def __post_init__(self) -> None:
         given = (self.inventory,) if isinstance(self.inventory, str) else tuple(self.inventory or ())
@@ -34,7 +34,7 @@ class ExpanderSettings:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of senses and headers, in the order in which they are read."""
+        """The files of senses and headers, in reading order."""
         named = (self.only_inventory, *self.inventory, self.header_rules)
         return tuple(Path(name) for name in named if name is not None)
 

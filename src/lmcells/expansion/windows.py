@@ -1,8 +1,7 @@
-"""What a model reads of a short form in a text: its section, and the words around it.
+"""The window of a mention: its section, and the words around it.
 
-A text is tokenised once; its tokens travel with the mentions in it, and `WindowReader` cuts the windows of a batch of
-mentions from them by array operations. `tokens_around` is the definition, one token after another; a test holds the two
-equal.
+A text is tokenised once; mentions carry its tokens, and `WindowReader` extracts the windows of a batch by array
+operations. `tokens_around` is the reference, token by token; a test checks that the two agree.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -24,9 +23,9 @@ Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 NULL = -1  # the id of no section
-_NONE = -1  # no token, or a token that is not read
-_BETWEEN = "\n]#\n"  # ends whatever token or de-identification mark a text leaves open
-_MOST_HEADERS = 100_000  # that are remembered: those of a million notes need not all be
+_NONE = -1  # no token, or a token without an id
+_BETWEEN = "\n]#\n"  # ends any token or de-identification mark that a text leaves open
+_MOST_HEADERS = 100_000  # that are cached
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +43,9 @@ class TokenizedText:
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A short form at `text[start:end]`; `text` is, or lies within, the section named `section`.
+    """A short form at `text[start:end]`; `text` is the section named `section`, or part of it.
 
-    Where the text is part of a note, the mention carries the note's tokens; `text` begins at `offset` of the note.
+    If the text is part of a note, the mention carries the note's tokens, and `text` begins at `offset` in the note.
     """
 
     text: str = field(repr=False)  # patient data: never in a log or a traceback
@@ -60,19 +59,21 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ReadWindows:
-    """Mentions as the networks take them. A short form that is out of the vocabulary is a masked center."""
+    """Windows as network inputs. An out-of-vocabulary short form is a masked center."""
 
     center: Integers  # (B,)
-    center_mask: Mask  # (B,) whether the short form is a word of the model
-    context: Integers  # (B, 2 * radius), one more where the masked span has an id
-    context_mask: Mask  # as the context
-    unknown: npt.NDArray[np.float32] | None = None  # (n, E), of words whose ids follow those of the model
+    center_mask: Mask  # (B,) whether the short form is in the vocabulary
+    context: Integers  # (B, 2 * radius), one more if the masked span has an id
+    context_mask: Mask  # like context
+    unknown: npt.NDArray[np.float32] | None = (
+        None  # (n, E) of out-of-vocabulary words; ids follow the model's
+    )
 
 
 def tokens_around(
     mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS, stop_words: bool = False
 ) -> tuple[list[Token], list[Token]]:
-    """Return up to `radius` tokens on either side that are among `words`; a word right after itself counts once."""
+    """Return up to `radius` tokens of `words` on either side; a repeated word counts once."""
     left: list[Token] = []
     right: list[Token] = []
     side, previous = left, ""
@@ -93,7 +94,7 @@ def tokens_around(
                 break
         previous = token.word
     if left and left[-1] is nearest and nearest.word == center:
-        left.pop()  # "PT PT": the corpus has one of them, the center
+        left.pop()  # "PT PT": the corpus keeps only one, the center
     return left[-radius:], right
 
 
@@ -106,14 +107,14 @@ def window_text(mention: Mention, *, words: Container[str] | None = None, radius
 
 
 def known_section(section: str, known: Container[str]) -> str | None:
-    """Return the name under which a header is known: its own, or its canonical one."""
+    """Return the known name of a header: its own, or its canonical name."""
     alias = find_alias(load_aliases(None), section)
     names = (section, upper_name(section), alias.name if alias else "")
     return next((name for name in names if name in known), None)
 
 
 class SectionIds:
-    """The metadata id under which a model knows a section header; `NULL` where it knows none."""
+    """The model's metadata id of a section header; `NULL` if it has none."""
 
     def __init__(self, model: PretrainedModel) -> None:
         self._ids = model.section_ids
@@ -150,9 +151,9 @@ class WindowReader:
         subwords: Subwords | None = None,
         stop_words: bool = False,
     ) -> None:
-        """With `hides_center` the short form itself is not read; `mask_id` takes its place in the context.
+        """With `hides_center` the short form is masked; `mask_id` replaces it in the context.
 
-        Out-of-vocabulary words are dropped, or read by their `subwords`; stop words are dropped unless `stop_words`.
+        Out-of-vocabulary words are dropped, or embedded by `subwords`; stop words are dropped unless `stop_words`.
         """
         self._word_ids = word_ids
         self._radius = radius
@@ -162,12 +163,12 @@ class WindowReader:
         self._stop_words = stop_words
         hashes = hash_words(word_ids)
         order = np.argsort(hashes)
-        # One more word, whose hash is larger than all others: an index past the end is safe.
+        # A sentinel with the largest hash, so that an index past the end is safe.
         self._hashes = np.append(hashes[order], np.uint64(2**64 - 1))
         self._ids = np.append(np.array(list(word_ids.values()), np.int64)[order], _NONE)
 
     def __call__(self, mentions: Sequence[Mention]) -> ReadWindows:
-        """Return up to `radius` words on either side of each mention, as the corpus would have them."""
+        """Return up to `radius` words on either side of each mention, as in a corpus."""
         n_masks = 0 if self._mask_id is None else 1
         context = np.zeros((len(mentions), 2 * self._radius + n_masks), np.int64)
         mask = np.zeros(context.shape, np.bool_)
@@ -190,7 +191,7 @@ class WindowReader:
         return ReadWindows(np.where(center_mask, center, 0), center_mask, context, mask, unknown)
 
     def words_read(self, mentions: Sequence[Mention]) -> list[tuple[list[Token], list[Token]]]:
-        """Return the tokens in each mention's window, before and after it, with their offsets in its text."""
+        """Return the tokens of each mention's window, before and after it, with their offsets in its text."""
         if not mentions:
             return []
         tokens = self._tokens_of(mentions)
@@ -208,9 +209,9 @@ class WindowReader:
         return read
 
     def _tokens_of(self, mentions: Sequence[Mention]) -> "_BatchTokens":
-        """Put the tokens of the mentions' notes one after another, as far as the mentions' texts reach."""
+        """Concatenate the tokens of the mentions' notes, as far as the mentions' texts extend."""
         mentions = _with_tokens(mentions)
-        extents: dict[int, tuple[TokenizedText, int, int]] = {}  # by identity: a note, and which part of it
+        extents: dict[int, tuple[TokenizedText, int, int]] = {}  # by identity: a note, and the part needed
         for mention in mentions:
             first, last = mention.offset, mention.offset + len(mention.text)
             note, earliest, latest = extents.get(id(mention.note), (mention.note, first, last))
@@ -237,7 +238,7 @@ class WindowReader:
     def _number_unknown(
         self, text: str, starts: Integers, ends: Integers, hashes: npt.NDArray[np.uint64], ids: Integers
     ) -> list[str]:
-        """Give out-of-vocabulary words that can be read the ids that follow the model's; return them in that order."""
+        """Give out-of-vocabulary words with subwords the ids after the model's; return them in that order."""
         if self._subwords is None:
             return []
         at = np.flatnonzero(ids == _NONE)
@@ -249,9 +250,9 @@ class WindowReader:
         return [word for word, is_read in zip(written, can_be_read.tolist(), strict=True) if is_read]
 
     def _neighbours(self, mentions: Sequence[Mention], tokens: "_BatchTokens") -> tuple[Integers, Integers]:
-        """Return the tokens read before and after each mention, `_NONE` where there are fewer: -> (B, radius) each.
+        """Return the context tokens before and after each mention, padded with `_NONE`: (B, radius) each.
 
-        A token is read if it has an id and does not repeat the token before it.
+        A token counts if it has an id and does not repeat the token before it.
         """
         radius, n_tokens = self._radius, tokens.ids.size
         hash_of = {
@@ -262,19 +263,19 @@ class WindowReader:
             np.array(values, np.int64)
             for values in zip(*((len(each.text), each.start, each.end) for each in mentions), strict=True)
         )
-        # Of each mention: the first token of its text and the one after the last, the first after those that end
-        # before it, and the first that begins after it.
+        # Of each mention: the first token of its text and the end of its tokens, the end of those before the mention,
+        # and the first token after it.
         first = np.searchsorted(tokens.starts, tokens.begins, "left")
         last = np.searchsorted(tokens.ends, tokens.begins + lengths, "right")
         left = np.searchsorted(tokens.ends, tokens.begins + begins, "right")
         right = np.searchsorted(tokens.starts, tokens.begins + ends, "left")
 
-        # One more token, so that an index past the end is safe.
+        # A sentinel, so that an index past the end is safe.
         ids, hashes = np.append(tokens.ids, _NONE), np.append(tokens.hashes, np.uint64(0))
         repeats = np.append(False, hashes[1:] == hashes[:-1])
         read = np.append(np.flatnonzero((ids != _NONE) & ~repeats), n_tokens)
 
-        # "PT PT": the corpus has one of them, the center.
+        # "PT PT": the corpus keeps only one, the center.
         previous = left - 1
         is_center = (previous >= first) & (hashes[np.maximum(previous, 0)] == center)
         stop = np.where(is_center, previous, left)
@@ -283,11 +284,11 @@ class WindowReader:
         columns = np.arange(radius)
         before = read[np.maximum(before_end[:, None] - radius + columns, 0)]
         before = np.where(columns >= radius - n_before[:, None], before, _NONE)
-        # The first token of a text repeats nothing, whatever the note has before it.
+        # The first token of a text is no repeat, whatever precedes it in the note.
         opens = np.flatnonzero((first < stop) & repeats[first] & (ids[first] != _NONE) & (n_before < radius))
         before[opens, radius - 1 - n_before[opens]] = first[opens]
 
-        # The first token after a mention follows the center, whatever is written there; the others their neighbour.
+        # The first token after a mention is compared with the center, the others with their neighbour.
         following = np.minimum(right, n_tokens)
         is_read = (right < last) & (ids[following] != _NONE) & (hashes[following] != center)
         after_begin = np.searchsorted(read, right + 1, "left")
@@ -297,18 +298,18 @@ class WindowReader:
 
 
 class _BatchTokens(NamedTuple):
-    """The tokens of a batch of mentions, as one sequence."""
+    """The tokens of a batch of mentions, concatenated."""
 
     starts: Integers
     ends: Integers
     hashes: npt.NDArray[np.uint64]
-    ids: Integers  # `_NONE` where a token cannot be read
-    spellings: list[str]  # of the words whose ids follow those of the model
-    begins: Integers  # (B,) where the text of each mention begins
+    ids: Integers  # `_NONE` for a token without an id
+    spellings: list[str]  # of the words whose ids follow the model's
+    begins: Integers  # (B,) start of each mention's text
 
 
 def _with_tokens(mentions: Sequence[Mention]) -> Sequence[Mention]:
-    """Give mentions that have a text alone its tokens; their texts are tokenised as one."""
+    """Add tokens to mentions that have only a text; these are tokenised together."""
     texts = {id(each.text): each.text for each in mentions if each.note is None}
     if not texts:
         return mentions
@@ -326,7 +327,7 @@ def _with_tokens(mentions: Sequence[Mention]) -> Sequence[Mention]:
 def _look_up(
     subwords: Subwords, spellings: list[str], context: Integers, mask: Mask
 ) -> npt.NDArray[np.float32]:
-    """Return the vectors of the out-of-vocabulary words in windows, and number those alone, in place."""
+    """Return the vectors of the out-of-vocabulary words in windows, and renumber these words in place."""
     is_unknown = mask & (context >= subwords.n_read)
     present, which = np.unique(context[is_unknown] - subwords.n_read, return_inverse=True)
     context[is_unknown] = subwords.n_read + which

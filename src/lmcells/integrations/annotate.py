@@ -1,10 +1,9 @@
-"""Expand whole files of notes into one file of expansions, by a job that can be stopped and resumed.
+"""Expanding files of notes into one file of expansions, by a job that can be stopped and resumed.
 
 report = annotate(NoteFiles([Path("notes.csv")]), Path("out.jsonl"))
 
-Beside `out.jsonl` there will be `out.jsonl.report.json` (exact counts, and the plan of the job) and, if rows were
-skipped, `out.jsonl.rejected.jsonl`. While the job runs, `out.jsonl.parts/` holds one file per shard, each written
-whole or not at all.
+Next to `out.jsonl` are `out.jsonl.report.json` (exact counts, and the plan of the job) and, if rows were skipped,
+`out.jsonl.rejected.jsonl`. While the job runs, `out.jsonl.parts/` has one file per shard, each written atomically.
 """
 
 import hashlib
@@ -19,8 +18,8 @@ from typing import Any, BinaryIO, TextIO, get_args
 
 import lmcells
 from lmcells.errors import ConfigError, InputError
-from lmcells.expansion.expander import shipped_inventory
 from lmcells.expansion.expansion import Source
+from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write, read_json, sha256, write_json
 from lmcells.integrations.omop import NoteNlpOptions
@@ -41,7 +40,7 @@ from lmcells.pretrained.folder import model_folder
 PLAN = "plan.json"
 
 OnProgress = Callable[[int, int, float | None], None]
-"""Is told how many notes and how many characters are done, and the share of the input, None where it is not known."""
+"""Called with the number of notes and of characters done, and the share of the input, None if that is unknown."""
 
 
 def annotate(
@@ -69,14 +68,14 @@ def annotate(
         output: The file to write: `.jsonl`, `.csv` or `.parquet`.
         expander: The model, inventory and threshold; by default the shipped ones.
         omop: Write rows of OMOP's NOTE_NLP instead of our own.
-        nlp_time: The date of those rows; by default when the job began.
-        note_nlp: Their first number, concepts of sections, and whether abstained short forms are among them.
+        nlp_time: The date of those rows; by default the start of the job.
+        note_nlp: Their first number, concepts of sections, and whether to include abstained short forms.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
-        shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
+        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
         resume: Continue a job that was stopped.
         overwrite: Replace a file that another job wrote.
-        on_progress: Called with the number of notes and of characters done so far, and the share of the input.
+        on_progress: Called with the progress of the job.
     """
     _check_sizes(workers=workers, shard_notes=shard_notes)
     check_format(output)
@@ -108,10 +107,10 @@ def annotate(
         write_json(_beside(output, "report.json"), {**report, "plan": plan}, indent=1)
         shutil.rmtree(parts)
     except InputError:
-        if not any(parts.glob("part-*")):  # there is nothing to resume
+        if not any(parts.glob("part-*")):  # nothing to resume
             shutil.rmtree(parts, ignore_errors=True)
         raise
-    except OSError as error:  # errors of reading are InputErrors
+    except OSError as error:  # reading errors are InputErrors
         raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
     return report
 
@@ -130,14 +129,14 @@ def annotate_stream(
 ) -> dict[str, Any]:
     """Expand notes into JSON lines as they are read, and return exact counts; the rows are those of `annotate`.
 
-    With `nlp_time` the rows are those of NOTE_NLP. Rows that are skipped are counted, but not listed anywhere.
+    With `nlp_time` the rows are those of NOTE_NLP. Skipped rows are counted, but not listed.
     """
     _check_sizes(workers=workers, shard_notes=shard_notes)
     run, settings = find_engine(engine), expander or ExpanderSettings()
     shared_expander(settings)
     task, reading = AnnotationTask(settings, nlp_time, note_nlp), ReadReport()
     totals, progress = _Totals(), _Progress(notes, on_progress)
-    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that came before their turn
+    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that finished before their turn
     next_number = 0
     with open_rows(output, ".jsonl", task.layout) as write:
         for result in run(task, shards_of(notes.read(reading), n_notes=shard_notes), workers):
@@ -157,7 +156,7 @@ def refuse_output_inside(notes: NoteFiles, output: Path) -> None:
     """Refuse an output that would be read as notes."""
     for path in notes.paths:
         if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-            raise ConfigError(f"--output {output} lies in {path}, which is read. Choose another folder.")
+            raise ConfigError(f"--output {output} is inside {path}, which is read. Choose another folder.")
 
 
 def _check_sizes(**sizes: int) -> None:
@@ -181,7 +180,7 @@ class _Totals:
         self.failed.update(reason for _, reason in counts["failed"])
 
     def report(self, reading: ReadReport) -> dict[str, Any]:
-        """Return all counts; refuse input of which no row could be used. A file that has no rows is no mistake."""
+        """Return all counts; refuses input without a usable row. A file without rows is fine."""
         if not self.n_notes and (reading.n_seen or self.failed):
             reasons = {**reading.skipped, **self.failed}
             listed = "; ".join(f"{reason}: {count:,}" for reason, count in reasons.items())
@@ -198,7 +197,7 @@ class _Totals:
 
 
 class _Progress:
-    """Tells how far a job is, by the bytes of its files."""
+    """Reports the progress of a job, by the bytes read of its files."""
 
     def __init__(self, notes: NoteFiles, on_progress: OnProgress) -> None:
         self._n_bytes = 0 if STDIN in notes.paths else sum(file.stat().st_size for file in notes.files())
@@ -213,7 +212,7 @@ class _Progress:
 
 
 class ShardJob:
-    """Reads the notes, keeps the results by shard, and puts them together at the end."""
+    """Reads the notes, stores the results by shard, and joins them at the end."""
 
     def __init__(self, notes: NoteFiles, parts: Path, on_progress: OnProgress) -> None:
         self._notes = notes
@@ -224,7 +223,7 @@ class ShardJob:
         self._n_shards = 0
 
     def shards(self, *, n_notes: int) -> Iterator[Shard]:
-        """Read all notes, write down the rows that are skipped, and yield the shards that are not done yet."""
+        """Read all notes, record skipped rows, and yield the shards that are not done yet."""
         with self._rejected.open("w", encoding="utf-8") as file:
             self.reading = _RejectingReport(file=file)
             for shard in shards_of(self._notes.read(self.reading), n_notes=n_notes):
@@ -279,7 +278,7 @@ class ShardJob:
 
 @dataclass(slots=True)
 class _RejectingReport(ReadReport):
-    """Writes each skipped row to a file as it is met, so that none is lost and none is held in memory."""
+    """Writes skipped rows to a file at once, so that none is lost and none is held in memory."""
 
     file: TextIO = field(repr=False, kw_only=True)
 
@@ -298,9 +297,9 @@ def _rejected_row(
 def make_plan(
     notes: NoteFiles, output: Path, *, settings: ExpanderSettings, rows: str, shard_notes: int
 ) -> dict[str, Any]:
-    """Describe a job: one with the same plan can be resumed, and need not be repeated once done.
+    """Describe a job: one with the same plan can be resumed, and is not repeated once it is done.
 
-    Notes and model are identified by the names, sizes and dates of their files, the senses by their content.
+    Notes and model are identified by the names, sizes and dates of their files, senses by their content.
     """
     folder = model_folder(settings.model or None)
     senses = [sha256(file) if file.is_file() else None for file in settings.files]
@@ -324,13 +323,13 @@ def make_plan(
 
 
 def _digest(files: Iterable[Path]) -> str:
-    """Return a checksum that changes with any file's name, size or date, without reading the files."""
+    """Return a checksum of the names, sizes and dates of files."""
     states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
-    """Continue the job that was begun, or start over; -> when it began."""
+    """Continue a job that was stopped, or start over; -> when it began."""
     if begun is None:
         shutil.rmtree(parts, ignore_errors=True)
         parts.mkdir(parents=True)
@@ -341,7 +340,7 @@ def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) 
     if before != plan:
         changed = ", ".join(name for name in plan if before.get(name) != plan[name])
         raise InputError(
-            f"--resume: {parts} was begun with another {changed}. "
+            f"--resume: {parts} was started with another {changed}. "
             "Use the same settings, or leave out --resume to start over."
         )
     return datetime.fromisoformat(begun["time"])

@@ -1,13 +1,13 @@
-"""What an inventory and the section rules lack for one's own notes: counts by short form and header, with proposals.
+"""Auditing notes: what the inventory and the section rules lack for them, with counts and proposals.
 
 report = audit(NoteFiles([Path("notes/")]), Path("audit"))
 
-The folder then holds `audit.html`, tables for people (`unknown_short_forms.csv`, `unsure_short_forms.csv`,
-`sections.csv`), and two files to edit and use: `site_inventory.csv` (`--inventory`) and `header_rules.json`
-(`--header-rules`). They hold text of the notes, so only their owner may read them.
+The folder then has `audit.html`, tables to read (`unknown_short_forms.csv`, `unsure_short_forms.csv`, `sections.csv`),
+and two files to edit and use: `site_inventory.csv` (`--inventory`) and `header_rules.json` (`--header-rules`). They
+contain text of the notes, so only their owner may read them.
 
-Notes are read in the shards of `annotate`, each counted on its own and kept in `audit.parts/` until the end. Beyond
-`_MOST_KEPT` distinct items the rarest are dropped, so memory is bounded.
+Notes are counted in shards, as in `annotate`, which are kept in `audit.parts/` until the end. Beyond `_MOST_KEPT`
+distinct items the rarest are dropped, so memory is bounded.
 """
 
 import csv
@@ -56,10 +56,10 @@ from lmcells.notes.tokens import MARK, is_in_capitals
 UNSURE = 0.7  # an answer below this probability is unsure
 _MOST_KEPT = 200_000
 _AROUND = 50  # characters of an example on either side
-_LEAST_SHARE = 0.8  # of the occurrences that letters read alike, to propose it
+_LEAST_SHARE = 0.8  # of a short form's occurrences with the same reading by letters, to propose it
 _N_SHOWN = 300  # rows of a table on the page
 
-# Two capitals or more, or consonants alone: what looks like a short form. Longer ones are words that were stressed.
+# What looks like a short form: two capitals or more, or only consonants. Longer words in capitals are emphasised words.
 _SHAPE = re.compile(
     r"(?<![\w'’&/.@-])(?:[A-Z](?:[A-Za-z]{0,4}[A-Z])[a-z]?\d?|[bcdfghjklmnpqrstvwxz]{2,5})(?![\w'’&/@-]|\.\w)"
 )
@@ -96,12 +96,12 @@ def audit(
         notes: The files to read.
         output: The folder to write.
         expander: The model, inventory and header rules; by default the shipped ones.
-        min_count: In how many notes an item must stand to be listed.
+        min_count: The number of notes with an item for it to be listed.
         with_context: Also write an example of each item, which is text of a note.
         workers: The number of processes, each of which loads the model.
-        shard_notes: Notes per shard, the smallest piece of work that is kept when the job is stopped.
+        shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
         resume: Continue a job that was stopped.
-        on_progress: Called with how far the job is.
+        on_progress: Called with the progress of the job.
     """
     refuse_output_inside(notes, output)
     settings = expander or ExpanderSettings()
@@ -132,14 +132,14 @@ def audit(
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
     finally:
-        if parts.is_dir() and not any(parts.glob("part-*")):  # there is nothing to resume
+        if parts.is_dir() and not any(parts.glob("part-*")):  # nothing to resume
             shutil.rmtree(parts, ignore_errors=True)
     return report
 
 
 @dataclass(slots=True)
 class _Item:
-    """A short form or a header: how often it stands, how it was read, and one place where it stands."""
+    """A short form or a header: its counts, its readings, and an example."""
 
     n_notes: int = 0
     n: int = 0
@@ -155,7 +155,7 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """What a worker does with every shard: count what stands in its notes."""
+    """The work of a worker: count the short forms and headers of each shard."""
 
     expander: ExpanderSettings
     with_context: bool = True
@@ -217,7 +217,7 @@ class _ShardCounts:
     def _unknown(
         self, text: str, expansions: Sequence[Expansion], sections: Sequence[Section]
     ) -> Iterator[tuple[int, str]]:
-        """Yield what looks like a short form and was not read in any way."""
+        """Yield what looks like a short form but was neither expanded nor otherwise recognised."""
         self._in_lower_case.update(_LOWER_WORD.findall(text))
         taken = [(each.start, each.end) for each in expansions]
         taken += [(section.start, section.body_start) for section in sections]
@@ -241,7 +241,7 @@ class _ShardCounts:
                 yield start, word
 
     def _headers(self, text: str, sections: Sequence[Section]) -> Iterator[tuple[int, str, str]]:
-        """Yield headers that are not in the table of aliases, and labels before a colon that are taken for none."""
+        """Yield headers that are not in the alias table, and labels before a colon that are not headers."""
         starts = set()
         for section in sections:
             if section.header is not None:
@@ -254,7 +254,7 @@ class _ShardCounts:
 
     def _example(self, text: str, start: int) -> str:
         words = text[max(0, start - _AROUND) : start + 2 * _AROUND].split(" ")
-        first = 1 if start > _AROUND and len(words) > 3 else 0  # not the end of a word
+        first = 1 if start > _AROUND and len(words) > 3 else 0  # not a cut word
         last = -1 if start + 2 * _AROUND < len(text) and len(words) > 3 else len(words)
         return " ".join(" ".join(words[first:last]).split())
 
@@ -262,14 +262,14 @@ class _ShardCounts:
         """Yield all counts as plain data."""
         for (kind, name), item in self._items.items():
             if kind == "unknown" and name.isupper() and self._in_lower_case[name.lower()] > item.n:
-                continue  # a word that was stressed
+                continue  # an emphasised word
             yield [kind, name, item.n_notes, item.n, dict(item.readings.most_common(8)), item.example]
         for wordings, n_notes in self._definitions.counts():
             yield ["definition", n_notes, [list(each) for each in wordings]]
 
 
 class _Findings:
-    """The counts of all shards; of each kind, the rarest are dropped beyond a number."""
+    """The counts of all shards; beyond `_MOST_KEPT` of a kind, the rarest are dropped."""
 
     def __init__(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
@@ -289,13 +289,13 @@ class _Findings:
             self._items[kind] = {name: item for name, item in items.items() if item.n_notes > least}
 
     def items(self, kind: str, min_count: int) -> list[tuple[str, _Item]]:
-        """Return the items of a kind that stand in enough notes, the most frequent first."""
+        """Return the items of a kind that occur in enough notes, most frequent first."""
         items = self._items.get(kind, {}).items()
         found = [(name, item) for name, item in items if item.n_notes >= min_count]
         return sorted(found, key=lambda pair: (-pair[1].n_notes, -pair[1].n, pair[0]))
 
     def tables(self, min_count: int) -> dict[str, list[Row]]:
-        """Return the rows of each table, the most frequent first."""
+        """Return the rows of each table, most frequent first."""
         found = {
             "unknown_short_forms": self._unknown(min_count),
             "unsure_short_forms": self._unsure(min_count),
@@ -317,7 +317,7 @@ class _Findings:
             yield name, item.n_notes, item.n, by_notes, by_letters, item.example
 
     def _unsure(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield the short forms whose sense was not clear, with the likeliest senses."""
+        """Yield the short forms with unsure answers, with the most likely senses."""
         known = self._items.get("known", {})
         for name, item in self.items("unsure", min_count):
             likeliest = "; ".join(f"{long_form} {n}" for long_form, n in item.readings.most_common(4))
@@ -325,7 +325,7 @@ class _Findings:
             yield name, item.n_notes, item.n, n_all, likeliest, item.example
 
     def _sections(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield headers that no rule names, and labels that are taken for no header."""
+        """Yield headers that no rule names, and labels that are not headers."""
         names = sorted({alias.name for alias in load_aliases().values() if alias.name})
         for kind, is_section in (("header", "yes"), ("label", "no")):
             for name, item in self.items(kind, min_count):
@@ -333,7 +333,7 @@ class _Findings:
                 yield name, item.n_notes, is_section, may_be, item.example
 
     def _proposed(self, min_count: int) -> Iterator[tuple[Any, ...]]:
-        """Yield rows of a site's inventory: senses that notes define, and readings by letters that agree."""
+        """Yield rows for a site's inventory: senses that notes define, and consistent readings by letters."""
         lookup = SenseLookup(self._inventory)
         defined = set()
         for sense, n_notes in self._definitions.propose():
@@ -354,7 +354,7 @@ def _plain(short_form: str) -> str:
 def _write(
     findings: _Findings, output: Path, reading: Mapping[str, Any], plan: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write the folder, readable by its owner alone; -> what was read, and the number of rows of each table."""
+    """Write the folder, readable only by its owner; -> the report, with the number of rows of each table."""
     from lmcells.evaluation.report.page import render
 
     tables = findings.tables(reading["min_count"])
@@ -383,8 +383,8 @@ def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file that only its owner may read, atomically."""
     with atomic_write(path) as temporary:
         temporary.touch(mode=0o600)
-        temporary.chmod(0o600)  # one of a killed process may be there
+        temporary.chmod(0o600)  # a killed process may have left one
         temporary.write_text(text, encoding="utf-8")

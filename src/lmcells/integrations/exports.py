@@ -1,6 +1,6 @@
-"""Annotations for annotation tools: brat, doccano and Label Studio.
+"""Exporting annotations to annotation tools: brat, doccano and Label Studio.
 
-A file of annotations is joined with the notes it was made from, and each note is written as the tool reads it.
+A file of annotations is joined with its notes, and each note is written in the tool's format.
 """
 
 import json
@@ -24,14 +24,14 @@ _LINE_END = re.compile(r"\r\n?")
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedNote:
-    """A note and its expansions, in the order of the text."""
+    """A note and its expansions, in text order."""
 
     note: Note
     expansions: tuple[Expansion, ...]
 
     @property
     def id(self) -> str:
-        """The id of the note, as the annotations have it."""
+        """The id of the note, as in the annotations."""
         return mend(self.note.id)
 
     @property
@@ -46,7 +46,7 @@ class AnnotatedNote:
 def read_annotated(
     annotations: Path, notes: NoteFiles, *, report: ReadReport | None = None
 ) -> Iterator[AnnotatedNote]:
-    """Yield every note with its expansions; annotations of missing or duplicate notes are refused."""
+    """Yield every note with its expansions; refuses annotations of missing or duplicate notes."""
     found: dict[str, list[Expansion]] = {}
     for note_id, expansion in read_annotations(annotations):
         found.setdefault(note_id, []).append(expansion)
@@ -101,10 +101,10 @@ _MAX_NAME = 100
 
 
 def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool = False) -> int:
-    """Write a folder that brat opens as a collection, whole or not at all; -> the number of documents."""
+    """Write a folder that brat opens as a collection, atomically; -> the number of documents."""
     if folder.exists() and any(folder.iterdir()) and not (folder / DOCUMENTS).is_file():
         raise InputError(
-            f"{folder} is not an export for brat, and is not overwritten. Choose another output."
+            f"{folder} is not an export for brat, so it is not overwritten. Choose another output."
         )
     taken: set[str] = set()
     with atomic_folder(folder, overwrite=overwrite) as temporary:
@@ -119,7 +119,7 @@ def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool
 
 
 def _file_name(note_id: str, taken: set[str]) -> str:
-    """Return a safe file name for any note id, and add it to those taken."""
+    """Return a safe file name for a note id, and add it to those taken."""
     plain = _UNSAFE.sub("_", note_id)[-_MAX_NAME:].strip("._") or "note"
     name, number = plain, 1
     while name.casefold() in taken:  # some file systems ignore case
@@ -132,7 +132,7 @@ def _file_name(note_id: str, taken: set[str]) -> str:
 def standoff(annotated: AnnotatedNote) -> Iterator[str]:
     """Yield the lines of a document's annotations."""
     for number, expansion in enumerate(annotated.expansions, start=1):
-        # A brat span may not contain a line end, so one that does is given in pieces.
+        # A brat span may not contain a line break, so such a span is split.
         first = expansion.start
         pieces = list(re.finditer(r"[^\n]+", annotated.text[first : expansion.end]))
         spans = ";".join(f"{first + each.start()} {first + each.end()}" for each in pieces)
@@ -153,12 +153,12 @@ _MAX_LABEL = 100  # of doccano's label types
 
 
 def export_doccano(notes: Iterable[AnnotatedNote], path: Path) -> int:
-    """Write a file for doccano's import (format "JSONL", columns "text" and "label"); -> the number of documents."""
+    """Write a file to import into doccano (format "JSONL", columns "text" and "label"); -> the number of documents."""
     return _write_lines(path, map(document, notes))
 
 
 def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write JSON lines; -> how many."""
+    """Write JSON lines; -> the number of lines."""
     n_rows = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
@@ -168,13 +168,13 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def document(annotated: AnnotatedNote) -> dict[str, Any]:
-    """Return a note as doccano reads it."""
+    """Return a note as a doccano document."""
     found = annotated.expansions
     labels = [[each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in found]
     return {"text": annotated.text, "label": labels, "note_id": annotated.id}
 
 
-# Notes: the text that `start` and `end` point into, with its sections as they were read.
+# Notes: the text that `start` and `end` refer to, with its sections.
 
 
 def export_notes(notes: Iterable[AnnotatedNote], path: Path) -> int:
@@ -210,7 +210,7 @@ LABELING_CONFIGURATION = """\
 
 
 def export_label_studio(notes: Iterable[AnnotatedNote], path: Path) -> int:
-    """Write a JSON list of tasks, and beside it the configuration as `.xml`; -> the number of tasks."""
+    """Write a JSON list of tasks, and the configuration next to it as `.xml`; -> the number of tasks."""
     n_tasks = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         file.write("[")
@@ -240,5 +240,5 @@ def task(annotated: AnnotatedNote) -> dict[str, Any]:
         scores.append(score)
     prediction: dict[str, Any] = {"model_version": f"lmcells {lmcells.__version__}", "result": results}
     if scores:
-        prediction["score"] = min(scores)  # tasks sorted by it show the least certain first
+        prediction["score"] = min(scores)  # so that sorting tasks puts the least certain first
     return {"data": {"text": annotated.text, "note_id": annotated.id}, "predictions": [prediction]}

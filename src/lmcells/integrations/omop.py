@@ -1,4 +1,4 @@
-"""OMOP: expansions of a NOTE table as rows of NOTE_NLP (CDM 5.4)."""
+"""OMOP: expansions in a NOTE table as rows of NOTE_NLP (CDM 5.4)."""
 
 import csv
 import json
@@ -35,11 +35,11 @@ _WHOLE = re.compile(r"\d{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class NoteNlpOptions:
-    """How rows of NOTE_NLP are written."""
+    """How to write rows of NOTE_NLP."""
 
-    first_id: int = 1  # note_nlp_id of the first row, for appending to a table
-    with_abstained: bool = True  # also rows of short forms that were not expanded
-    section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by their names
+    first_id: int = 1  # note_nlp_id of the first row, to append to a table
+    with_abstained: bool = True  # include short forms without an answer
+    section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by name
 
     @property
     def layout(self) -> RowLayout:
@@ -48,7 +48,7 @@ class NoteNlpOptions:
 
 
 def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
-    """Read a map from sections, by any of their names, to concepts: CSV with the columns section and concept_id."""
+    """Read a map from sections (canonical name or alias) to concepts: CSV with the columns section and concept_id."""
     aliases = load_aliases()
     found: dict[str, int] = {}
     try:
@@ -90,8 +90,8 @@ def note_nlp_row(
 ) -> dict[str, Any]:
     """Return the row of an expansion, without its `note_nlp_id`.
 
-    Negation is not detected, so `term_exists` and `term_temporal` stay empty. `term_modifiers` holds the rest, and the
-    inventory's concept where that is not an OMOP concept (a CUI, say).
+    Negation is not detected, so `term_exists` and `term_temporal` stay empty. `term_modifiers` has the rest, and the
+    inventory's concept if that is not an OMOP concept (a CUI, say).
     """
     concept_id = expansion.concept_id
     is_omop = concept_id is not None and _WHOLE.fullmatch(concept_id) is not None
@@ -139,7 +139,7 @@ def export_note_nlp(
     time: datetime | None = None,
     options: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
 ) -> int:
-    """Write annotated notes as a NOTE_NLP table, in the format of the file's name; -> the number of rows."""
+    """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows."""
     check_format(path)
     time = time or datetime.now()
     n_rows, sections = 0, dict(options.section_concepts)

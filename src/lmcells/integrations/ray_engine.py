@@ -1,6 +1,6 @@
 """Ray Data: shards go to actors, each of which loads the model once.
 
-`run_on_ray` is the engine of `lmcells annotate --engine ray`; `annotate_dataset` is for datasets of your own.
+`run_on_ray` is the engine of `lmcells annotate --engine ray`; `annotate_dataset` is for your own datasets.
 """
 
 import logging
@@ -26,7 +26,7 @@ except ImportError:
 
 
 def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
-    """Expand shards on the cluster of RAY_ADDRESS, on the one already running here, or on one started for the job."""
+    """Expand shards on the cluster of RAY_ADDRESS, on one already running here, or on one started for the job."""
     started = not ray.is_initialized()
     if started:
         ray.init(logging_level=logging.ERROR, include_dashboard=False, log_to_driver=False)
@@ -44,7 +44,7 @@ def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> I
             for row in results.iter_rows():
                 yield row["result"]
     except ray.exceptions.RayError as error:
-        # Only messages of our own are shown: others may quote a note.
+        # Only our own messages are shown: others may quote a note.
         cause = getattr(error, "cause", None)
         said = str(cause).rstrip(".") if isinstance(cause, LmcellsError) else type(error).__name__
         raise InputError(f"Ray stopped: {said}. See its logs, and continue with --resume.") from None

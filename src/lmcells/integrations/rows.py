@@ -1,4 +1,4 @@
-"""Which notes to read, and the files of rows that `annotate` writes and exports read: JSON lines, CSV or Parquet."""
+"""Which notes to read, and the files of rows that `annotate` writes and exports read (JSON lines, CSV, Parquet)."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ Kind = Literal["whole", "number", "date", "time", "candidates", "flag"]
 
 @dataclass(frozen=True, slots=True)
 class NoteFiles:
-    """Files and folders of notes, in the order in which they are read."""
+    """Files and folders of notes, in reading order."""
 
     paths: Sequence[Path]
     format: str = "auto"
@@ -36,18 +36,18 @@ class NoteFiles:
             yield from read_notes(path, format=self.format, columns=self.columns, report=report)
 
     def files(self) -> list[Path]:
-        """Return all files that exist, those in folders included."""
+        """Return all files that exist, including those in folders."""
         found = (file for path in self.paths for file in (path.rglob("*") if path.is_dir() else [path]))
         return sorted(file for file in found if file.is_file())
 
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """The columns of a file, and the kind of those that do not hold text."""
+    """The columns of a file, and the types of those that are not text."""
 
     columns: tuple[str, ...]
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    number: str | None = None  # the column that numbers the rows of the file
+    number: str | None = None  # the column with row numbers
     first: int = 1  # its first number
 
 
@@ -69,7 +69,7 @@ _Parse = Callable[[bytes], Iterator[dict[str, Any]]]
 
 
 def check_format(output: Path) -> None:
-    """Refuse a name that tells no format, and Parquet where pyarrow is missing."""
+    """Refuse an unknown suffix, and Parquet without pyarrow."""
     if output.suffix.lower() not in FORMATS:
         raise ConfigError(
             f"--output {output}: its name must end in {', '.join(FORMATS)}; found {output.suffix!r}."
@@ -79,9 +79,9 @@ def check_format(output: Path) -> None:
 
 
 def open_rows(path: Path | BinaryIO, suffix: str, layout: RowLayout) -> AbstractContextManager[WriteRows]:
-    """Open a file of rows in the format of a suffix; the context gives the function that writes.
+    """Open a file of rows in the format of a suffix; yields the function that writes them.
 
-    JSON lines can also be written to a stream that is open already.
+    JSON lines can also be written to an open stream.
     """
     numbers = count(layout.first)
 
@@ -147,7 +147,7 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
 
 
 def arrow_schema(layout: RowLayout) -> Any:
-    """Return the columns as Arrow types."""
+    """Return the Arrow schema of the columns."""
     pa, _ = _pyarrow("Writing")
     candidate = [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
     types = {

@@ -1,8 +1,8 @@
-"""Shards: a few hundred notes and what was found in them, and the engines that hand them to workers.
+"""Shards of a few hundred notes, and the engines that distribute them to workers.
 
-Notes are ranked together, and the last digits of a probability depend on which, and on how many threads multiply
-matrices. A shard is therefore a batch of its own, cut by the notes alone and ranked by one thread, so that neither the
-engine nor the number of workers or threads changes a byte.
+The last digits of a probability depend on which notes are ranked together, and on how many threads multiply matrices.
+So a shard is one batch, determined only by the notes and ranked by one thread: neither the engine nor the number of
+workers or threads changes a byte of the result.
 """
 
 import ctypes
@@ -32,12 +32,12 @@ from lmcells.processes import run_in_workers
 SHARD_NOTES = 512
 SHARD_CHARACTERS = 1 << 22  # bounds memory where notes are long
 ENGINES = ("local", "ray", "spark")
-WAVE_CHARACTERS = 1 << 26  # sent to a cluster at a time: what the driver's memory holds
+WAVE_CHARACTERS = 1 << 26  # sent to a cluster at a time, to fit the driver's memory
 
 
 @lru_cache(maxsize=2)
 def shared_expander(settings: ExpanderSettings) -> Expander:
-    """Return this process's expander for some settings, loaded on first use."""
+    """Return this process's expander with these settings, loaded on first use."""
     return settings.open()
 
 
@@ -50,16 +50,16 @@ class Shard:
 
     @property
     def n_characters(self) -> int:
-        """The length of all texts."""
+        """The total length of the texts."""
         return sum(len(note.text) for note in self.notes)
 
 
 def shard_result(
     shard: Shard, rows: Iterable[Any], failed: list[tuple[str, str]], outcomes: Mapping[str, int]
 ) -> bytes:
-    """Return a line of exact counts, then the rows, all JSON.
+    """Return a line of exact counts, then the rows, all as JSON.
 
-    `failed` holds note ids with reasons, `outcomes` expansions by source or by the reason for abstaining.
+    `failed` has note ids with reasons, `outcomes` counts expansions by source or reason for abstaining.
     """
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     counts = {
@@ -74,7 +74,7 @@ def shard_result(
 
 
 def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the counts and the rows of a `shard_result`; ValueError if it was damaged since."""
+    """Return the counts and the rows of a `shard_result`; ValueError if it is damaged."""
     counts, _, rows = result.partition(b"\n")
     parsed: dict[str, Any] = json.loads(counts)
     if rows.count(b"\n") != parsed["n_rows"]:
@@ -83,14 +83,14 @@ def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def shards_of(notes: Iterable[Note], *, n_notes: int = SHARD_NOTES) -> Iterator[Shard]:
-    """Group notes into shards, by the notes alone."""
+    """Group notes into shards, determined only by the notes."""
     batches = batch_notes(notes, max_characters=SHARD_CHARACTERS, max_notes=n_notes)
     return (Shard(number, batch) for number, batch in enumerate(batches))
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotationTask:
-    """What a worker does with every shard: expand with these settings, and write our rows or OMOP's."""
+    """The work of a worker: expand each shard with these settings into our rows or OMOP's."""
 
     expander: ExpanderSettings
     nlp_time: datetime | None = None  # write rows of NOTE_NLP with this date
@@ -131,7 +131,7 @@ class AnnotationTask:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let numpy multiply matrices in one thread: where they are cut among several decides on the last digits."""
+    """Make numpy multiply matrices in one thread: with several, the last digits depend on how work is split."""
     before = [get() for get, _ in _blas_threads()]
     for _, set_ in _blas_threads():
         set_(1)
@@ -143,7 +143,7 @@ def one_thread() -> Iterator[None]:
 
 
 _BLAS = re.compile(r"blas|mkl_rt|blis", re.IGNORECASE)
-_COUNTERS = (  # names under which libraries tell and take their number of threads
+_COUNTERS = (  # functions of BLAS libraries that get and set their number of threads
     *(f"{prefix}openblas_%s_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", "")),
     "MKL_%s_Max_Threads",
     "bli_thread_%s_num_threads",
@@ -152,10 +152,10 @@ _COUNTERS = (  # names under which libraries tell and take their number of threa
 
 @cache
 def _blas_threads() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
-    """How to ask and to set the number of threads of each library that multiplies matrices for numpy."""
+    """Return functions that get and set the number of threads, for each BLAS library that numpy uses."""
     try:
         mapped = {Path(line.split()[-1]) for line in Path("/proc/self/maps").read_text().splitlines()}
-    except OSError:  # not Linux: what numpy's wheels bring along
+    except OSError:  # not Linux: the libraries in numpy's wheels
         package = Path(np.__file__).parent
         mapped = {*package.with_name("numpy.libs").glob("*"), *(package / ".dylibs").glob("*")}
     found = []
@@ -170,10 +170,10 @@ def _blas_threads() -> list[tuple[Callable[[], int], Callable[[int], None]]]:
 
 
 def expand_notes(expander: Expander, notes: Sequence[Note]) -> list[list[Expansion] | str]:
-    """Expand notes together; a note that cannot be expanded gives the reason instead of a list."""
+    """Expand notes together; a note that cannot be expanded gives a reason instead of a list."""
     try:
         return list(expander.pipe(notes, batch_size=max(1, len(notes))))
-    except Exception:  # one note must not cost the others, so each is tried alone
+    except Exception:  # one bad note must not fail the others, so each is tried alone
         return [_expand_alone(expander, note) for note in notes]
 
 
@@ -185,7 +185,7 @@ def _expand_alone(expander: Expander, note: Note) -> list[Expansion] | str:
 
 
 def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequence[Any]) -> Any:
-    """Expand a batch of texts into an Arrow table with one row per expansion; what is not text gives no row.
+    """Expand a batch of texts into an Arrow table with one row per expansion; values that are not text give none.
 
     A note that cannot be expanded gives one row with its id, no `start`, and the reason as `abstained`.
     """
@@ -205,7 +205,7 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
     return pa.Table.from_pylist(found, schema=rows.arrow_schema(rows.LAYOUT))
 
 
-# Engines run shards: in this process, in several, or on a cluster. All give the same results, in any order.
+# Engines: in this process, in several, or on a cluster. All give the same results, in any order.
 
 Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[bytes]]
 """Takes a task, shards and a number of workers; yields what `AnnotationTask.run` returns, as it comes."""
@@ -232,7 +232,7 @@ def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> 
 
 
 def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) -> Iterator[list[bytes]]:
-    """Yield pickled shards in groups that fit the memory of a cluster's driver."""
+    """Yield pickled shards in groups that fit the driver's memory."""
     wave: list[bytes] = []
     n_characters = 0
     for shard in shards:

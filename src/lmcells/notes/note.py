@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 def given_id(note_id: str) -> str:
-    """The id that a file gave a note, where it names a source itself: "clinic/7" of "train/clinic/7"; else all of it.
+    """Return the id in the note's own file if that names a source ("clinic/7" of "train/clinic/7"), else the whole id.
 
-    It is by this that a note is known again in another file.
+    The same note in another file is recognised by this id.
     """
     rest = note_id.partition("/")[2]
     return rest if "/" in rest else note_id
@@ -35,4 +35,4 @@ class Note:
     id: str
     text: str = field(repr=False)  # patient data: never in a log or a traceback
     metadata: Mapping[str, str] = field(default_factory=dict)  # such as {"category": "Nursing"}
-    sections: tuple[Section, ...] | None = None  # the file's own, where it has them
+    sections: tuple[Section, ...] | None = None  # if the file gives them

@@ -1,20 +1,20 @@
-"""Sections by rules: headers of lines and in running text, an alias table, and the layout of the note itself.
+"""Section detection by rules: headers at line starts and in running text, an alias table, and the note's own layout.
 
-A line may open with a header: capitals or Title Case before a colon or a dash, or alone on the line; in lower case
-only before a colon and from the table. Whether it *is* one is asked of the header (is it in the alias table, does it
-read like a sentence?) and then of the note:
+A line may begin with a header: capitals or Title Case before a colon or a dash, or alone on the line; lower case only
+before a colon and from the alias table. Whether it *is* one depends on the header (is it in the table, does it read
+like a sentence?) and on the note:
 
-- a sub-heading belongs to its section: "HEENT:" under "PHYSICAL EXAM:" opens none of its own;
-- where blank lines stand before the headers, a header that is not in the table needs one too;
-- where headers are in capitals, unknown Title Case before a colon is a sub-heading.
+- a sub-heading belongs to its section: "HEENT:" under "PHYSICAL EXAM:" opens no section;
+- if the note's headers follow blank lines, so must a header that is not in the table;
+- if the note's headers are in capitals, unknown Title Case before a colon is a sub-heading.
 
-In running text, a header of the table in capitals may follow the end of a sentence: "HTN. PLAN: rest". A note that has
-more of these than headers of lines was put on one line; there, others may too: in lower case, unknown ones in capitals,
-and those of the table in capitals without a colon.
+In running text, a header of the table in capitals may follow the end of a sentence: "HTN. PLAN: rest". A note with more
+of these than headers at line starts has lost its line breaks; there, headers in lower case, unknown ones in capitals,
+and those of the table in capitals without a colon count, too.
 
-One pass finds candidate lines: the expression begins with a literal line break and every quantifier is
-bounded or possessive, so time is linear whatever the text. Another goes from colon to colon. All else looks at
-candidates only.
+One pass finds candidate lines: the pattern begins with a literal line break and every quantifier is bounded or
+possessive, so time is linear in any text. Another pass goes from colon to colon. Everything else looks only at
+candidates.
 """
 
 import re
@@ -55,7 +55,7 @@ _DIGIT = re.compile(r"\d")
 _ASIDE = re.compile(r"\([^()]*\)?")
 _COLUMNS = re.compile(r"\t|[ ]{3}")
 _SIGNATURE_OR_VALUE = re.compile(r",[ ]?[A-Za-z.]{1,6}$|[=<>]")
-_NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # unless it numbers a list
+_NUMBER_FOLLOWS = re.compile(r"[ \t]*+[<>~=+-]?\d(?!\d?[.)](?!\d))")  # but not a list number
 _DASH = re.compile(r"[ \t]+-{1,3}[ \t]+|-{1,3}[ \t]+|[ \t]*(?:--|[–—])[ \t]*")  # "PLAN - rest"
 _SPACE = re.compile(r" +")
 _AFTER_SENTENCE = re.compile(
@@ -77,23 +77,23 @@ _TEXT_FOLLOWS = re.compile(r"\s*+\S")
 
 _BLANKS = " \t\r"
 _RULES = "*_=~-#"  # around a header
-_LONGEST_SHORT_LINE = 50  # characters; what follows it is not the rest of a sentence
+_LONGEST_SHORT_LINE = 50  # characters; a sentence does not continue after it
 _MOST_BLANKS = 12
 _MOST_BLANKS_IN_LOWER_CASE = 7
-_LENGTHS_ALONE = range(3, 65)  # of a header without a colon; the user's own may have any
+_LENGTHS_ALONE = range(3, 65)  # of a header without a colon; the user's own may have any length
 _KEPT_LABELS = 20_000
-_SAMPLE = 20_000  # characters that tell whether a note is in all caps
+_SAMPLE = 20_000  # characters checked for all caps
 
 
 class _Label(NamedTuple):
-    """What can be said of a header without looking at its place in the note."""
+    """What is known of a header without looking at its position in the note."""
 
     name: str
     own: bool = False  # named by the user: always a header
     known: bool = False  # in the table, and not as a sub-heading
     within: frozenset[str] = frozenset()  # sections whose sub-heading it is
     capitals: bool = False
-    measurable: bool = False  # a number after it is its value: "Sodium: 140", "FL/BPD: 81"
+    measurable: bool = False  # a number that follows is its value: "Sodium: 140", "FL/BPD: 81"
     stands_alone: bool = True  # needs no colon
 
 
@@ -112,17 +112,17 @@ class _Candidate(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """How the note sets its headers, judged by those in the alias table, or by all where none is."""
+    """How the note sets its headers, judged by those in the alias table, or by all if none is."""
 
     in_capitals: bool
     spaced: bool  # a blank line before each
-    all_caps: bool  # the whole note is in capitals, so capitals carry no information
+    all_caps: bool  # so capitals carry no information
 
 
 class SectionRules:
-    """Find sections with the shipped alias table, and the user's own aliases where a file is given.
+    """Find sections with the shipped alias table, and with the user's own aliases if a file is given.
 
-    An alias from the file is a header wherever it opens a line, before a colon or alone.
+    An alias from the file is a header wherever it begins a line, before a colon or alone.
     """
 
     def __init__(self, extra: Path | None = None) -> None:
@@ -134,7 +134,7 @@ class SectionRules:
         self._candidate = re.compile(_CANDIDATE.format(first=first, longest=LONGEST_HEADER - 1), re.VERBOSE)
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_labels": {}}  # they were read in notes: patient data does not travel
+        return self.__dict__ | {"_labels": {}}  # cached from notes: patient data is not pickled
 
     def __call__(self, text: str) -> tuple[Section, ...]:
         return cover(len(text), self.headers(text))
@@ -153,7 +153,7 @@ class SectionRules:
         return _choose(text, candidates, layout)
 
     def _in_running_text(self, text: str, lines: list[_Candidate], layout: _Layout) -> list[_Candidate]:
-        """Find headers of the table after a period, in capitals where others are; more where the note is one line."""
+        """Find headers of the table after a period, in capitals if the others are; more if line breaks were lost."""
         if "\n" not in text or "\n" not in text.strip():
             return self._in_one_line(text, {each.body_start for each in lines})
         taken = {each.body_start for each in lines}
@@ -172,7 +172,7 @@ class SectionRules:
         return self._in_one_line(text, taken) if len(known) > n_lines else known
 
     def _in_one_line(self, text: str, taken: set[int]) -> list[_Candidate]:
-        """Find the headers of a note without lines: also unknown ones in capitals, and some without a colon."""
+        """Find the headers of a note without line breaks: also unknown ones in capitals, and some without a colon."""
         found: dict[int, _Candidate] = {}
         for start, end, written, is_sentence in _before_colons(text):
             raw = _bare(written)
@@ -194,7 +194,7 @@ class SectionRules:
         return list(found.values())
 
     def _first_known(self, written: str, start: int, *, is_joined: bool = False) -> _Known | None:
-        """Return the longest of the table's headers with which capitals begin; joined: before another, "EXAM NECK:"."""
+        """Return the longest header of the table that starts `written`; `is_joined`: before another, "EXAM NECK:"."""
         words = written.split(" ")
         for n_words in range(len(words) - is_joined, 0, -1):
             raw = " ".join(words[:n_words])
@@ -213,7 +213,7 @@ class SectionRules:
         return None
 
     def _in_table(self, raw: str) -> _Label | None:
-        """Return the label of a header that the table has as a section, or the user's file has."""
+        """Return the label of a header that is a section in the table or in the user's file."""
         label = self._labels.get(raw) or self._label(raw, needs_alias=True)
         if label is None or not (label.known or label.own):
             return None
@@ -223,7 +223,7 @@ class SectionRules:
     def _candidates(self, text: str) -> list[_Candidate]:
         candidates = []
         labels = self._labels
-        padded = "\n" + text  # so that the first line begins like all others
+        padded = "\n" + text  # so that the first line matches like all others
         for match in self._candidate.finditer(padded):
             numbering, header, colon = match.groups()
             if colon is None and len(header) not in self._lengths_alone:
@@ -252,7 +252,7 @@ class SectionRules:
                     body_start = match.start(2) + dash.end() - 1
             if marks and label is not None and label.known and header.rstrip() != raw and not has_colon:
                 has_colon = marks[0] in "*_=~-"  # rules on both sides
-            if label is None or (raw[0].islower() and not label.own and _goes_on(padded, start)):
+            if label is None or (raw[0].islower() and not label.own and _continues(padded, start)):
                 continue
             labels[raw] = label
             numbering = numbering or ""
@@ -271,7 +271,7 @@ class SectionRules:
         if alias is not None and alias.kind is Kind.OWN:
             return _Label(alias.name, own=True, within=alias.within, capitals=capitals)
         is_refused = needs_alias if alias is None else alias.kind is Kind.FIELD
-        if raw[0].islower():  # only as the table has it
+        if raw[0].islower():  # only as a section of the table
             is_refused = alias is None or alias.kind is not Kind.SECTION or len(raw) < 2
         if prose or is_refused:
             return None
@@ -288,7 +288,7 @@ class SectionRules:
 
 
 def _bare(written: str) -> str:
-    """Return a header without the blanks and rules after it."""
+    """Return a header without trailing blanks and rules."""
     raw = written.rstrip()
     while raw and raw[-1] in _RULES:
         raw = raw.rstrip(_RULES).rstrip()
@@ -296,7 +296,7 @@ def _bare(written: str) -> str:
 
 
 def _is_after_blank(padded: str, start: int) -> bool:
-    """Whether the line before the line break at `start` is blank, or there is none."""
+    """Whether the line before the line break at `start` is blank or does not exist."""
     before = padded[start - 1 : start]
     if before not in _BLANKS:  # most lines
         return before == "\n"
@@ -309,7 +309,7 @@ def _in_line(known: _Known) -> _Candidate:
 
 
 def _before_colons(text: str) -> Iterator[tuple[int, int, str, bool]]:
-    """Yield what may be a header in running text: start, end, as written, whether a sentence ends before it."""
+    """Yield possible headers in running text: start, end, as written, whether a sentence ends before it."""
     for match in _AFTER_SENTENCE.finditer(text):
         yield match.start(1), match.end(), match[1], True
     for match in _AFTER_COLON.finditer(text):
@@ -320,14 +320,14 @@ def _before_colons(text: str) -> Iterator[tuple[int, int, str, bool]]:
             yield words.start(), match.end(), words[0], False
 
 
-def _goes_on(padded: str, start: int) -> bool:
-    """Whether the line before is long and ends within a sentence, so that this one goes on with it."""
+def _continues(padded: str, start: int) -> bool:
+    """Whether the previous line is long and ends within a sentence, so that this one continues it."""
     line = padded[max(0, start - _LONGEST_SHORT_LINE - 1) : start]
     return "\n" not in line and len(line) > _LONGEST_SHORT_LINE and line.rstrip()[-1:] not in ".:;!?"
 
 
 def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
-    """Whether a line that is not in the table is no sentence, name, row of a table or level such as L5-S1."""
+    """Whether a line outside the table is not a sentence, a name, a row of a table or a level such as L5-S1."""
     if not (capitals or header[0].isupper()) or _COLUMNS.search(header) or _SENTENCE.search(header):
         return False
     if _DIGIT.search(header.split(None, 1)[0]):
@@ -336,7 +336,7 @@ def _reads_like_a_header(header: str, *, capitals: bool) -> bool:
 
 
 def _choose(text: str, candidates: list[_Candidate], layout: _Layout) -> list[Header]:
-    """Decide in order, knowing the layout of the note and the section that is open."""
+    """Decide in order, by the layout of the note and the current section."""
     headers: list[Header] = []
     open_section = ""
     for candidate in candidates:
@@ -345,7 +345,7 @@ def _choose(text: str, candidates: list[_Candidate], layout: _Layout) -> list[He
         if candidate.in_line:
             is_header = _is_header_in_line
             if headers and candidate.start < headers[-1][1]:
-                continue  # a part of the header before
+                continue  # part of the previous header
         if label.own or (open_section not in label.within and is_header(text, candidate, layout)):
             headers.append((candidate.start, candidate.body_start, candidate.raw, label.name))
             open_section = label.name
@@ -376,7 +376,7 @@ def _is_header_in_line(text: str, candidate: _Candidate, layout: _Layout) -> boo
 def _is_known_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
     _, body_start, _, label, numbering, colon, after_blank, _ = candidate
     if colon:
-        # Under headers in capitals, "Pain: better" or "2. Pain: better" is an item of the section it stands in.
+        # Under headers in capitals, "Pain: better" or "2. Pain: better" is an item of its section.
         if numbering:
             is_item = layout.in_capitals or not after_blank
         else:
@@ -394,7 +394,7 @@ def _is_known_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
 def _is_unknown_header(text: str, candidate: _Candidate, layout: _Layout) -> bool:
     _, body_start, _, label, numbering, colon, after_blank, _ = candidate
     if numbering == "##" and not colon:
-        return True  # a heading of Markdown
+        return True  # a Markdown heading
     if numbering == "#" or (colon and label.measurable and _NUMBER_FOLLOWS.match(text, body_start)):
         return False  # a problem, as in "# COPD: steroids", or a value
     if not colon:

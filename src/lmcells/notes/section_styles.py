@@ -1,17 +1,17 @@
-r"""The ways to find the sections of a note, by name; among them the paper's expression, in linear time.
+r"""Ways to find the sections of a note, by name; among them the paper's regular expression, in linear time.
 
     (?:^|\s{4,}|\n)[\d.#]{0,4}\s*([A-Z][A-z0-9/ ]+[A-z]:)
 
-`re.finditer` is quadratic on it: every blank of a long run starts a new attempt. We turn the search around. The colon
-is the rare part, so we jump from colon to colon and look backward:
+`re.finditer` takes quadratic time: every blank of a long run starts a new attempt. So we search backward. Colons are
+rare, so we jump from colon to colon and look back from each:
 
 - the header is part of the *run* of `[A-z0-9/ ]` that ends at the colon, so runs are disjoint;
-- what stands before the header (blanks, digits, `.`, `#`) holds no capital, so its start fixes the match;
-- whether a capital may start a header shows in the twelve characters before it: four blanks, or a line break
+- what precedes the header (blanks, digits, `.`, `#`) has no capital, so the header's start determines the match;
+- whether a capital may start a header depends on the twelve characters before it: four blanks, or a line break
   and blanks, or one of these followed by at most four of `[\d.#]` and fewer than four blanks.
 
-Of the capitals in a run that may start a header, the first one wins, as leftmost matching would have it. The flaws of
-the expression are kept: `[A-z]` admits ``[ \ ] ^ _ ` ``, and prose before a colon is taken for a header.
+Of the capitals in a run that may start a header, the first wins, as in leftmost matching. The flaws of the expression
+are kept: `[A-z]` includes ``[ \ ] ^ _ ` ``, and prose before a colon is taken for a header.
 """
 
 import re
@@ -47,7 +47,7 @@ def section_finder(style: str, *, header_rules: Path | None = None) -> NoteSecti
 def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFinder:
     """Return the function that finds a note's headers.
 
-    `auto` takes the file's own sections where a note has them, and the rules otherwise; `none` finds none.
+    `auto` uses the sections that a file gives, and the rules for notes without; `none` finds no headers.
     """
     if style == "none":
         return lambda _: []
@@ -79,12 +79,12 @@ def header_finder(style: str, *, header_rules: Path | None = None) -> HeaderFind
 
 
 def find_paper_sections(text: str) -> tuple[Section, ...]:
-    """Split a note as the paper did."""
+    """Split a note into sections as the paper does."""
     return cover(len(text), find_paper_headers(text))
 
 
 def find_paper_headers(text: str) -> list[Header]:
-    """Find the headers of a note as the paper did. A header's name is its own text in upper case."""
+    """Find the headers of a note as the paper does. A header's name is its text in upper case."""
     headers: list[Header] = []
     colon = text.find(":")
     searched = 0  # end of the previous colon

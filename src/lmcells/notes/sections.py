@@ -1,4 +1,4 @@
-"""Headers and what they are called: from headers to sections that cover a note, and the table of aliases.
+"""Sections from headers, and the table of header aliases.
 
 `section_aliases.json` holds three blocks. *Sections* map a canonical name to other ways of writing it. *Parts* are
 sub-headings, such as HEENT: inside one of the sections they are listed for, they do not open a section of their own.
@@ -9,7 +9,6 @@ import enum
 import json
 import re
 import string
-from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
@@ -18,10 +17,8 @@ from typing import Any, NamedTuple
 from lmcells.errors import FormatError
 from lmcells.notes.note import Section
 
-SectionFinder = Callable[[str], tuple[Section, ...]]
-
-# A header as found: its start, where its body starts, itself as written (without numbering, colon and surrounding
-# space; None for text under no header) and its canonical name. A plain tuple: a large corpus has very many.
+# A header: its start, the start of its body, its text as written (without numbering, colon and surrounding space; None
+# for text under no header) and its canonical name. A plain tuple, since a large corpus has very many.
 Header = tuple[int, int, str | None, str]
 NO_HEADER: Header = (0, 0, None, "")
 LONGEST_HEADER = 80
@@ -32,13 +29,13 @@ _ASIDE = re.compile(r"\([^()]*\)")
 
 
 def with_opening(headers: list[Header], *, text_length: int) -> list[Header]:
-    """Begin with "no section", unless the text begins with a header or is empty."""
+    """Prepend "no section", unless the text begins with a header or is empty."""
     first = headers[0][0] if headers else text_length
     return [NO_HEADER, *headers] if first > 0 else headers
 
 
 def cover(text_length: int, headers: list[Header]) -> tuple[Section, ...]:
-    """Turn headers, in the order of the text and not overlapping, into sections that touch and cover it all.
+    """Turn ordered, non-overlapping headers into adjacent sections that cover the whole text.
 
     A header with no body still ends the previous section. An empty note has no sections.
     """
@@ -52,12 +49,12 @@ def cover(text_length: int, headers: list[Header]) -> tuple[Section, ...]:
 
 @lru_cache(maxsize=4096)
 def upper_name(header: str) -> str:
-    """Name a header after itself: upper case, white space collapsed."""
+    """Return a header's own text as its name: upper case, white space collapsed."""
     return " ".join(header.upper().split())
 
 
 class Kind(enum.Enum):
-    """What a header is, before its place in the note is looked at."""
+    """What a header is, whatever its position in the note."""
 
     OWN = "named by the user"
     SECTION = "a section"
@@ -77,7 +74,7 @@ AliasTable = dict[str, Alias]  # by `header_key`
 
 
 def header_key(header: str) -> str:
-    """Return what all spellings of a header share: no case, punctuation or hyphens, "&" read as "and"."""
+    """Normalise a header: no case, punctuation or hyphens, and "&" read as "and"."""
     return " ".join(header.upper().replace("&", " AND ").translate(_PUNCTUATION).split())
 
 
@@ -90,7 +87,7 @@ def find_alias(table: AliasTable, header: str) -> Alias | None:
 
 
 def load_aliases(extra: Path | None = None) -> AliasTable:
-    """Return the shipped table with the user's file, `{"CANONICAL NAME": ["alias", ...]}`, laid over it."""
+    """Return the shipped table, updated by the user's file, `{"CANONICAL NAME": ["alias", ...]}`."""
     return _shipped_aliases() | (_user_aliases(extra) if extra else {})
 
 
@@ -134,7 +131,7 @@ def _user_aliases(path: Path) -> AliasTable:
             if table.setdefault(key, Alias(canonical, Kind.OWN)).name != canonical:
                 raise FormatError(
                     f"{path}: {alias!r} is given to two names, {table[key].name!r} and {canonical!r}. "
-                    "A header can have one. Remove it from one of them."
+                    "A header can have only one. Remove it from one of them."
                 )
     return table
 
@@ -154,7 +151,7 @@ def _read_rules(path: Path) -> "_Pairs":
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """A JSON object with its keys as written: a name that appears twice is still there twice."""
+    """A JSON object as pairs, so that a repeated key is not lost."""
 
 
 def _json_type(value: object) -> str:

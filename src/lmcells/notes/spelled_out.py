@@ -1,12 +1,12 @@
-"""Short forms that a note defines, spelled out in a share of its sections.
+"""Spelling out the short forms that a note defines, in a share of its sections.
 
-"Fat mass (FM) fell. Changes in FM ..." is read as "Fat mass (FM) fell. Changes in fat mass ...". So a model meets the
-long form in the contexts where people write the short form, and the short form stays a word in other sections.
+"Fat mass (FM) fell. Changes in FM ..." is read as "Fat mass (FM) fell. Changes in fat mass ...". So a model sees the
+long form in the contexts of the short form, while the short form stays a word in other sections.
 
-A section spells out all mentions of a short form or none: one that stayed would stand beside the masked span of its
-own long form. The defining mention, "(FM)", stays, and so does what is joined to a word before it, as in "non-FM" and
-"BMI/FM". Which sections do so depends on the note's id, the section's number and the short form alone, so workers and
-order change nothing.
+A section spells out all mentions of a short form or none: otherwise one would be left by the masked span of its own
+long form. The defining mention, "(FM)", stays, and so do mentions joined to a word before them, as in "non-FM" and
+"BMI/FM". The choice of sections depends only on the note's id, the section's number and the short form, so it is the
+same for any number of workers and any order.
 """
 
 import re
@@ -25,7 +25,7 @@ _ENDING = re.compile(r"s?(?![A-Za-z0-9+])")  # of a mention: not FM in FM2
 
 
 def spell_out(text: str, headers: list[Header], *, note_id: str, share: float) -> tuple[str, list[Header]]:
-    """Spell short forms out in a share of the sections; return the text and its headers, moved with it."""
+    """Spell short forms out in a share of the sections; return the new text and the headers at their new offsets."""
     definitions = find_definitions(text)
     if not definitions:
         return text, headers
@@ -33,26 +33,26 @@ def spell_out(text: str, headers: list[Header], *, note_id: str, share: float) -
     section_starts = [section.start for section in sections]
 
     def section_of(start: int, end: int) -> int | None:
-        """Return the number of the section whose body holds all of `text[start:end]`."""
+        """Return the number of the section whose body contains all of `text[start:end]`."""
         number = bisect_right(section_starts, start) - 1
         return number if sections[number].body_start <= start and end <= sections[number].end else None
 
     @cache
     def is_spelled_out(section: int, short_form: str) -> bool:
         key = "\0".join((note_id, str(section), short_form)).encode("utf-8", "surrogatepass")
-        # Not a checksum such as CRC: those of two sections would differ in the same bits in every note.
+        # Not CRC: the checksums of two sections would differ in the same bits in every note.
         return int.from_bytes(blake2b(key, digest_size=4).digest()) < share * _HASHES
 
     counts: dict[str, Counter[str]] = {}
     defining = set()
     for each in definitions:
         extent = min(each.start, each.long_start), max(each.end, each.long_end)
-        if section_of(*extent) is not None:  # a definition does not reach across a header
+        if section_of(*extent) is not None:  # a definition never crosses a header
             counts.setdefault(each.short_form, Counter())[each.long_form.lower()] += 1
             defining.add(each.start)
     if not counts:
         return text, headers
-    # The most frequent long form; of several, the first.
+    # The most frequent long form, the first on a tie.
     long_forms = {short_form: count.most_common(1)[0][0] for short_form, count in counts.items()}
 
     pieces: list[str] = []
@@ -77,9 +77,9 @@ def spell_out(text: str, headers: list[Header], *, note_id: str, share: float) -
 
 
 def _mentions(text: str, short_forms: Collection[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield where short forms stand exactly as written, or with the s of a plural; the longest where several could.
+    """Yield the mentions of short forms, exactly as written or with a plural s; the longest where several match.
 
-    A pattern of all of them would take time for each at every position, and a note may define thousands.
+    One pattern for all would try each at every position, and a note may define thousands.
     """
     firsts = "".join(sorted({short_form[0] for short_form in short_forms}))  # letters and digits
     lengths = sorted({len(short_form) for short_form in short_forms}, reverse=True)

@@ -1,8 +1,8 @@
-"""The tokens of `tokens.py`, which defines them, found by array operations instead of one match at a time.
+"""The tokens that `tokens.py` defines, found by array operations instead of one match at a time.
 
 Each rule of the pattern looks at most two characters to either side, so each becomes a comparison of shifted
-arrays. A word is known by a 64-bit hash of its spelling; the chance that any two of ten million different words share
-a hash is about one in 400,000.
+arrays. Words are identified by a 64-bit hash of their spelling; the chance that any two of ten million words collide is
+about one in 400,000.
 """
 
 from collections.abc import Iterable
@@ -23,23 +23,23 @@ _LETTER, _DIGIT, _LOWERCASE = 1, 2, 4
 _DOT_SLASH, _AMPERSAND_APOSTROPHE, _HYPHEN, _NUMERIC = 8, 16, 32, 64
 _CONNECTORS = {_DOT_SLASH: "./", _AMPERSAND_APOSTROPHE: "&'’", _HYPHEN: "-", _NUMERIC: ".,:/-"}
 
-# One byte stands for each character: ASCII for itself, and one of these for all others.
+# Each character becomes one byte: ASCII characters their own, all others one of these.
 _NO_LETTER, _OTHER_LETTER, _LOWERCASE_LETTER = 128, 254, 255
-_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that no two words of up to eight bytes have one hash
-_WORD_BYTES = 8  # a hash takes this many bytes at a time
+_MULTIPLIER = 0x9E3779B97F4A7C15  # odd, so that words of up to eight bytes never collide
+_WORD_BYTES = 8  # hashed at a time
 _STOP_WORD_BITS = 12  # the table stays in the processor's cache
 _MARK_OPENINGS = (b"[**", b"_%#", b"___")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenArrays:
-    """Tokens in order: `text[starts[i]:ends[i]]` is spelt as the word with `hashes[i]`."""
+    """Tokens in order: `text[starts[i]:ends[i]]` is the word with hash `hashes[i]`."""
 
     starts: Array
     ends: Array
     hashes: Hashes
     is_stop_word: npt.NDArray[np.bool_]  # and not written in capitals
-    among_capitals: npt.NDArray[np.bool_] | None = None  # stop words in capitals, beside words in capitals
+    among_capitals: npt.NDArray[np.bool_] | None = None  # stop words in capitals next to words in capitals
 
     def without_stop_words(self) -> "TokenArrays":
         """Return the tokens that `find_tokens` finds without `stop_words`."""
@@ -51,7 +51,7 @@ class TokenArrays:
 
 
 def hash_word(word: str) -> int:
-    """Return the hash under which a vocabulary spelling is found."""
+    """Return the hash of a word in the vocabulary's spelling."""
     encoded = word.encode("utf-8", "surrogatepass")
     value = 0
     for start in range(0, len(encoded), _WORD_BYTES):
@@ -61,7 +61,7 @@ def hash_word(word: str) -> int:
 
 
 def hash_words(words: Iterable[str]) -> Hashes:
-    """Return the hash of each word, as `hash_word` would, many times faster."""
+    """Return the `hash_word` of each word, many times faster."""
     encoded = [word.encode("utf-8", "surrogatepass") for word in words]
     lengths = np.array([len(word) for word in encoded], np.int64)
     starts = np.cumsum(lengths) - lengths
@@ -73,7 +73,7 @@ def hash_words(words: Iterable[str]) -> Hashes:
 
 
 def slots_of(hashes: Hashes, multiplier: int, bits: int) -> Array:
-    """Return a slot of a table of 2**bits for each hash, signed: numpy takes unsigned indices only by a copy."""
+    """Return the slot of each hash in a table of 2**bits; signed, since numpy copies unsigned indices."""
     slots: Hashes = (hashes * np.uint64(multiplier)) >> np.uint64(64 - bits)
     return slots.view(np.int64)
 
@@ -94,7 +94,7 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     _trim_possessives(lowered, joints, starts, ends)
     lengths = ends - starts
     hashes = _hash(lowered, starts, lengths)
-    # What is not spelt as it stands, letter for letter: p.o. loses its dots, other alphabets need more bytes.
+    # Tokens not spelt exactly as written: p.o. loses its dots, other alphabets need more bytes.
     number = digit[1 + starts]
     dots = joints[characters[1 + joints] == ord(".")]
     odd = np.concatenate([dots, not_ascii[word[1 + not_ascii]]])
@@ -122,7 +122,7 @@ def _hash_written(written: str) -> int:
 
 
 def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
-    """Return where de-identification marks begin and end."""
+    """Return the spans of de-identification marks."""
     if "[**" not in text and "_" not in text:
         return []
     at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
@@ -155,14 +155,14 @@ def _class_table() -> Bytes:
 @cache
 def _class_of_byte() -> Bytes:
     classes = np.zeros(256, np.uint8)
-    # Not from the table of all characters, which takes a tenth of a second to make.
+    # Not from the table of all characters, which takes a tenth of a second to build.
     classes[:_NO_LETTER] = [_character_class(chr(code)) for code in range(_NO_LETTER)]
     classes[_OTHER_LETTER], classes[_LOWERCASE_LETTER] = _LETTER, _LETTER | _LOWERCASE
     return classes
 
 
 def _characters(text: str) -> tuple[Bytes, Array]:
-    """Return a byte for each character, an empty one before them and eight behind; and where text is not ASCII."""
+    """Return a byte for each character, with one zero before and eight after; and where the text is not ASCII."""
     characters = np.zeros(1 + len(text) + _WORD_BYTES, np.uint8)
     if text.isascii():
         characters[1 : 1 + len(text)] = np.frombuffer(text.encode("ascii"), np.uint8)
@@ -184,14 +184,14 @@ def _characters(text: str) -> tuple[Bytes, Array]:
 
 
 def _within(characters: Bytes, first: str, size: int) -> npt.NDArray[np.bool_]:
-    """Tell which characters are among the `size` ones from `first` on; smaller ones wrap around to larger."""
+    """Whether each character is one of the `size` from `first` on; smaller ones wrap around to larger."""
     return characters - np.uint8(ord(first)) < size
 
 
 def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
-    """Return where a single connector joins the characters on its two sides."""
+    """Return the positions of connectors that join the characters on either side."""
     connector = _within(characters, "&", 10) | (characters == ord(":"))  # and a few more: &'()*+,-./
-    at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules look only here
+    at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules are checked only here
     classes = _class_of_byte()
     here, left, right, before_left = (classes[characters[at + shift]] for shift in (0, -1, 1, -2))
     left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
@@ -210,7 +210,7 @@ def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
 def _find_spans(
     word: npt.NDArray[np.bool_], digit: npt.NDArray[np.bool_], joints: Array, marks: list[tuple[int, int]]
 ) -> tuple[Array, Array]:
-    """Return where tokens begin and end: runs of joined letters and digits, cut behind a leading number, and marks."""
+    """Return the starts and ends of tokens: runs of letters and digits, split after a leading number, and marks."""
     after_digit = np.flatnonzero(digit[:-1] & word[1:] & ~digit[1:])
     joined = word.copy()
     joined[1 + joints] = True
@@ -219,14 +219,14 @@ def _find_spans(
     first_in_run = np.ones(run.size, np.bool_)
     first_in_run[1:] = run[1:] != run[:-1]
     cuts = after_digit[first_in_run & digit[1 + edges[run - 1]]]  # at the `m` of `500mg`, not in `b12a`
-    # A cut ends one token and begins the next; a mark lies between runs.
+    # A cut ends one token and begins the next; marks lie between runs.
     if cuts.size or marks:
         edges = np.sort(np.concatenate([edges, cuts, cuts, np.array(marks, np.int64).ravel()]))
     return edges[::2].copy(), edges[1::2].copy()
 
 
 def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array) -> None:
-    """Leave out the 's of a possessive, in place."""
+    """Remove the 's of possessives, in place."""
     possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
     if not possessive.size:
         return
@@ -236,7 +236,7 @@ def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array)
 
 @cache
 def _byte_masks() -> Hashes:
-    """Masks that keep the first n bytes of eight, by n."""
+    """Masks that keep the first n of eight bytes, by n."""
     return np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
 
 
@@ -260,7 +260,7 @@ def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
 
 @cache
 def _stop_word_slots() -> tuple[int, Hashes]:
-    """Find a multiplier whose top 12 bits give every stop word a slot of its own, and fill the slots."""
+    """Find a multiplier whose top 12 bits give every stop word its own slot, and fill the slots."""
     hashes = np.array(sorted(hash_word(word) for word in STOP_WORDS), np.uint64)
     multiplier = _MULTIPLIER
     while np.unique(slots_of(hashes, multiplier, _STOP_WORD_BITS)).size < hashes.size:
@@ -273,12 +273,12 @@ def _stop_word_slots() -> tuple[int, Hashes]:
 def _find_stop_words(
     capital: npt.NDArray[np.bool_], starts: Array, lengths: Array, hashes: Hashes
 ) -> tuple[npt.NDArray[np.bool_], Array]:
-    """Tell which tokens are stop words not written in capitals, and list those that are."""
+    """Return a mask of the stop words not written in capitals, and the indices of those in capitals."""
     multiplier, slots = _stop_word_slots()
     dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
     stop_words = np.flatnonzero(dropped)
     first, length = starts[stop_words], lengths[stop_words]
-    # Only "k" can be written with a letter that is not ASCII, the Kelvin sign, and it is in no stop word.
+    # Only "k" has a variant outside ASCII, the Kelvin sign, and no stop word contains it.
     in_capitals = capital[1 + first] & capital[first + length] & (length > 1)
     dropped[stop_words] = ~in_capitals
     return dropped, stop_words[in_capitals]
@@ -287,7 +287,7 @@ def _find_stop_words(
 def _are_among_capitals(
     characters: Bytes, capital: npt.NDArray[np.bool_], starts: Array, ends: Array, tokens: Array
 ) -> npt.NDArray[np.bool_]:
-    """Tell which tokens have a word in capitals beside them, and none in lower case; see `tokens._capitals`."""
+    """Whether each token has a neighbour in capitals, and none in lower case; see `tokens._capitals`."""
     in_capitals, in_lower_case = (np.zeros(tokens.size, np.bool_) for _ in range(2))
     for left, right in ((tokens - 1, tokens), (tokens, tokens + 1)):
         other = left if right is tokens else right

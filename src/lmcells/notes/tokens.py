@@ -1,6 +1,6 @@
-"""What a token is: a word with character offsets into the original text.
+"""Tokens: words with character offsets into the original text.
 
-The rules, each chosen so that a short form stays one token and can be found:
+The rules, chosen so that a short form stays one token and can be found:
 
 - words are runs of letters and digits; `500mg` is a number and a word, `b12` and `q6h` are words;
 - `.` and `/` join single letters (`p.o.`, `s/p`), `&` joins letters (`C&S`), `-` joins a single letter to what
@@ -8,11 +8,11 @@ The rules, each chosen so that a short form stays one token and can be found:
 - a word is lower-cased, loses the dots of `p.o.` and a possessive `'s`; a number becomes `<digit>`; a
   de-identification mark becomes a placeholder; stop words are dropped, unless asked for, and so is anything longer
   than 64 characters;
-- OR, IS, AS and NO are short forms, so a stop word in capitals is kept, unless the words beside it are in capitals
+- OR, IS, AS and NO are short forms, so a stop word in capitals is kept, unless the words next to it are in capitals
   too: in `THE PATIENT IS ALERT` capitals carry no information.
 
-This file is the definition: one pattern, one pass. `token_arrays.find_tokens` finds exactly the same tokens, many times
-faster; `tests/notes/test_tokens.py` holds the two equal on any text.
+This file is the reference: one pattern, one pass. `token_arrays.find_tokens` finds exactly the same tokens many times
+faster; `tests/notes/test_tokens.py` checks that the two agree on any text.
 """
 
 import re
@@ -75,7 +75,7 @@ _PATTERN = re.compile(
     rf"(?P<mark>{MARK.pattern})|(?P<number>[0-9]+(?:[.,:/-][0-9]+)*)|{_L}{_W}*(?:(?:{_JOIN}){_W}+)*"
 )
 _POSSESSIVE = ("'s", "’s", "'S", "’S")
-_BESIDE = (" ", "  ")  # what stands between a word and the one beside it
+_BESIDE = (" ", "  ")  # between neighbouring words
 
 
 class Token(NamedTuple):
@@ -87,9 +87,9 @@ class Token(NamedTuple):
 
 
 class _Lower(dict[int, str]):
-    """A table for `str.translate`, filled as characters are met: filling it at once would delay every start.
+    """A lazy table for `str.translate`: filling it at once would delay every start.
 
-    Character by character, so that lower-casing never depends on the neighbours or changes the length.
+    Character by character, so that lower-casing never depends on neighbours or changes the length.
     """
 
     def __missing__(self, code: int) -> str:
@@ -132,7 +132,7 @@ def iterate_tokens(text: str, *, stop_words: bool = False) -> Iterator[Token]:
 
 
 def _span(text: str, match: re.Match[str]) -> tuple[int, int]:
-    """Where a token stands, without a possessive."""
+    """Return the span of a token, without a possessive."""
     start, end = match.span()
     is_possessive = match.lastgroup is None and end - start > 2 and text.startswith(_POSSESSIVE, end - 2)
     return start, end - 2 if is_possessive else end

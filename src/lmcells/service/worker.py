@@ -10,8 +10,9 @@ from threading import Lock, Thread
 
 from lmcells.errors import InputError, InventoryError, nearest
 from lmcells.expansion import SenseInventory, expand_text
-from lmcells.expansion.expander import Expander, Lexicon
+from lmcells.expansion.expander import Expander
 from lmcells.expansion.inventory import SenseRule, as_rules
+from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Ids
 from lmcells.expansion.ranking import PosteriorRanker
 from lmcells.expansion.reader import Occurrence

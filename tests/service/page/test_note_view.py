@@ -345,7 +345,7 @@ def test_senses_are_added_removed_and_put_back_for_the_session(page: Page) -> No
     page.fill("#add-sense [name=short_form]", "CVA")
     page.fill("#add-sense [name=long_form]", "*")
     page.keyboard.press("Enter")
-    expect(page.locator("#inventory-problem")).to_contain_text("'*' is for forbidding")
+    expect(page.locator("#inventory-problem")).to_contain_text("'*' is only for forbid")
     expect(page.locator("#edits li")).to_have_count(2)
     page.fill("#add-sense [name=long_form]", "Stroke")  # it is there already
     page.keyboard.press("Enter")

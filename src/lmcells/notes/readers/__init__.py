@@ -5,7 +5,7 @@
         ...
     report.n_read, report.skipped, report.warnings
 
-Memory is bounded by the longest note. What cannot be read is counted with its reason.
+Memory is bounded by the longest note. Rows that cannot be read are counted by reason.
 """
 
 from lmcells.notes.readers.read import FORMATS, ListedFile, cut_notes, detect_format, read_listed, read_notes

@@ -1,7 +1,7 @@
 """FHIR: the plain text of DocumentReference and DiagnosticReport resources.
 
-A file is NDJSON, one resource a line, as bulk export writes it; or one resource or Bundle as JSON. Text is taken from
-the first attachment of type text/plain: by the standard, a document's attachments are the same in other formats.
+A file is NDJSON with one resource per line, as bulk export writes it, or a single resource or Bundle as JSON. The text
+is that of the first text/plain attachment: by the standard, a document's attachments differ only in format.
 """
 
 import base64
@@ -18,7 +18,7 @@ from lmcells.notes.note import Note
 from lmcells.notes.readers import opening
 from lmcells.notes.readers.records import NoteFile
 
-# Where each resource has its attachments, and what kind of document it is.
+# The fields with the attachments and with the kind of document.
 _RESOURCES = {"DocumentReference": ("content", "type"), "DiagnosticReport": ("presentedForm", "code")}
 _WITHDRAWN = ("entered-in-error", "cancelled")
 _NAMES_RESOURCE = re.compile(rb'"resourceType"\s*:\s*"')
@@ -46,12 +46,12 @@ def _resources(file: io.BufferedReader, path: Path) -> Iterator[tuple[int, Any]]
     first = file.readline(opening.MAX_NOTE_CHARS)
     if not first:
         raise opening.EmptyFile(path)
-    if (resource := _parse(first)) is None:  # no whole object: one document, over many lines
+    if (resource := _parse(first)) is None:  # not a complete object: one document over many lines
         resource = _parse(first + file.read(opening.MAX_NOTE_CHARS))
         if resource is None:
             raise FormatError(
                 f"{path} is neither NDJSON nor one JSON document of at most {opening.MAX_NOTE_CHARS:,} bytes. "
-                "Export FHIR as NDJSON, one resource a line."
+                "Export FHIR as NDJSON, one resource per line."
             )
         yield from ((1, each) for each in _entries(resource))
         return
@@ -76,7 +76,7 @@ def _entries(resource: Any) -> Iterable[Any]:
 
 
 def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> Note | str | None:
-    """Return the note of a resource, or the reason why it has none."""
+    """Return the note of a resource, or why it has none."""
     kind = resource.get("resourceType")
     if kind not in _RESOURCES:
         return "resource of another type"
@@ -86,7 +86,7 @@ def _note(resource: dict[str, Any], rows: NoteFile, line: int) -> Note | str | N
     found = [each.get("attachment", each) for each in _objects(resource.get(attachments))]
     text = _text([each for each in found if isinstance(each, dict)])
     if text is None:
-        return "no attachment with plain text in it"
+        return "no plain-text attachment"
     found_id = resource.get("id")
     note_id = f"{kind}/{found_id}" if isinstance(found_id, str) and found_id.strip() else ""
     return rows.note(text, note_id, {"category": _name(resource.get(described))}, row=line, line=line)
@@ -107,7 +107,7 @@ def _text(attachments: list[dict[str, Any]]) -> str | None:
 
 
 def _name(concept: Any) -> str:
-    """What a CodeableConcept is called."""
+    """Return the name of a CodeableConcept."""
     if not isinstance(concept, dict):
         return ""
     names = [concept.get("text"), *(each.get("display") for each in _objects(concept.get("coding")))]

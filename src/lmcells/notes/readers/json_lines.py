@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, `{"id", "text"}` or `{"id", "sections": [{"header", "text"}]}`."""
+"""JSON lines: one object per line, `{"id", "text"}` or `{"id", "sections": [{"header", "text"}]}`."""
 
 import io
 import json
@@ -12,16 +12,16 @@ from lmcells.notes.note import Note, Section
 from lmcells.notes.readers import opening, records
 from lmcells.notes.readers.records import Choice, Columns, NoteFile, Part
 
-# Not strict: a raw tab or NUL inside a string is no reason to lose a note.
+# Not strict: a raw tab or NUL inside a string should not lose a note.
 _decode = json.JSONDecoder(strict=False).decode
 
 
-class _Skip(Exception):  # noqa: N818 - the reason why a line is skipped, not a failure
+class _Skip(Exception):  # noqa: N818 - why a line is skipped, not a failure
     pass
 
 
 def read_json_lines(rows: NoteFile) -> Iterator[Note]:
-    """Yield the notes of a file with a JSON object on each line. Blank lines are not rows."""
+    """Yield the notes of a file with a JSON object on each line; blank lines are ignored."""
     # Most objects have the same keys.
     choice_for = lru_cache(partial(records.choose, rows.columns, layout=records.DOCUMENTS))
     n_row, first_keys, has_text = 0, None, False
@@ -54,8 +54,8 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
         raise opening.EmptyFile(rows.path)
     if first_keys is None:
         raise FormatError(
-            f"{rows.path}: none of its {n_row} lines is a JSON object. JSON lines hold one object a line; "
-            "an array becomes that with: jq -c '.[]'."
+            f"{rows.path}: none of its {n_row} lines is a JSON object. JSON lines hold one object per line; "
+            "convert an array with: jq -c '.[]'."
         )
     if not has_text:
         records.require(
@@ -64,7 +64,7 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
 
 
 def cut_json_lines(path: Path, columns: Columns) -> Iterator[Part | None]:
-    """Cut a plain file after line breaks if one of its first lines is a document; None is all of it."""
+    """Cut a plain file at line breaks if one of its first lines is a document; None is the whole file."""
     with opening.open_bytes(path) as file:
         start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
         size = path.stat().st_size
@@ -86,7 +86,7 @@ def cut_json_lines(path: Path, columns: Columns) -> Iterator[Part | None]:
 
 
 def _is_document(content: bytes, columns: Columns) -> bool:
-    """Whether a line is an object with a text or sections."""
+    """Whether a line is an object with text or sections."""
     try:
         choice = records.choose(columns, layout=records.DOCUMENTS, found=tuple(_parse(content)))
     except _Skip:
@@ -95,7 +95,7 @@ def _is_document(content: bytes, columns: Columns) -> bool:
 
 
 def _lines(file: io.BufferedReader, lines_before: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield each line that is not blank with its number; None for one that is longer than any note."""
+    """Yield each line that is not blank, with its number; None in place of one too long for a note."""
     n_line = lines_before
     while content := file.readline(opening.MAX_NOTE_CHARS):
         n_line += 1
@@ -120,7 +120,7 @@ def _parse(content: bytes | None) -> dict[str, Any]:
 
 
 def _text(document: dict[str, Any], choice: Choice) -> tuple[str, tuple[Section, ...] | None]:
-    """Return the document's text, and its sections where it is given as sections."""
+    """Return the document's text, and its sections if it has any."""
     if choice.text is None and choice.sections is None:
         raise _Skip("no text")
     if choice.sections is not None and (given := document[choice.sections]) is not None:

@@ -1,4 +1,4 @@
-"""Opening files of notes: plain or gzip, in any encoding, or standard input; always read as UTF-8."""
+"""Opening files of notes, plain or gzip, in any encoding, or standard input; always read as UTF-8."""
 
 import codecs
 import gzip
@@ -22,9 +22,9 @@ PARQUET_MAGIC = b"PAR1"
 UTF8_BOM = b"\xef\xbb\xbf"
 UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
-STDIN = Path("-")  # how a user names standard input
+STDIN = Path("-")  # standard input, as the user names it
 
-# Longer than any note. It bounds memory where a quote is never closed or a file has no line breaks.
+# Longer than any note. It bounds memory if a quote is never closed or a file has no line breaks.
 MAX_NOTE_CHARS = 64 * 1024 * 1024
 BUFFER_BYTES = 256 * 1024
 PART_BYTES = 8 * 1024 * 1024  # of a large file that is read in parts
@@ -32,24 +32,24 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EmptyFile(FormatError):  # noqa: N818 - it names a thing, like MissingExtra
-    """A file without content: an error when the user named it, skipped inside a folder."""
+    """An empty file: an error if the user named it, skipped inside a folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is empty. Give a file that holds at least one note.")
 
 
 class BinaryFile(FormatError):  # noqa: N818
-    """A file that is not text: an error when the user named it, skipped inside a folder."""
+    """A file that is not text: an error if the user named it, skipped inside a folder."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is a binary file, not text. Give text in UTF-8, or name its --format.")
 
 
 def mend(text: str) -> str:
-    """Return `text` with U+FFFD for each byte that was not UTF-8; the same object when there is none.
+    """Return `text` with U+FFFD for each byte that was not UTF-8; the same object if there is none.
 
     Files are decoded with `surrogateescape`, so a bad byte arrives here as a lone surrogate: decoding runs ahead of
-    parsing, and only now is it known which note the byte was in. A lone "\\ud800" in JSON is treated alike.
+    parsing, and only now is it known whose note the byte is in. A lone "\\ud800" in JSON is treated likewise.
     """
     if text.isascii():
         return text
@@ -61,12 +61,12 @@ def mend(text: str) -> str:
 
 
 def count_bytes(data: bytes, value: bytes) -> int:
-    """Count a byte, faster than `bytes.count` where it is frequent."""
+    """Count a byte, faster than `bytes.count` if it is frequent."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(value)))
 
 
 class _Chunks(io.RawIOBase):
-    """A readable file made of pieces of bytes."""
+    """A readable file made of chunks of bytes."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -88,7 +88,7 @@ class _Chunks(io.RawIOBase):
 
 @cache
 def _standard_input() -> io.BufferedReader:
-    """Standard input, opened once: telling its format must not use up what is read later."""
+    """Standard input, opened once: detecting its format must not consume what is read later."""
 
     def chunks() -> Iterator[bytes]:
         first = b""
@@ -102,7 +102,7 @@ def _standard_input() -> io.BufferedReader:
 
 
 def _as_utf8(file: io.BufferedReader, encoding: str) -> io.BufferedReader:
-    """Read text of another encoding as UTF-8; a byte that is none of its characters stays as it is."""
+    """Read text of another encoding as UTF-8; bytes that it does not define stay as they are."""
     decode = codecs.getincrementaldecoder(encoding)
     errors = "replace" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
 
@@ -119,9 +119,9 @@ def _as_utf8(file: io.BufferedReader, encoding: str) -> io.BufferedReader:
 def open_bytes(
     path: Path, *, encoding: str = "utf-8", report: ReadReport | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file for reading as UTF-8, decompressed when its first bytes say gzip, whatever its name.
+    """Open a file for reading as UTF-8, decompressed if its first bytes are those of gzip, whatever its name.
 
-    `report` is told how far the file on disk has been read.
+    `report` follows how much of the file on disk has been read.
     """
     try:
         with ExitStack() as stack:
@@ -164,7 +164,7 @@ def open_stretch(path: Path, start: int, end: int) -> Iterator[io.BufferedReader
 def open_utf8(
     path: Path, *, encoding: str = "utf-8", report: ReadReport | None = None
 ) -> Iterator[io.BufferedReader]:
-    """Open a file that must not be empty, after its byte order mark; UTF-16 is refused unless it is named."""
+    """Open a file after its byte order mark; refuses an empty file, and UTF-16 unless it is named."""
     with open_bytes(path, encoding=encoding, report=report) as file:
         head = file.peek(3)[:3]
         if not head:

@@ -42,12 +42,12 @@ def read_parquet(rows: NoteFile) -> Iterator[Note]:
 
 
 def _open(path: Path) -> pq.ParquetFile:
-    # Buffered, so that a file written as one large row group is not held whole.
+    # Buffered, so that a single large row group is not held in memory.
     return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
 
 
 def cut_parquet(path: Path) -> Iterator[Part | None]:
-    """Cut a file between row groups; None is all of a damaged one."""
+    """Cut a file between row groups; None is the whole of a damaged one."""
     try:
         with _open(path) as file:
             groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -80,7 +80,7 @@ def _notes(batch: Any, rows: NoteFile, choice: Choice, *, first_row: int) -> Ite
 
 
 def _documents(column: Any) -> Iterator[tuple[str, tuple[Section, ...]] | None]:
-    """Yield the joined sections of each row; None where the row has no list."""
+    """Yield the joined sections of each row; None if it has no list."""
     sections = column.flatten()
     fields = dict(zip((field.name for field in sections.type), sections.flatten(), strict=True))
     texts = (text or "" for text in _strings(fields["text"]))
@@ -104,7 +104,7 @@ def _strings(column: Any) -> list[str | None]:
 
 
 def _check_types(choice: Choice, schema: Any, path: Path) -> None:
-    """Refuse a column that is there twice, or whose type cannot hold what is read from it."""
+    """Refuse a column that occurs twice, or that has the wrong type."""
     wanted: list[tuple[str | None, str, Callable[[Any], bool], str]] = [
         (choice.text, "text", _is_text, "--text-column"),
         (choice.sections, "list<struct<header: string, text: string>>", _is_sections, "--text-column"),
@@ -143,7 +143,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _check_magic(path: Path) -> None:
-    """Refuse what is not Parquet before pyarrow does, in words that say what it is."""
+    """Refuse a file that is not Parquet with a clearer message than pyarrow's."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(opening.PARQUET_MAGIC))

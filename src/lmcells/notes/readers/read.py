@@ -1,4 +1,4 @@
-"""A path -> its notes, whatever the format, one file or a folder of them."""
+"""Reading the notes of a file, or of the files of a folder, in any format."""
 
 import csv
 import os
@@ -34,9 +34,9 @@ PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"7z\xbc\xaf": "7z",
 }
-_MAX_FILES = 5000  # of one lot
-_HEAD = 64 * 1024  # bytes that tell the format
-_SAMPLE = 8192  # bytes that tell whether a file is binary
+_MAX_FILES = 5000  # of one group
+_HEAD = 64 * 1024  # bytes that show the format
+_SAMPLE = 8192  # bytes that show whether a file is binary
 _PRINTABLE = bytes({*b"\t\n\v\f\r\b\x1b", *range(32, 256)})
 
 
@@ -49,7 +49,7 @@ def read_notes(
 ) -> Iterator[Note]:
     """Stream the notes of a file, or of the files of a folder in sorted order.
 
-    A wrong format name or path is refused at once; a damaged file when the stream reaches the damage.
+    A wrong format name or path is refused at once, a damaged file when the stream reaches the damage.
     """
     listed = _list_files(path, format)
     return (
@@ -59,12 +59,12 @@ def read_notes(
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file that is read, or ignored, and the folder that the user gave, if any."""
+    """A file to read or ignore, and the folder that the user named, if any."""
 
     path: Path
     folder: Path | None = None
     is_wanted: bool = True  # by its suffix
-    part: Part | None = None  # that is read; None for all
+    part: Part | None = None  # None: the whole file
 
 
 def cut_notes(
@@ -73,32 +73,32 @@ def cut_notes(
     format: str,  # noqa: A002 - the command line's word
     columns: Columns,
 ) -> Iterator[tuple[ListedFile, ...]]:
-    """Cut the files that `read_notes` reads, in order, into lots that can be read one beside another.
+    """Group the files that `read_notes` reads, in order, so that the groups can be read in parallel.
 
-    A large file is cut into parts where its format allows it; small ones share a lot. What a lot holds depends on
-    the files alone.
+    A large file is cut into parts if its format allows it; small files share a group. The groups depend only on the
+    files.
     """
-    lot: list[ListedFile] = []
+    group: list[ListedFile] = []
     n_bytes = 0
     for listed in (each for path in paths for each in _list_files(path, format)):
         path, is_stream = listed.path, listed.path == opening.STDIN
         size = path.stat().st_size if listed.is_wanted and not is_stream and path.exists() else 0
         is_large = is_stream or size > opening.PART_BYTES
-        if lot and (is_large or n_bytes + size > opening.PART_BYTES or len(lot) == _MAX_FILES):
-            yield tuple(lot)
-            lot, n_bytes = [], 0
+        if group and (is_large or n_bytes + size > opening.PART_BYTES or len(group) == _MAX_FILES):
+            yield tuple(group)
+            group, n_bytes = [], 0
         if is_large:
             parts = iter([None]) if is_stream else _cut_file(path, format, columns)
             yield from ((replace(listed, part=part),) for part in parts)
         else:
-            lot.append(listed)
+            group.append(listed)
             n_bytes += size
-    if lot:
-        yield tuple(lot)
+    if group:
+        yield tuple(group)
 
 
 def _cut_file(path: Path, file_format: str, columns: Columns) -> Iterator[Part | None]:
-    """Cut a large file; None is all of it, where it cannot be cut or read."""
+    """Cut a large file into parts; None is the whole file, if it cannot be cut or read."""
     try:
         with path.open("rb") as file:
             head = file.read(len(opening.PARQUET_MAGIC))
@@ -117,7 +117,7 @@ def _cut_file(path: Path, file_format: str, columns: Columns) -> Iterator[Part |
 
 
 def _list_files(path: Path, file_format: str) -> Iterator[ListedFile]:
-    """List a file, or the files of a folder: wanted are those whose suffix is known, or is that of the named format."""
+    """List a file, or the files of a folder: wanted are those with a known suffix, or that of the named format."""
     if file_format not in FORMATS:
         raise FormatError(
             f"{file_format!r} is not a format of notes. Allowed: {', '.join(FORMATS)}.{nearest(file_format, FORMATS)}"
@@ -137,7 +137,7 @@ def _list_folder(folder: Path, file_format: str) -> Iterator[ListedFile]:
         yield ListedFile(path, folder, is_wanted)
     if n_files == 0:
         raise FormatError(
-            f"{folder} holds no file of notes. Files that are read: {', '.join(suffixes)}, plain or .gz."
+            f"{folder} has no files of notes. Suffixes that are read: {', '.join(suffixes)}, plain or .gz."
         )
 
 
@@ -148,7 +148,7 @@ def read_listed(
     columns: Columns,
     report: ReadReport,
 ) -> Iterator[Note]:
-    """Stream the notes of a file; inside a folder, one that is ignored, empty or binary is counted."""
+    """Stream the notes of a file; inside a folder, ignored, empty and binary files are counted."""
     if not listed.is_wanted:
         report.warn("file of another kind ignored", path=listed.path)
         return
@@ -198,7 +198,7 @@ def _parquet() -> ModuleType:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """Walk a folder in sorted order without hidden files and folders; one listing is in memory at a time."""
+    """Walk a folder in sorted order, without hidden files and folders; one listing is in memory at a time."""
     try:
         with os.scandir(folder) as listing:
             entries = sorted(listing, key=lambda entry: entry.name)
@@ -216,7 +216,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 
 def detect_format(path: Path, *, encoding: str = "utf-8") -> str:
-    """Tell the format of a file by its name, and by its first bytes where the name leaves it open."""
+    """Return the format of a file, by its name or, if that leaves it open, by its first bytes."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; each of its files has its own format.")
     named = records.SUFFIXES.get(records.split_suffix(path)[1])
@@ -249,7 +249,7 @@ def _by_content(head: bytes, path: Path) -> str:
 
 
 def _by_header(head: bytes) -> str | None:
-    """Tell a table by its row of column names; None when the first line does not name columns."""
+    """Recognise a table by its column names; None if the first line has none."""
     lines = head.removeprefix(opening.UTF8_BOM).lstrip().splitlines()
     line = lines[0].decode(errors="replace") if lines else ""
     for delimiter, table in ((",", "csv"), ("\t", "tsv")):
@@ -275,7 +275,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
         raise FormatError(
             f"{path} is over {opening.MAX_NOTE_CHARS:,} bytes: too long for one note. Name its --format."
         )
-    if data[:2] in opening.UTF16_BOMS:  # what Windows calls Unicode
+    if data[:2] in opening.UTF16_BOMS:  # "Unicode" on Windows
         decoded = data.decode("utf-16", "replace")
     elif is_binary(data):
         raise BinaryFile(path)
@@ -290,7 +290,7 @@ def read_text_file(rows: NoteFile) -> Iterator[Note]:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether the first bytes of a file are not text: many control characters, not just a stray NUL."""
+    """Whether the first bytes of a file are binary: many control characters, not just a stray NUL."""
     sample = data[:_SAMPLE]
     n_control = len(sample.translate(None, delete=_PRINTABLE))
     return n_control >= 32 and n_control > 0.05 * len(sample)

@@ -1,4 +1,4 @@
-"""What all readers of notes share: choosing columns, ids and sections."""
+"""What all note readers share: choosing columns, ids and sections."""
 
 import codecs
 import io
@@ -29,14 +29,14 @@ _COLUMN_NAME = re.compile(r"(?!\d)[\w.#-]{1,30}( [\w.#-]{1,30}){0,2}")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How the user says that files are read: the columns, None for the format's own, the encoding and the delimiter."""
+    """How to read files: columns (None: the format's own), encoding and delimiter."""
 
     text: str | None = None
     id: str | None = None
     category: str | None = None
     metadata: tuple[str, ...] = ()  # further columns to keep
     encoding: str = "utf-8"
-    delimiter: str | None = None  # of a table; None: by the format
+    delimiter: str | None = None  # of a table; None: the format's own
 
     def __post_init__(self) -> None:
         try:
@@ -59,14 +59,14 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a format calls its columns, in order of preference, in any case."""
+    """The column names of a format, in order of preference, in any case."""
 
     text: tuple[str, ...] = ("text", "note_text", "note")
     id: tuple[str, ...] = ("id", "note_id", "row_id")
     category: tuple[str, ...] = ("category", "note_type")
-    sections: str | None = None  # a list of {"header", "text"} in place of a text
-    source: str | None = None  # ids begin with it; None: with the file's stem
-    error_flag: str | None = None  # rows where it is 1 were withdrawn
+    sections: str | None = None  # a list of {"header", "text"} instead of a text
+    source: str | None = None  # the prefix of ids; None: the file's stem
+    error_flag: str | None = None  # rows with a 1 were withdrawn
 
 
 TABLE = Layout()
@@ -77,19 +77,19 @@ MIMIC4 = Layout(("text",), ("note_id",), ("note_type",), source="mimic4")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The columns of one file that will be read, as the file spells them; None where it has none."""
+    """The columns to read of one file, as the file spells them; None if it has none."""
 
     text: str | None
     sections: str | None
     id: str | None
     error_flag: str | None
     metadata: tuple[tuple[str, str], ...]  # (key in Note.metadata, column)
-    missing: tuple[tuple[str, str], ...]  # (column the user named, flag) that the file does not have
+    missing: tuple[tuple[str, str], ...]  # (column that the user named and the file lacks, flag)
 
 
 def choose(columns: Columns, *, layout: Layout, found: Sequence[str]) -> Choice:
-    """Match the columns found with those the user named, or else with those the layout expects."""
-    spelled = {name.lower(): name for name in reversed(found)}  # of two that differ in case, the first
+    """Match a file's columns with those the user named, or else with those the layout expects."""
+    spelled = {name.lower(): name for name in reversed(found)}  # the first of those that differ only in case
     missing: list[tuple[str, str]] = []
 
     def expect(*names: str | None) -> str | None:
@@ -116,8 +116,8 @@ def choose(columns: Columns, *, layout: Layout, found: Sequence[str]) -> Choice:
 
 
 def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path) -> None:
-    """Refuse a file that lacks a column the user named, its text, or the id its format promises."""
-    # Names of columns may be shown; if the first row is a note and not a header, it must not be.
+    """Refuse a file that lacks a column the user named, its text, or the id of its format."""
+    # Column names may be shown in the error, but not a first row that is a note instead of a header.
     named = [name for name in found if name]
     names = named[:MAX_NAMES_SHOWN] if all(map(_COLUMN_NAME.fullmatch, named)) else []
     more = f" and {len(found) - len(names)} more" if len(found) > len(names) else ""
@@ -130,12 +130,12 @@ def require(choice: Choice, *, layout: Layout, found: Sequence[str], path: Path)
     if choice.text is None and choice.sections is None:
         expected = " or ".join(repr(name) for name in (*layout.text[:1], layout.sections) if name)
         raise FormatError(
-            f"{path} has no column {expected}; {shown}. Name the column of the text with --text-column."
+            f"{path} has no column {expected}; {shown}. Name the text column with --text-column."
         )
     if choice.id is None and layout.source is not None:
         raise FormatError(
-            f"{path} has no column {layout.id[0]!r}, which {layout.source} promises; {shown}. "
-            "Name the column of the ids with --id-column, or read it as --format csv."
+            f"{path} has no column {layout.id[0]!r}, which every {layout.source} file has; {shown}. "
+            "Name the id column with --id-column, or read it as --format csv."
         )
 
 
@@ -151,32 +151,32 @@ def split_suffix(path: Path) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the rows of a file, from one byte (or row group of Parquet) up to another."""
+    """A range of a file's rows, from one byte (or Parquet row group) to another."""
 
     start: int
     end: int
     lines_before: int = 0
-    rows_before: int = 0  # not counting the names of columns
+    rows_before: int = 0  # without the header row
 
 
 @dataclass(frozen=True, slots=True)
 class NoteFile:
-    """A file of notes, how it is read, and what makes notes of its rows.
+    """A file of notes, how to read it, and how to turn its rows into notes.
 
-    A note's id is `source/id`, the same wherever the note is read. Without an id of its own it is named by its place,
-    `folder:file:row`, which no id can be: those have a "/".
+    A note's id is `source/id`, the same wherever the note is read. A note without an id gets `folder:file:row`, which
+    cannot clash: all ids have a "/".
     """
 
     path: Path
     columns: Columns
     report: ReadReport
     source: str
-    folder: Path | None = None  # that the user gave, if any
-    part: Part | None = None  # that is read; None for all
+    folder: Path | None = None  # that the user named, if any
+    part: Part | None = None  # None: the whole file
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
-        """Open the file, or the part of it that is read, as UTF-8; a file that is empty is refused."""
+        """Open the file, or its part, as UTF-8; an empty file is refused."""
         if self.part is None:
             with open_utf8(self.path, encoding=self.columns.encoding, report=self.report) as file:
                 yield file
@@ -186,7 +186,7 @@ class NoteFile:
         self.report.advance(self.part.end - self.part.start)
 
     def skip(self, reason: str, line: int | None = None) -> None:
-        """Count a row that gives no note."""
+        """Count a row without a note."""
         self.report.skip(reason, line, path=self.path)
 
     def warn(self, reason: str, line: int | None = None) -> None:
@@ -203,7 +203,7 @@ class NoteFile:
         line: int,
         sections: tuple[Section, ...] | None = None,
     ) -> Note | None:
-        """Return the note of a row, or count the row as skipped when it has no text."""
+        """Return the note of a row; a row without text is counted as skipped."""
         if not text or text.isspace():
             self.skip(EMPTY_NOTE, line)
             return None
@@ -216,14 +216,14 @@ class NoteFile:
             if found_id is not None:
                 self.warn(NO_ID, line)
             id_ = f"{text_file_id(self.path, folder=self.folder).replace('/', ':')}:{row}"
-        elif not id_.startswith(f"{self.source}/"):  # an id may say its source itself, but no other file's
+        elif not id_.startswith(f"{self.source}/"):  # an id may already name this source, but no other
             id_ = f"{self.source}/{id_}"
         kept = {key: value.strip() for key, value in zip(metadata, values, strict=True) if value.strip()}
         return Note(id_, text, kept, sections)
 
 
 def text_file_id(path: Path, *, folder: Path | None) -> str:
-    """Id of a text file: its path, from the name of the given folder on, or of its own when given alone."""
+    """Return the id of a text file: its path from the given folder on, or its name if given alone."""
     if path == STDIN:
         return "stdin"
     root = path.parent if folder is None else folder
@@ -232,9 +232,9 @@ def text_file_id(path: Path, *, folder: Path | None) -> str:
 
 
 def join_sections(parts: Iterable[tuple[str | None, str]]) -> tuple[str, tuple[Section, ...]]:
-    """Write (header, text) pairs one under another; the sections cover the result exactly.
+    """Join (header, text) pairs into a text and sections that cover it exactly.
 
-    Returns ("", ()) when no section has any text: headers alone are an empty document.
+    Returns ("", ()) if no section has any text: headers alone are an empty document.
     """
     pieces: list[str] = []
     sections: list[Section] = []

@@ -1,4 +1,4 @@
-"""The account of a reading: what was read, what was skipped and why, and which ids repeat."""
+"""What a reader reports: notes read, rows skipped and why, and repeated ids."""
 
 import io
 import os
@@ -18,37 +18,37 @@ REPEATED_ID = "id of an earlier note"
 
 @dataclass(slots=True)
 class ReadReport:
-    """The account of a reading. Every row is either read, or skipped for a reason; warnings are about notes kept.
+    """Counts of a reader. Every row is either read, or skipped for a reason; warnings are about notes that were read.
 
-    Reasons are fixed sentences, so that they can be counted and never hold note text.
+    Reasons are fixed phrases, so that they can be counted and never contain note text.
     """
 
     n_read: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
     first_seen: dict[str, str] = field(default_factory=dict)  # reason -> "notes.csv:17", file and line or row
-    ids: "_SeenIds" = field(default_factory=lambda: _SeenIds(), repr=False)  # which tells of ids that repeat
-    _bytes_before: int = field(default=0, repr=False)  # of the files that are read to their end
+    ids: "_SeenIds" = field(default_factory=lambda: _SeenIds(), repr=False)  # which finds repeated ids
+    _bytes_before: int = field(default=0, repr=False)  # of files read to their end
     _file: io.BufferedReader | None = field(default=None, repr=False)
 
     @property
     def n_skipped(self) -> int:
-        """How many rows gave no note."""
+        """The number of rows without a note."""
         return self.skipped.total()
 
     @property
     def n_seen(self) -> int:
-        """How many rows there were."""
+        """The number of rows."""
         return self.n_read + self.n_skipped
 
     @property
     def n_bytes(self) -> int:
-        """How much of the files on disk has been read."""
+        """The number of bytes of the files on disk that have been read."""
         return self._bytes_before + (0 if self._file is None or self._file.closed else self._file.tell())
 
     @contextmanager
     def reading(self, file: io.BufferedReader) -> Iterator[None]:
-        """Follow how far a file is read."""
+        """Follow the reading of a file."""
         self._file, size = file, os.fstat(file.fileno()).st_size
         try:
             yield
@@ -57,16 +57,16 @@ class ReadReport:
             self.advance(size)
 
     def advance(self, n_bytes: int) -> None:
-        """Count a file that was read to its end."""
+        """Count the bytes of a file that was read to its end."""
         self._bytes_before += n_bytes
 
     @classmethod
     def of_part(cls) -> Self:
-        """An account that another absorbs: it holds the ids of its notes."""
+        """Return an empty report of a part, to be merged into another: it keeps the ids of its notes."""
         return cls(ids=_SeenIds(block=sys.maxsize))
 
     def split_off(self) -> Self:
-        """Return what was counted so far as an account of a part, and begin anew."""
+        """Return the counts so far as the report of a part, and start over."""
         part, empty = self.of_part(), self.of_part()
         for each in fields(self):
             if each.name != "_file":
@@ -74,22 +74,22 @@ class ReadReport:
                 setattr(self, each.name, getattr(empty, each.name))
         return part
 
-    def absorb(self, later: "ReadReport") -> None:
-        """Add the account of a part that comes after everything counted here."""
+    def merge(self, later: "ReadReport") -> None:
+        """Add the report of a part that comes after everything counted here."""
         self.n_read += later.n_read
         self.skipped += later.skipped
         self.warnings += later.warnings
         self.first_seen = {**self.first_seen, **later.first_seen, **self.first_seen}
-        self.ids.absorb(later.ids)
+        self.ids.merge(later.ids)
         self.advance(later.n_bytes)
 
     def skip(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count a row that gives no note."""
+        """Count a row without a note."""
         self.skipped[reason] += 1
         self._remember(reason, line, path)
 
     def warn(self, reason: str, line: int | None = None, *, path: Path | None = None) -> None:
-        """Count something the user should know about a note that is kept."""
+        """Count a warning about a note that is kept."""
         self.warnings[reason] += 1
         self._remember(reason, line, path)
 
@@ -113,19 +113,19 @@ class ReadReport:
 
 
 class _SeenIds:
-    """Tells which ids repeat, in eight bytes a note; ids are remembered by a hash."""
+    """Finds repeated ids, in eight bytes per note: ids are remembered by hash."""
 
     def __init__(self, *, block: int = 1 << 16) -> None:
         self._n_per_block = block
         self._sorted = np.empty(0, np.uint64)  # of all blocks so far
         self._block: dict[int, tuple[int, str]] = {}  # hash -> which note, and its id
         self._n_seen = 0
-        self._first = (sys.maxsize, "")  # of the notes that repeat an id: which it is, and the id
-        self.n_repeated = 0  # notes with an id that an earlier one has, among the blocks that are closed
+        self._first = (sys.maxsize, "")  # of the notes with a repeated id: its number, and the id
+        self.n_repeated = 0  # notes with the id of an earlier note, in closed blocks
 
     @property
     def first_repeated(self) -> str:
-        """The id of the first note that repeats one."""
+        """The first repeated id."""
         return self._first[1]
 
     def add(self, note_id: str) -> None:
@@ -133,8 +133,8 @@ class _SeenIds:
         self._add(int.from_bytes(hashed), self._n_seen, note_id)
         self._n_seen += 1
 
-    def absorb(self, later: "_SeenIds") -> None:
-        """Add the ids of notes that come after these, none of whose blocks is closed."""
+    def merge(self, later: "_SeenIds") -> None:
+        """Add the ids of later notes, none of whose blocks is closed."""
         before = self._n_seen
         self.n_repeated += later.n_repeated
         self._first = min(self._first, (before + later._first[0], later._first[1]))
@@ -152,7 +152,7 @@ class _SeenIds:
             self.close_block()
 
     def close_block(self) -> None:
-        """Compare the ids of the current block with those of all before it."""
+        """Compare the ids of the current block with all earlier ones."""
         new = np.fromiter(self._block, np.uint64, len(self._block))
         at = np.searchsorted(self._sorted, new)
         seen = np.zeros(len(new), bool)

@@ -1,4 +1,4 @@
-"""CSV and TSV, among them MIMIC's: one row a note, in fields that may hold line breaks."""
+"""CSV and TSV, such as MIMIC's: one note per row, in fields that may contain line breaks."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ _Rows = Iterator[tuple[int, list[str] | str]]
 
 
 def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[Note]:
-    """Yield the notes of a delimited file whose first row names the columns."""
+    """Yield the notes of a delimited file with a header row."""
     part = notes.part or Part(0, 0)
     with notes.open() as file, _text(file) as lines:
         if part.lines_before:
@@ -51,22 +51,22 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
 
 
 def _text(file: io.BufferedReader) -> io.TextIOWrapper:
-    """Lines that end at "\\n" alone, which is faster; the csv module deals with "\\r\\n" itself."""
+    """Split lines at "\\n" only, which is faster; the csv module handles "\\r\\n" itself."""
     return io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="\n")
 
 
 def _all_rows(lines: io.TextIOWrapper, *, delimiter: str, path: Path) -> _Rows:
-    """Yield the rows of a whole file, whose first line must not be endless."""
+    """Yield the rows of a whole file; refuses an endless first line."""
     first = lines.readline(MAX_HEADER_CHARS)
     if len(first) == MAX_HEADER_CHARS:
         raise FormatError(
-            f"{path}: its first line is over {MAX_HEADER_CHARS:,} characters, not a row of column names."
+            f"{path}: its first line is over {MAX_HEADER_CHARS:,} characters, so it is not a header row."
         )
     yield from _rows(chain((first,), lines), delimiter=delimiter, path=path)
 
 
 def _rows(lines: Iterable[str], *, delimiter: str, path: Path, lines_before: int = 0) -> _Rows:
-    """Yield each row with the line it begins on; in place of a row that cannot be parsed, the reason."""
+    """Yield each row, or why it cannot be parsed, with the line it begins on."""
     ended = False
 
     def end() -> Iterator[str]:
@@ -85,12 +85,12 @@ def _rows(lines: Iterable[str], *, delimiter: str, path: Path, lines_before: int
         except csv.Error as error:
             if "limit" in str(error):
                 raise FormatError(
-                    f"{path}, line {line}: a field goes on for over {opening.MAX_NOTE_CHARS:,} characters. "
+                    f"{path}, line {line}: a field is longer than {opening.MAX_NOTE_CHARS:,} characters. "
                     "A quote is probably not closed there."
                 ) from error
             yield line, "carriage return outside quotes"
             continue
-        if ended:  # only a quote that is still open makes the parser ask for more before it gives a row
+        if ended:  # the parser reads past the last line only inside an open quote
             yield line, "quote never closed"
         elif row:
             yield line, row
@@ -108,9 +108,9 @@ def _header(rows: _Rows, path: Path) -> list[str]:
 def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
     """Cut a plain UTF-8 file into parts of whole rows.
 
-    A quote opens a field where a field begins, and nowhere else; inside a field two of them are one. So in a file that
-    is written as it should be, a row ends at a line break after an even number of quotes. Where a part holds a quote or
-    a carriage return in any other place, the parser itself says where its last row ends.
+    A quote opens a field only at the field's start; inside a quoted field two quotes are one. So in a well-formed file
+    a row ends at a line break after an even number of quotes. If a part has a quote or a carriage return anywhere else,
+    the csv parser finds the end of its last row.
     """
     with opening.open_bytes(path) as file:
         start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
@@ -124,19 +124,18 @@ def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
                 file.seek(start)
                 parsed = _parse_rows(file, delimiter=delimiter, path=path, lines_before=lines_before)
                 read, n_rows = parsed or (None, None)
-            if (
-                read is None or n_rows is None or (not lines_before and not n_rows)
-            ):  # only blank lines before a header
+            no_header = not lines_before and not n_rows  # only blank lines so far
+            if read is None or n_rows is None or no_header:
                 yield Part(start, size, lines_before, rows_before)
                 return
             yield Part(start, start + len(read), lines_before, rows_before)
             start += len(read)
-            rows_before += n_rows - (lines_before == 0)  # the first row names the columns
+            rows_before += n_rows - (lines_before == 0)  # without the header row
             lines_before += opening.count_bytes(read, b"\n")
 
 
 def _whole_rows(file: io.BufferedReader) -> bytes | None:
-    """Read PART_BYTES, and on to a line break after an even number of quotes; None where none is found."""
+    """Read PART_BYTES and on to a line break after an even number of quotes; None if there is none."""
     pieces = [file.read(opening.PART_BYTES)]
     n_bytes, n_quotes = len(pieces[0]), opening.count_bytes(pieces[0], b'"')
     while n_quotes % 2 or not pieces[-1].endswith(b"\n"):
@@ -148,10 +147,10 @@ def _whole_rows(file: io.BufferedReader) -> bytes | None:
 
 
 def _count_rows(part: bytes, delimiter: str) -> int | None:
-    """Count the rows of a part, blank ones left out; None where a quote or a carriage return is out of place."""
-    outside = b'"'.join(part.split(b'"')[::2])  # each quoted stretch is one quote now
+    """Count the rows of a part that are not blank; None if a quote or a carriage return is out of place."""
+    outside = b'"'.join(part.split(b'"')[::2])  # each quoted field is now one quote
     at = re.escape(delimiter.encode())
-    misplaced = rb'"(?:[^%b\n\r"]|(?<=[^%b\n"]"))' % (at, at)  # before or after what cannot be there
+    misplaced = rb'"(?:[^%b\n\r"]|(?<=[^%b\n"]"))' % (at, at)  # next to what cannot be there
     if re.search(misplaced, outside) or re.search(rb"\r(?!\n)", outside):
         return None
     return sum(line not in (b"", b"\r") for line in outside.split(b"\n"))
@@ -160,7 +159,7 @@ def _count_rows(part: bytes, delimiter: str) -> int | None:
 def _parse_rows(
     file: io.BufferedReader, *, delimiter: str, path: Path, lines_before: int
 ) -> tuple[bytes, int] | None:
-    """Read PART_BYTES, and on to the end of a row, by the parser; return that and its number of rows."""
+    """Read PART_BYTES and on to the end of a row, by the csv parser; return that and its number of rows."""
     read: list[bytes] = []
     n_bytes, is_over = 0, False
 
@@ -170,7 +169,7 @@ def _parse_rows(
             read.append(line)
             n_bytes += len(line)
             yield line.decode(errors="surrogateescape")
-        is_over = True  # what the parser gives now may go on in the last line
+        is_over = True  # the parser's next row may continue in the last line
 
     rows = _rows(lines(), delimiter=delimiter, path=path, lines_before=lines_before)
     for n_rows, _ in enumerate(rows, start=1):

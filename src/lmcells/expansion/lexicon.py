@@ -1,0 +1,187 @@
+"""Inventories made ready for use: what reads notes for one and ranks its senses, and a cache of those used last."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.layers import (
+    LayerLike,
+    extend,
+    layer_identity,
+    read_layers,
+    shipped_inventory,
+    standalone,
+)
+from lmcells.expansion.letters import LetterSenses
+from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
+from lmcells.expansion.reader import NoteReader
+from lmcells.pretrained import PretrainedModel
+
+MakeRanker = Callable[[PretrainedModel, SenseInventory], Ranker]
+
+_CACHED_LEXICONS = 8
+_OTHER_CASE = 5.0  # in log-odds, against a sense that is usually written in another case
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """An inventory with its note reader and rankers: of its senses, of senses by letters, of ordinary words."""
+
+    inventory: SenseInventory
+    read: NoteReader
+    ranker: Ranker
+    letters: tuple[LetterSenses, Ranker] | None = None
+    priors: SensePriors = field(default_factory=lambda: SensePriors({}))
+    ordinary: OrdinaryReadings | None = None
+    below: "Lexicon | None" = None  # the lexicon that this one extends,
+    changed: Collection[str] = ()  # and the short forms whose senses differ from it
+    _priors: dict[Any, tuple[list[float], float]] = field(default_factory=dict, init=False, compare=False)
+    _in_other_case: dict[str, list[int]] = field(default_factory=dict, init=False, compare=False)
+
+    def prior_of(self, short_form: str, *, in_capitals: bool) -> tuple[list[float], float]:
+        """Return what the priors add to the log-odds of each sense of a short form, and of "no sense fits"."""
+        key = short_form, in_capitals
+        if key not in self._priors:
+            names = [sense.long_form for sense in self.inventory.by_short_form[short_form]]
+            of_senses, of_none = self.priors.of(short_form, names)
+            if not in_capitals:
+                for index in self.in_other_case(short_form):
+                    of_senses[index] -= _OTHER_CASE
+            self._priors[key] = of_senses, of_none
+        return self._priors[key]
+
+    def is_error_prone(self, short_form: str, long_form: str) -> bool:
+        """Whether patient-safety lists advise against a short form for a sense."""
+        senses = self.inventory.by_short_form.get(short_form, ())
+        return any(each.error_prone for each in senses if each.long_form == long_form)
+
+    def in_other_case(self, short_form: str) -> list[int]:
+        """Return senses of a form in capitals that are usual in another case: PT is "patient" only in all-caps text."""
+        if short_form not in self._in_other_case:
+            names = self._spellings(short_form) if short_form == short_form.upper() else []
+            senses = self.inventory.by_short_form
+            others = {sense.long_form for each in names if each != short_form for sense in senses[each]}
+            at = [index for index, sense in enumerate(senses[short_form]) if sense.long_form in others]
+            self._in_other_case[short_form] = at if len(at) < len(senses[short_form]) else []
+        return self._in_other_case[short_form]
+
+    def _spellings(self, capitals: str) -> list[str]:
+        """Return the short forms that differ from one in capitals only in case."""
+        below = self.below._spellings(capitals) if self.below else []
+        return [*below, *self._own_spellings.get(capitals, ())]
+
+    @cached_property
+    def _own_spellings(self) -> dict[str, list[str]]:
+        """The short forms that the inventory below lacks, by their upper case."""
+        spellings: dict[str, list[str]] = {}
+        for short_form in self.inventory.short_forms if self.below is None else self.changed:
+            if self.below is None or short_form not in self.below.inventory:
+                spellings.setdefault(short_form.upper(), []).append(short_form)
+        return spellings
+
+
+class Lexicons:
+    """Builds the lexicons of a model, and keeps those used last, so that switching between a few is free."""
+
+    def __init__(
+        self,
+        model: PretrainedModel,
+        inventory: LayerLike,
+        *,
+        sections: str,
+        header_rules: Path | None,
+        letters: bool,
+        codes: bool,
+        make_ranker: MakeRanker,
+    ) -> None:
+        self.inventory = standalone(inventory)
+        self._model = model
+        self._style = sections
+        self._header_rules = header_rules
+        self._codes = codes
+        self._priors = SensePriors.load(model.folder)
+        self._make_ranker = make_ranker
+        self._start(letters=letters)
+        self.of(self.inventory)  # refuses a wrong style or inventory here
+
+    def _start(self, *, letters: bool) -> None:
+        self._letters = _letter_senses(self._model) if letters else None
+        self._kept: OrderedDict[Any, tuple[Any, Lexicon]] = OrderedDict()
+        self._lock = RLock()
+
+    def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
+        """Return the lexicon of one inventory over another; equal senses or an unchanged file are built once."""
+        (key_below, below), (key_above, above) = layer_identity(below), layer_identity(above)
+        key = key_below, key_above
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = (below, above), self._new(below, above)
+                if len(self._kept) > _CACHED_LEXICONS:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key][1]
+
+    def _new(self, below: LayerLike, above: LayerLike | None) -> Lexicon:
+        if above is None:
+            if below is self.inventory:
+                return self._build(below)
+            return self._build(standalone(below), self.of(self.inventory))
+        base, layers = self.of(below), read_layers(above)
+        inventory = base.inventory
+        for rules in layers:
+            inventory = extend(inventory, rules)
+        changed = dict.fromkeys(rule.sense.short_form for rules in layers for rule in rules)
+        return self._build(inventory, base, changed)
+
+    def _build(
+        self, inventory: SenseInventory, base: Lexicon | None = None, changed: Collection[str] | None = None
+    ) -> Lexicon:
+        """Prepare an inventory, reusing what a base has for the short forms that have not changed (None: all have)."""
+        if base is None:
+            read = NoteReader(
+                inventory,
+                sections=self._style,
+                letters=self._letters[0] if self._letters is not None else None,
+                codes=self._codes,
+                header_rules=self._header_rules,
+            )
+        else:
+            read = base.read.over(inventory, changed)
+        if base is not None and isinstance(base.ranker, PosteriorRanker):
+            ranker: Ranker = base.ranker.over(inventory, changed)
+        else:
+            ranker = self._make_ranker(self._model, inventory)
+        priors = self._priors if inventory.has_priors else SensePriors({})
+        if base is not None:
+            ordinary = base.ordinary
+        else:
+            has_ordinary = isinstance(ranker, MaskedSpanRanker)
+            ordinary = OrdinaryReadings(self._model, MaskedSpanRanker) if has_ordinary else None
+        below = (None, ()) if changed is None else (base, changed)
+        return Lexicon(inventory, read, ranker, self._letters, priors, ordinary, *below)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_kept", "_lock")}
+        # The shipped inventory is loaded again: a copy of it would not be recognised as the one with priors.
+        is_shipped = self.inventory is shipped_inventory()
+        return state | {"_letters": self._letters is not None} | ({"inventory": None} if is_shipped else {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.inventory = shipped_inventory() if state["inventory"] is None else state["inventory"]
+        self._start(letters=state["_letters"])
+
+
+def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None:
+    """Return what finds and ranks short forms by their letters; None for a model without a phrase store."""
+    if model.phrase_store is None:
+        return None
+    senses = LetterSenses(model)
+    # A ranker only asks an inventory for the senses of a short form, which this has, too.
+    return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
