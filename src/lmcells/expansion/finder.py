@@ -37,7 +37,7 @@ _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
-_SLOTS_EACH = 32  # so that about 3 % of the other words pass the filter and must be looked up
+_SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
 
 
 _compiled = cache(re.compile)  # few are ever needed

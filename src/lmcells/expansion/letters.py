@@ -160,10 +160,12 @@ class LetterSenses:
             phrases: dict[str, list[str]] = defaultdict(list)
             for phrase in self._long_phrases.get(letter, ()):
                 words = phrase.replace("-", " ").split()
-                if len(words) > 2 and all(word[0].isalpha() for word in words):
-                    content = [word for word in words if word not in STOP_WORDS]
-                    for each in (words, content) if len(content) < len(words) else (words,):
-                        phrases["".join([word[0] for word in each])].append(phrase)
+                initials = "".join([word[0] for word in words])
+                if len(initials) < 3 or not initials.isalpha():
+                    continue
+                phrases[initials].append(phrase)
+                if not STOP_WORDS.isdisjoint(words):
+                    phrases["".join([word[0] for word in words if word not in STOP_WORDS])].append(phrase)
             self._initials[letter] = phrases
         return self._initials[letter]
 
