@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import cache, reduce
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, Self
 
@@ -71,20 +72,28 @@ class _Index:
     """Short forms by the hash of a token: those of this token, with an ending or "", and those of several tokens."""
 
     def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
-        self.whole: dict[int, list[tuple[_Entry, str]]] = {}
-        self.longer: dict[int, list[tuple[_Entry, str]]] = {}
         case = "" if exact else "(?i)"
         keys = [key for each in short_forms for key in _keys_of(each)]
         hashes = hash_words([word for word, *_ in keys])
-        for hash_, (_, entry, ending, pattern) in zip(hashes.tolist(), keys, strict=True):
-            if pattern is None:
-                self.whole.setdefault(hash_, []).append((entry, ending))
-            else:
+        self.longer: dict[int, list[tuple[_Entry, str]]] = {}
+        for hash_, (_, entry, _, pattern) in zip(hashes.tolist(), keys, strict=True):
+            if pattern is not None:
                 self.longer.setdefault(hash_, []).append((entry, case + pattern))
-        n_bits = max(10, (_SLOTS_EACH * len(self.whole)).bit_length())
+        # Tens of thousands of keys: as plain columns they cost the garbage collector nothing.
+        order = np.argsort(hashes, kind="stable")
+        order = order[[keys[at][3] is None for at in order.tolist()]]
+        self._hashes = hashes[order]
+        self._entries = [keys[at][1] for at in order.tolist()]
+        self._endings = [keys[at][2] for at in order.tolist()]
+        n_bits = max(10, (_SLOTS_EACH * len(self._hashes)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether a short form's hash begins with these bits
         self._slots[hashes >> self._shift] = True
+
+    def whole(self, hash_: int) -> Iterator[tuple[_Entry, str]]:
+        """Yield the short forms that are a token with this hash, each with the token's ending or ""."""
+        first, last = (np.searchsorted(self._hashes, np.uint64(hash_), side) for side in ("left", "right"))
+        return zip(self._entries[first:last], self._endings[first:last], strict=True)
 
     def may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Return True for the hashes of short forms, and of a few other words."""
@@ -180,7 +189,7 @@ class ShortFormFinder:
     def _fits(self, written: str, hash_: int) -> list[_Fit]:
         """Return the single-token short forms that a token matches as written."""
         fits = []
-        for entry, ending in [each for index in self._indices for each in index.whole.get(hash_, ())]:
+        for entry, ending in chain.from_iterable(index.whole(hash_) for index in self._indices):
             stem = written[: len(written) - len(ending)]
             if ending and not _inflects(stem, written, ending):
                 continue
