@@ -157,7 +157,7 @@ def test_a_build_begun_without_an_option_does_not_go_on_with_it(
     command = [tmp_path / "n.jsonl", "--output", tmp_path / "corpus", "--min-count", 0]
     assert prepare(*command[:-1], 99) == 2  # no word is as frequent: the shards stay
     assert prepare(*command[:-1], 99, "--resume", *option) == 2
-    assert "begun with other settings" in capsys.readouterr().err
+    assert "started with other settings" in capsys.readouterr().err
 
 
 def test_awkward_but_readable_input_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
