@@ -23,7 +23,7 @@ from lmcells.evaluation.calibrate import TAKEN_OUT, score_mentions
 from lmcells.evaluation.dataset import Example, parse_example
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.ranking import MaskedSpanRanker
-from lmcells.expansion.windows import Mask, Mention, ReadWindows
+from lmcells.expansion.windows import Mention, ReadWindows, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
@@ -44,11 +44,10 @@ class RawRanker(MaskedSpanRanker):
 
     def read(self, mentions: Sequence[Mention]) -> ReadWindows:
         windows = super().read(mentions)
-        mask = windows.context_mask
-        self.missing += np.log(mask.shape[1] / mask.sum(axis=1)).tolist()
+        self.missing += missing_words(windows.context_mask)[:, 0].tolist()
         return windows
 
-    def comparable(self, scores: Floats, read: Mask) -> Floats:  # noqa: ARG002
+    def comparable(self, scores: Floats, missing: Floats) -> Floats:  # noqa: ARG002
         return scores
 
 

@@ -33,7 +33,7 @@ from lmcells.expansion.explain import explain
 from lmcells.expansion.long_forms import long_form_words, words_section_weights
 from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker, share, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
-from lmcells.expansion.windows import Mention, SectionIds, WindowReader
+from lmcells.expansion.windows import Mention, SectionIds, WindowReader, missing_words
 from lmcells.model import Windows
 from lmcells.model.networks import ModelNetwork
 from lmcells.pretrained import PretrainedModel, save_pretrained
@@ -238,7 +238,7 @@ def test_in_a_short_window_a_sense_fits_sooner_and_less_surely(model: Pretrained
     read = np.ones((2, 33), bool)
     read[1, 4:] = False
     scores = np.tile([9.0, 5.0, -np.inf], (2, 1))
-    whole, short = ranker.comparable(scores, read)
+    whole, short = ranker.comparable(scores, missing_words(read))
     np.testing.assert_array_equal(whole, scores[0])
     assert short[1] > whole[1]
     assert short[0] > short[1]

@@ -19,7 +19,7 @@ from lmcells.errors import InputError
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import PosteriorRanker, batches
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import NULL, Mention, ReadWindows
+from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
 
 MOST_EXPLAINED = 200  # mentions of a note whose effects are computed, each at the cost of ranking thirty
 
@@ -126,7 +126,7 @@ def _losses(
     sections[1] = NULL
     posterior = ranker.posterior(hidden, sections)
     scores = ranker.scorer(posterior)(mention.short_form, list(range(len(sections))))  # (W, K)
-    scores = ranker.comparable(scores, hidden.context_mask) + evidence
+    scores = ranker.comparable(scores, missing_words(hidden.context_mask)) + evidence
     scores = scores[:, np.isfinite(scores[0])] / temperature
     if scores.shape[1] < 2:
         return None

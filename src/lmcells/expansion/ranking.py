@@ -30,7 +30,7 @@ from lmcells.expansion.long_forms import (
     words_section_weights,
 )
 from lmcells.expansion.reader import Occurrence
-from lmcells.expansion.windows import Mask, Mention, ReadWindows, SectionIds, WindowReader
+from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader, missing_words
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.network import NumpyPosterior
 
@@ -113,14 +113,15 @@ class PosteriorRanker(ABC):
         self.look_up(rows_of)
         scores: list[Floats] = [np.zeros(0)] * len(mentions)
         score = self.scorer(self.posterior(windows, self.section_ids(mentions)))
+        missing = missing_words(windows.context_mask)
         for short_form, rows in rows_of.items():
-            read = windows.context_mask[rows]
-            for row, of_senses in zip(rows, self.comparable(score(short_form, rows), read), strict=True):
+            of_rows = self.comparable(score(short_form, rows), missing[rows])
+            for row, of_senses in zip(rows, of_rows, strict=True):
                 scores[row] = of_senses
         return scores
 
-    def comparable(self, scores: Floats, read: Mask) -> Floats:  # noqa: ARG002
-        """Return scores (B, K) on a scale that does not depend on the number of words in the window (B, T)."""
+    def comparable(self, scores: Floats, missing: Floats) -> Floats:  # noqa: ARG002
+        """Return scores (B, K) on a scale that does not depend on the `missing_words` (B, 1) of the windows."""
         return scores
 
     def look_up(self, short_forms: Iterable[str]) -> None:
@@ -244,8 +245,7 @@ class MaskedSpanRanker(PosteriorRanker):
 
         return score
 
-    def comparable(self, scores: Floats, read: Mask) -> Floats:
-        missing = np.log(read.shape[1] / read.sum(axis=1, keepdims=True).clip(1))  # (B, 1)
+    def comparable(self, scores: Floats, missing: Floats) -> Floats:
         above = scores - _FITS + _FITS_BY_LENGTH * missing
         comparable: Floats = _FITS + above / (1 + _SCALE_BY_LENGTH * missing)
         return comparable

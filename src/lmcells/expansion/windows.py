@@ -70,6 +70,12 @@ class ReadWindows:
     )
 
 
+def missing_words(read: Mask) -> npt.NDArray[np.float64]:
+    """Return log(N / n) for windows with n of N positions read, 0 for a whole one: (B, N) -> (B, 1)."""
+    missing: npt.NDArray[np.float64] = np.log(read.shape[1] / read.sum(axis=1, keepdims=True).clip(1))
+    return missing
+
+
 def tokens_around(
     mention: Mention, *, words: Container[str] | None = None, radius: int = RADIUS, stop_words: bool = False
 ) -> tuple[list[Token], list[Token]]:

@@ -65,8 +65,8 @@ def read_json_lines(rows: NoteFile) -> Iterator[Note]:
 
 def cut_json_lines(path: Path, columns: Columns) -> Iterator[Part | None]:
     """Cut a plain file at line breaks if one of its first lines is a document; None is the whole file."""
-    with opening.open_bytes(path) as file:
-        start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
+    with opening.open_utf8(path) as file:
+        start = file.tell()
         size = path.stat().st_size
         lines_before = rows_before = 0
         while start < size:

@@ -112,8 +112,8 @@ def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
     a row ends at a line break after an even number of quotes. If a part has a quote or a carriage return anywhere else,
     the csv parser finds the end of its last row.
     """
-    with opening.open_bytes(path) as file:
-        start = len(opening.UTF8_BOM) if file.peek(3)[:3] == opening.UTF8_BOM else 0
+    with opening.open_utf8(path) as file:
+        start = file.tell()
         size = path.stat().st_size
         lines_before = rows_before = 0
         while start < size:
