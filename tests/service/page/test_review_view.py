@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from lmcells import Expander
 from lmcells.evaluation.marked_notes import read_marked_notes
@@ -287,9 +287,45 @@ def test_why_is_told_for_what_was_decided_too(page: Page, store: ReviewStore, ex
     marks(page).last.click()
     expect(page.locator("#details .words")).to_contain_text("warfarin")
     page.keyboard.press("1")
+    expect(page.locator("#note .mark.reviewed")).to_have_count(1)
     marks(page).last.click()
     expect(page.locator("#details .words")).to_contain_text("warfarin")
     expect(page.locator("#details .choose[aria-pressed=true]")).to_have_count(1)
+
+
+@pytest.fixture
+def held_decisions(page: Page) -> list[Route]:
+    """Decisions on their way to the service, until the test lets them go on."""
+    held: list[Route] = []
+    page.route("**/decisions", lambda route: held.append(route))
+    return held
+
+
+def test_a_mention_opened_while_a_decision_is_stored_stays_open(
+    page: Page, store: ReviewStore, expander: Expander, held_decisions: list[Route]
+) -> None:
+    open_queue(page, store, expander)
+    marks(page).first.click()
+    with page.expect_request("**/decisions"):
+        page.keyboard.press("1")
+    marks(page).last.click()
+    held_decisions.pop().continue_()
+    expect(page.locator("#note .mark.reviewed")).to_have_count(1)
+    expect(page.locator("#details .words")).to_contain_text("warfarin")
+
+
+def test_a_note_opened_while_a_decision_is_stored_stays_open(
+    page: Page, store: ReviewStore, expander: Expander, held_decisions: list[Route]
+) -> None:
+    open_queue(page, store, expander)
+    with page.expect_request("**/decisions"):
+        page.keyboard.press("d")
+    page.locator("#notes button").last.click()
+    expect(page.locator("#notes [aria-current]")).to_contain_text("3")
+    with page.expect_response("**/reviews?*"):
+        held_decisions.pop().continue_()
+    expect(page.locator("#progress")).to_have_text("1 of 3 notes done")
+    expect(page.locator("#notes [aria-current]")).to_contain_text("3")
 
 
 def test_a_link_brings_the_token_along(browser: Browser, expander: Expander, store: ReviewStore) -> None:

@@ -21,7 +21,7 @@ let chosen = null;
 const note = new NoteView((index) => showChosen(index));
 const review = new Review({
   note: () => ({ id: answer?.id, name: opened?.name ?? `note of ${new Date().toISOString().slice(0, 19)}`, text, category: answer?.category }),
-  show: (reviewed, place) => showReviewed(reviewed, place),
+  show: (reviewed, decided) => showDecided(reviewed, decided),
   open: (entry) => openNote(entry),
   clear: () => clear(),
   refresh: () => refresh(),
@@ -240,22 +240,35 @@ function clear() {
   field.focus();
 }
 
-// Reviewing. After a decision, the next doubt is opened; after the exclusion of a sense, the same mention.
+// Reviewing
 
-function showReviewed(reviewed, place = null) {
+function showReviewed(reviewed) {
   text = reviewed.text;
   answer = reviewed;
   opened = { ...opened, id: reviewed.id, name: reviewed.name, text, shown: field.value };
   files = files.filter((file) => file.name !== reviewed.name);
   showAnswer();
   tabs.show("read");
-  if (place === null) return void byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
-  const isLeft = (each) => isDoubt(each) && isShown(each);
+}
+
+// After a decision the next doubt is opened; after the exclusion of a sense the same mention; what was opened meanwhile stays.
+function showDecided(reviewed, { start, end, isNext }) {
+  if (text !== reviewed.text || (answer?.id ?? reviewed.id) !== reviewed.id) {
+    showTools();
+    return false;
+  }
+  const open = answer?.expansions[chosen]?.start ?? start;
+  showReviewed(reviewed);
   const { expansions } = answer;
-  const next = expansions.find((each) => each.start === place.at) ?? expansions.find((each) => isLeft(each) && each.start >= place.after) ?? expansions.find(isLeft);
-  if (next) return note.choose(expansions.indexOf(next));
-  say("No doubt is left in this note.");
-  byId("done").focus();
+  const isLeft = (each) => isDoubt(each) && isShown(each);
+  const stays = open !== start || !isNext ? expansions.find((each) => each.start === open) : undefined;
+  const next = stays ?? expansions.find((each) => isLeft(each) && each.start >= end) ?? expansions.find(isLeft);
+  if (next) note.choose(expansions.indexOf(next));
+  else {
+    say("No doubt is left in this note.");
+    byId("done").focus();
+  }
+  return true;
 }
 
 async function refresh() {
@@ -296,6 +309,7 @@ async function openNote(given) {
       field.value = reviewed.text;
       opened = given;
       showReviewed(reviewed);
+      byId("note").querySelector(".mark:not(:disabled)")?.focus({ preventScroll: true });
     } catch (error) {
       report(error.message);
     }

@@ -20,6 +20,7 @@ export class Review {
   #scope = "mention";
 
   // `page` shows an answer (show), opens a note (open), has the one that is shown (note), and speaks (report, say).
+  // `show` returns whether its note is still open: a reviewer may have gone on while the decision was stored.
   constructor(page) {
     this.#page = page;
     if (!this.isOn) return;
@@ -98,7 +99,7 @@ export class Review {
   }
 
   async done() {
-    await this.#decide({ start: 0, end: 0 }, { action: "done" });
+    if (!(await this.#decide({ start: 0, end: 0 }, { action: "done" }))) return;
     const next = this.queue.find((note) => !note.is_done && note.id !== this.#page.note().id);
     if (next) this.#page.open(next);
     else this.#page.say("All notes are done.");
@@ -135,14 +136,14 @@ export class Review {
   }
 
   async #decide({ start, end }, choice) {
-    if (!this.#knowsReviewer()) return;
-    await this.#try(async () => {
+    if (!this.#knowsReviewer()) return false;
+    return this.#try(async () => {
       const note = this.#page.note();
       const id = note.id ?? (await addReviewedNote(note.name, note.text, this.reviewer)).id; // kept from now on
       const answer = await decide(id, { ...choice, start, end, reviewer: this.reviewer });
       this.#scope = "mention";
       await this.load();
-      this.#page.show(answer, { at: choice.action === "never" ? start : null, after: end });
+      return this.#page.show(answer, { start, end, isNext: choice.action !== "never" });
     });
   }
 
