@@ -4,13 +4,13 @@ import pytest
 
 from lmcells.expansion.grammar import find_codes, find_counted
 
-
-@pytest.mark.parametrize(
+FORMS = pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("nebs q6h prn", {"q6h": "every 6 hours"}),
         ("q4hours", {"q4hours": "every 4 hours"}),
         ("nocturia q.1h. The", {"q.1h.": "every 1 hour"}),
+        ("q. 8 hours", {"q. 8 hours": "every 8 hours"}),
         ("q2wk", {"q2wk": "every 2 weeks"}),
         ("q 4-6 hrs", {"q 4-6 hrs": "every 4-6 hours"}),
         ("2 puffs 4hrly", {"4hrly": "every 4 hours"}),
@@ -30,8 +30,18 @@ from lmcells.expansion.grammar import find_codes, find_counted
         ("pain in R shoulder and (L) arm", {"R": "right", "L": "left"}),
     ],
 )
+
+
+@FORMS
 def test_what_is_counted_or_joined_is_read_out(text: str, expected: dict[str, str]) -> None:
     assert {text[each.start : each.end]: each.long_form for each in find_counted(text)} == expected
+
+
+@FORMS
+def test_forms_are_read_at_any_distance_from_each_other(text: str, expected: dict[str, str]) -> None:
+    for between in (" and ", " The patient slept well, ate and walked. " * 9):
+        found = find_counted(between.join([text] * 3))
+        assert [each.long_form for each in found] == list(expected.values()) * 3
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Rules are prefiltered on a text reduced to these characters, with one digit, one space and no case.
+# A rule is tried only where the text, reduced to these characters (one digit, one space, no case), has what it needs.
 _CHARACTERS = "\0abcdefghijklmnopqrstuvwxyz0 ./#(&+,-)×"
 _PLAIN = bytes(
     max(0, _CHARACTERS.find("0" if each.isdigit() else " " if each.isspace() else each.lower()))
     for each in map(chr, range(256))
 )
-_LOOK_BACK = 16  # characters of a match before what its rule needs
+_N = len(_CHARACTERS)  # 39, so that the number of any three is below 2**16
+_LOOK_BACK, _LOOK_AHEAD = 16, 32  # characters of a match on either side of where its need begins
+_LATEST = 2  # characters from there to the latest start of a match
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
 _DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
@@ -40,66 +42,67 @@ class _Rule:
     pattern: re.Pattern[str]
     read: Callable[[re.Match[str]], str | None]  # None if it is something else
     group: int | str  # the part of the match that is expanded
-    needs: tuple[bytes, ...]  # the plain text must contain one of these, a fast check
+    needs: tuple[bytes, ...]  # the plain text around a match contains one of these
+
+    def near(self, text: str, needed: list[int]) -> Iterator[Counted]:
+        """Yield what the rule reads near these positions of its needs, in order."""
+        done = 0
+        for start in needed:
+            for match in self.pattern.finditer(text, max(done, start - _LOOK_BACK), start + _LOOK_AHEAD):
+                if match.start() > start + _LATEST:
+                    break
+                done = match.end()
+                long_form = self.read(match)
+                if long_form is not None:
+                    yield Counted(match.start(self.group), match.end(self.group), long_form)
 
 
 class _Rules:
-    """Rules, with a fast filter of those that a text may match."""
+    """Rules, with a table of the three characters that their needs begin with."""
 
     def __init__(self, *rules: _Rule) -> None:
-        needs = [(at, need) for at, rule in enumerate(rules) for need in rule.needs]
-        longest = max(len(need) for _, need in needs)
+        self._needs: dict[int, list[tuple[int, bytes]]] = {}  # by the number of these three
+        for at, rule in enumerate(rules):
+            for need in rule.needs:
+                for third in need[2:3] or range(_N):
+                    number = int(_triples(bytes([*need[:2], third]))[0])
+                    self._needs.setdefault(number, []).append((at, need))
         self._rules = rules
-        self._needs = needs
-        # The character pairs of each need, (needs, longest - 1); short ones repeat their last.
-        self._pairs = np.array(
-            [
-                [*pairs, *[pairs[-1]] * (longest - 1 - len(pairs))]
-                for pairs in (_pairs(need) for _, need in needs)
-            ]
-        )
+        self._begins_need = np.zeros(_N**3, np.bool_)
+        self._begins_need[list(self._needs)] = True
 
-    def needed(self, text: str) -> list[tuple[_Rule, int]]:
-        """Return the rules whose needs the text contains, in order, with the first position of each."""
-        plain = _plain(text)
-        holds = np.zeros(64 * 64, np.bool_)  # pairs of characters
-        holds[_pairs(plain)] = True
-        found: dict[int, int] = {}
-        for each in np.flatnonzero(holds.take(self._pairs).all(axis=1)).tolist():
-            rule, need = self._needs[each]
-            start = plain.find(need, 0, found.get(rule, len(plain)))
-            if start >= 0:
-                found[rule] = start
-        return [(self._rules[rule], start) for rule, start in found.items()]
+    def __call__(self, text: str) -> Iterator[Counted]:
+        """Yield what the rules read in a text, rule by rule."""
+        plain = _plain(text) + b"\0"
+        triples = _triples(plain)
+        found: dict[int, list[int]] = {}
+        for start in self._begins_need.take(triples).nonzero()[0].tolist():
+            for rule, need in self._needs[int(triples[start])]:
+                if plain.startswith(need, start):
+                    found.setdefault(rule, []).append(start)
+        for rule in sorted(found):
+            yield from self._rules[rule].near(text, found[rule])
 
 
 def _plain(text: str) -> bytes:
     return text.encode("latin-1", "replace").translate(_PLAIN)
 
 
-def _pairs(plain: bytes) -> npt.NDArray[np.intp]:
-    """Return each pair of neighbouring characters, as a number."""
-    characters = np.frombuffer(plain, np.uint8).astype(np.intp)  # numpy copies other index types
-    pairs: npt.NDArray[np.intp] = characters[:-1] * 64 + characters[1:]
-    return pairs
+def _triples(plain: bytes) -> npt.NDArray[np.uint16]:
+    """Return each three neighbouring characters, as a number."""
+    characters = np.frombuffer(plain, np.uint8).astype(np.uint16)
+    triples: npt.NDArray[np.uint16] = (characters[:-2] * _N + characters[1:-1]) * _N + characters[2:]
+    return triples
 
 
 def find_counted(text: str) -> list[Counted]:
     """Return the counted forms of a text, in order, without overlaps."""
-    return _without_overlaps(_matches(text, _RULES))
+    return _without_overlaps(_RULES(text))
 
 
 def find_codes(text: str) -> list[Counted]:
     """Return the codes of a text: stages, vertebrae, cell-surface markers."""
-    return _without_overlaps(_matches(text, _CODES))
-
-
-def _matches(text: str, rules: "_Rules") -> Iterator[Counted]:
-    for rule, start in rules.needed(text):
-        for match in rule.pattern.finditer(text, max(0, start - _LOOK_BACK)):
-            long_form = rule.read(match)
-            if long_form is not None:
-                yield Counted(match.start(rule.group), match.end(rule.group), long_form)
+    return _without_overlaps(_CODES(text))
 
 
 def _without_overlaps(found: Iterator[Counted]) -> list[Counted]:
@@ -191,7 +194,7 @@ _RULES = _Rules(
     _rule(
         rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?",
         _every,
-        needs=["q0", "q.0", "q 0"],
+        needs=["q0", "q.0", "q 0", "q. 0"],
     ),
     _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs=["hrly", "hourly", "hly"]),
     # x3, x 10 days; not 4 x 3 cm, nor x3.5
