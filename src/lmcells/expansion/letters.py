@@ -13,7 +13,6 @@ times in its dictated notes.
 
 import re
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from importlib import resources
@@ -26,18 +25,22 @@ from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
-from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
-from lmcells.notes.tokens import STOP_WORDS, is_in_capitals
+from lmcells.notes.token_arrays import Hashes, TokenArrays, find_tokens, hash_words
+from lmcells.notes.tokens import NUMBER, STOP_WORDS, is_in_capitals
 from lmcells.pretrained import PretrainedModel
 
-_SHAPE = re.compile(r"[A-Za-z]{3,8}")
+_LONGEST = 8  # letters of a short form
+_SHAPE = re.compile(rf"[A-Za-z]{{3,{_LONGEST}}}")
 _JOINED_BEFORE = re.compile(r"[^\s(\[,;:>/]$")
 _JOINED_AFTER = re.compile(r"[^\s.,;:)\]?/]|\.\w")
 _NOISE = re.compile(r"[~^|{}•\\]")  # in scanned text, but not in typed text
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _VOWELS = frozenset("aeiouy")
+_CONSONANTS = "bcdfghjklmnpqrstvwxz"
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
 _MOST_CANDIDATES = 64
 _CACHE_SIZE = 20_000  # short forms whose candidates are cached
+_SLOT_BITS = 18  # so that one ordinary word in twelve shares its slot, and must be looked up by its letters
 # log p(short form | long form), up to a constant, learnt from the pairs of the inventory: benchmarks/letter_weights.py
 FEATURES = ("cut", "length_ratio", "same_ending", "consonants_kept")
 WEIGHTS = (2.95, -0.02, 0.48, 1.13)
@@ -60,19 +63,18 @@ class LetterSenses:
         self._model = model
         self._known: dict[str, list[tuple[Sense, str, float]]] = {}
         self._looked_up: dict[str, str | None] = {}
-        self._initials: dict[str, dict[str, list[str]]] = {}  # by the first initial
 
     def find(
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, short form) of the tokens that may be short forms and are not taken."""
-        lengths = tokens.ends - tokens.starts
-        unknown = np.flatnonzero((lengths > 2) & (lengths < 9) & ~tokens.is_stop_word)
-        unknown = unknown[~_is_among(tokens.hashes[unknown], self._prose_hashes)]
+        unknown = np.flatnonzero(self._ordinary.take(_slots(tokens.hashes)) != tokens.hashes)
         begun = {first for first, _ in taken}
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
-            short_form = self._short_form(text[start:end]) if start not in begun else None
+            if not 2 < end - start <= _LONGEST or start in begun:
+                continue
+            short_form = self._short_form(text[start:end])
             if short_form is None or any(first < end and start < last for first, last in taken):
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
@@ -92,7 +94,8 @@ class LetterSenses:
             if len(self._looked_up) > _CACHE_SIZE:
                 self._looked_up.clear()
             lower = written.lower()
-            is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper())
+            is_word = lower in NOT_SHORTHAND or lower in prose_words()
+            is_word = is_word or (lower in NAMES and written[0].isupper())
             short_form = written if written.isupper() else lower
             may_be = bool(_SHAPE.fullmatch(written)) and not is_word
             may_be = may_be and (written.isupper() or written[1:].islower())
@@ -135,53 +138,60 @@ class LetterSenses:
 
     def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
         # All vowels of a short form are in the prefix that it shares with the word.
-        shared = short_form[
-            : max(1, *(at + 1 for at, letter in enumerate(short_form) if letter in _VOWELS), 1)
-        ]
-        words, found = self._words, []
-        for word in words[
-            bisect_left(words, shared) : bisect_left(words, shared + "{")
-        ]:  # "{" comes after "z"
-            how = shortened(word, short_form)
+        shared = short_form.rstrip(_CONSONANTS) or short_form[0]
+        first, end = (
+            bisect_left(self._words, each) for each in (shared, shared + "{")
+        )  # "{" comes after "z"
+        last, at = short_form[-1], len(short_form) - 1
+        found = []
+        for word in self._words[first:end]:
+            how = shortened(word, short_form) if word.find(last, at) > 0 else None
             if how is not None:
                 score = sum(map(mul, WEIGHTS, features(word, short_form)))
                 found.append((Sense(short_form, word, (word,)), how, score))
         return found
 
     def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
+        initials = short_form.lower()
+        is_found = (self._initials == np.frombuffer(initials.encode().ljust(_LONGEST, b"\0"), np.uint64)).any(
+            0
+        )
+        phrases = [self._long_phrases[number] for number in np.flatnonzero(is_found).tolist()]
         return [
             (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
-            for phrase in self._of_initial(short_form[0].lower()).get(short_form.lower(), ())
+            for phrase in phrases
+            if _has_initials(phrase, initials)
         ]
 
-    def _of_initial(self, letter: str) -> dict[str, list[str]]:
-        """Return the store's phrases that begin with a letter, by their initials, with and without function words."""
-        if letter not in self._initials:
-            phrases: dict[str, list[str]] = defaultdict(list)
-            for phrase in self._long_phrases.get(letter, ()):
-                words = phrase.replace("-", " ").split()
-                initials = "".join([word[0] for word in words])
-                if len(initials) < 3 or not initials.isalpha():
-                    continue
-                phrases[initials].append(phrase)
-                if not STOP_WORDS.isdisjoint(words):
-                    phrases["".join([word[0] for word in words if word not in STOP_WORDS])].append(phrase)
-            self._initials[letter] = phrases
-        return self._initials[letter]
-
     @cached_property
-    def _long_phrases(self) -> dict[str, list[str]]:
-        """The phrases of the store that may have three words, by their first letter."""
-        phrases: dict[str, list[str]] = defaultdict(list)
+    def _long_phrases(self) -> list[str]:
+        """The phrases of the store that may have three words."""
         store = self._model.phrase_store
-        for phrase in store.phrases if store is not None else ():
-            if phrase.count(" ") + phrase.count("-") > 1:
-                phrases[phrase[0]].append(phrase)
-        return phrases
+        phrases = store.phrases if store is not None else ()
+        return [phrase for phrase in phrases if phrase.count(" ") + phrase.count("-") > 1]
 
     @cached_property
-    def _prose_hashes(self) -> Hashes:
-        return np.sort(hash_words(prose_words()))
+    def _initials(self) -> Hashes:
+        """The first eight initials of each long phrase, of all words and without function words: (2, phrases)."""
+        text = _NOT_ASCII.sub("z", "\n".join(self._long_phrases)).replace("-", " ")
+        tokens = find_tokens(text, stop_words=True)
+        characters = np.frombuffer(text.encode(), np.uint8)
+        phrase_of = np.cumsum(characters == ord("\n"))
+        initials = np.zeros((2, len(self._long_phrases), _LONGEST), np.uint8)
+        for table, starts in zip(initials, (tokens.starts, tokens.starts[~tokens.is_stop_word]), strict=True):
+            phrases = phrase_of[starts]
+            nth = np.arange(starts.size) - np.searchsorted(phrases, phrases)  # word of its phrase
+            kept = nth < _LONGEST
+            table[phrases[kept], nth[kept]] = characters[starts[kept]]
+        return initials.view(np.uint64)[..., 0]  # the eight bytes as one number
+
+    @cached_property
+    def _ordinary(self) -> Hashes:
+        """Hashes of ordinary words and of numbers by their slot; of two in one slot, one."""
+        slots = np.zeros(1 << _SLOT_BITS, np.uint64)
+        hashes = hash_words([*prose_words(), *NOT_SHORTHAND, NUMBER])
+        slots[_slots(hashes)] = hashes
+        return slots
 
     @cached_property
     def _words(self) -> list[str]:
@@ -216,6 +226,14 @@ def features(word: str, short_form: str) -> tuple[float, ...]:
     )
 
 
-def _is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, hashes), known.size - 1)] == hashes
-    return found
+def _has_initials(phrase: str, initials: str) -> bool:
+    """Whether the words of a phrase have these initials, with or without those of function words after the first."""
+    words = phrase.replace("-", " ").split()
+    every = "".join([word[0] for word in words])
+    content = "".join([word[0] for word in words if word not in STOP_WORDS])
+    return every == initials or (content == initials and every.isalpha() and every[0] == initials[0])
+
+
+def _slots(hashes: Hashes) -> npt.NDArray[np.int64]:
+    slots: npt.NDArray[np.int64] = (hashes >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
+    return slots
