@@ -96,24 +96,29 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     hashes = _hash(lowered, starts, lengths)
     # Tokens not spelt exactly as written: p.o. loses its dots, other alphabets need more bytes.
     number = digit[1 + starts]
-    dots = joints[characters[1 + joints] == ord(".")]
-    odd = np.concatenate([dots, not_ascii[word[1 + not_ascii]]])
-    for token in {*(np.searchsorted(starts, odd, "right") - 1).tolist()} if odd.size else ():
+    odd = joints[characters[1 + joints] == ord(".")]
+    if not_ascii.size:
+        odd = np.concatenate([odd, not_ascii[word[1 + not_ascii]]])
+    for token in {*(starts.searchsorted(odd, "right") - 1).tolist()} if odd.size else ():
         if not number[token] and lengths[token] <= MAX_LENGTH:
             hashes[token] = _hash_written(text[starts[token] : ends[token]])
-    hashes[np.flatnonzero(number)] = hash_word(NUMBER)
+    hashes[number] = _hash_written("0")  # as of all numbers
     is_stop_word, shouted = _find_stop_words(capital, starts, lengths, hashes)
     among_capitals = np.zeros(starts.size, np.bool_)
-    among_capitals[shouted] = _are_among_capitals(characters, capital, starts, ends, shouted)
+    if shouted.size:
+        among_capitals[shouted] = _are_among_capitals(characters, starts, ends, shouted)
     dropped = lengths > MAX_LENGTH
     if not stop_words:
         dropped |= is_stop_word | among_capitals
     if marks:
-        is_mark = np.flatnonzero(characters[1 + starts] == 0)
+        is_mark = characters[1 + starts] == 0
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
         dropped[is_mark] = is_stop_word[is_mark] = False
-    kept = np.flatnonzero(~dropped)
-    return TokenArrays(starts[kept], ends[kept], hashes[kept], is_stop_word[kept], among_capitals[kept])
+    columns = starts, ends, hashes, is_stop_word, among_capitals
+    if not dropped.any():
+        return TokenArrays(*columns)
+    kept = (~dropped).nonzero()[0]
+    return TokenArrays(*(column[kept] for column in columns))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -191,31 +196,43 @@ def _within(characters: Bytes, first: str, size: int) -> npt.NDArray[np.bool_]:
 def _find_joints(characters: Bytes, word: npt.NDArray[np.bool_]) -> Array:
     """Return the positions of connectors that join the characters on either side."""
     connector = _within(characters, "&", 10) | (characters == ord(":"))  # and a few more: &'()*+,-./
-    at = np.flatnonzero(connector[1:-1] & word[:-2] & word[2:]) + 1  # few, so the rules are checked only here
-    classes = _class_of_byte()
-    here, left, right, before_left = (classes[characters[at + shift]] for shift in (0, -1, 1, -2))
-    left_letter, right_letter = (left & _LETTER) != 0, (right & _LETTER) != 0
-    left_single, right_single = left_letter & ~word[at - 2], right_letter & ~word[at + 2]
-    bare_single = left_single & ((before_left & (_DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN)) == 0)
-    joins = (
-        (((here & _DOT_SLASH) != 0) & left_single & right_single)
-        | (((here & _AMPERSAND_APOSTROPHE) != 0) & left_letter & right_letter)
-        | (((here & _HYPHEN) != 0) & bare_single & right_letter)
-        | (((here & _NUMERIC) != 0) & ((left & _DIGIT) != 0) & ((right & _DIGIT) != 0))
-    )
-    joints: Array = at[joins] - 1
+    at = (connector[1:-1] & word[:-2] & word[2:]).nonzero()[0] + 1  # few, so the rules are checked only here
+    two_at = np.ndarray(characters.size - 1, np.dtype("<u2"), characters, strides=(1,))
+    left_of, right_of = _joinable()
+    joins = _class_of_byte()[characters[at]] & left_of[two_at[at - 2]] & right_of[two_at[at + 1]]
+    joints: Array = at[joins.nonzero()[0]] - 1
     return joints
+
+
+@cache
+def _joinable() -> tuple[Bytes, Bytes]:
+    """The connectors that join the two bytes before them to what follows, and the two after them to what precedes.
+
+    By the two bytes, read as one number; `_find_joints` looks at no more than these.
+    """
+    classes = _class_of_byte()
+    first, second = classes[np.arange(1 << 16) & 0xFF], classes[np.arange(1 << 16) >> 8]
+    tables = []
+    for beside, beyond in ((second, first), (first, second)):  # next to the connector, and beyond that
+        single = (beside & _LETTER != 0) & (beyond & (_LETTER | _DIGIT) == 0)
+        hyphenated = beside & _LETTER != 0
+        if beside is second:  # on the left
+            hyphenated = single & (beyond & (_DOT_SLASH | _AMPERSAND_APOSTROPHE | _HYPHEN) == 0)
+        table = np.where(beside & _LETTER, _AMPERSAND_APOSTROPHE, 0) | np.where(beside & _DIGIT, _NUMERIC, 0)
+        table |= np.where(single, _DOT_SLASH, 0) | np.where(hyphenated, _HYPHEN, 0)
+        tables.append(table.astype(np.uint8))
+    return tables[0], tables[1]
 
 
 def _find_spans(
     word: npt.NDArray[np.bool_], digit: npt.NDArray[np.bool_], joints: Array, marks: list[tuple[int, int]]
 ) -> tuple[Array, Array]:
     """Return the starts and ends of tokens: runs of letters and digits, split after a leading number, and marks."""
-    after_digit = np.flatnonzero(digit[:-1] & word[1:] & ~digit[1:])
+    after_digit = (digit[:-1] & (word & ~digit)[1:]).nonzero()[0]
     joined = word.copy()
     joined[1 + joints] = True
-    edges = np.flatnonzero(joined[1:] != joined[:-1])
-    run = np.searchsorted(edges, after_digit)
+    edges = (joined[1:] != joined[:-1]).nonzero()[0]
+    run = edges.searchsorted(after_digit)
     first_in_run = np.ones(run.size, np.bool_)
     first_in_run[1:] = run[1:] != run[:-1]
     cuts = after_digit[first_in_run & digit[1 + edges[run - 1]]]  # at the `m` of `500mg`, not in `b12a`
@@ -230,7 +247,7 @@ def _trim_possessives(lowered: Bytes, joints: Array, starts: Array, ends: Array)
     possessive = joints[(lowered[1 + joints] == ord("'")) & (lowered[2 + joints] == ord("s"))]
     if not possessive.size:
         return
-    tokens = np.searchsorted(starts, possessive, "right") - 1
+    tokens = starts.searchsorted(possessive, "right") - 1
     ends[tokens[ends[tokens] == possessive + 2]] -= 2
 
 
@@ -246,7 +263,7 @@ def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
     lengths = np.minimum(lengths, MAX_LENGTH)  # longer ones are dropped
     values: Hashes = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
     values *= np.uint64(_MULTIPLIER)
-    longer = np.flatnonzero(lengths > _WORD_BYTES)
+    longer = (lengths > _WORD_BYTES).nonzero()[0]
     start = _WORD_BYTES
     while longer.size:
         left = lengths[longer] - start
@@ -276,7 +293,7 @@ def _find_stop_words(
     """Return a mask of the stop words not written in capitals, and the indices of those in capitals."""
     multiplier, slots = _stop_word_slots()
     dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
-    stop_words = np.flatnonzero(dropped)
+    stop_words = dropped.nonzero()[0]
     first, length = starts[stop_words], lengths[stop_words]
     # Only "k" has a variant outside ASCII, the Kelvin sign, and no stop word contains it.
     in_capitals = capital[1 + first] & capital[first + length] & (length > 1)
@@ -284,19 +301,28 @@ def _find_stop_words(
     return dropped, stop_words[in_capitals]
 
 
+@cache
+def _case_of_byte() -> Bytes:
+    """1 for a capital, 2 for a lower-case letter, 0 for anything else."""
+    return np.array(
+        [chr(code).isupper() + 2 * chr(code).islower() for code in range(128)] + [0] * 128, np.uint8
+    )
+
+
 def _are_among_capitals(
-    characters: Bytes, capital: npt.NDArray[np.bool_], starts: Array, ends: Array, tokens: Array
+    characters: Bytes, starts: Array, ends: Array, tokens: Array
 ) -> npt.NDArray[np.bool_]:
     """Whether each token has a neighbour in capitals, and none in lower case; see `tokens._capitals`."""
-    in_capitals, in_lower_case = (np.zeros(tokens.size, np.bool_) for _ in range(2))
-    for left, right in ((tokens - 1, tokens), (tokens, tokens + 1)):
-        other = left if right is tokens else right
-        there = (left >= 0) & (right < starts.size)
-        at_left, at_right, at = (np.where(there, each, 0) for each in (left, right, other))
-        gap = starts[at_right] - ends[at_left]
-        beside = there & (gap > 0) & (gap < 3) & (ends[at] - starts[at] > 1)
-        beside &= (characters[1 + ends[at_left]] == ord(" ")) & (characters[starts[at_right]] == ord(" "))
-        first, last = 1 + starts[at], ends[at]
-        in_capitals |= beside & capital[first] & capital[last]
-        in_lower_case |= beside & (_within(characters[first], "a", 26) | _within(characters[last], "a", 26))
-    return in_capitals & ~in_lower_case
+    before, after = np.maximum(tokens - 1, 0), np.minimum(tokens + 1, starts.size - 1)
+    other = np.concatenate([before, after])
+    left_end, right_start = ends[np.concatenate([before, tokens])], starts[np.concatenate([tokens, after])]
+    gap = right_start - left_end  # negative where there is no other
+    space = (characters[1 + left_end] == ord(" ")) & (characters[right_start] == ord(" "))
+    first, last = starts[other], ends[other]
+    beside = (gap > 0) & (gap < 3) & space & (last - first > 1)
+    cases = _case_of_byte()
+    opening, closing = cases[characters[1 + first]], cases[characters[last]]
+    in_capitals = (beside & (opening & closing == 1)).reshape(2, -1).any(0)
+    in_lower_case = (beside & (opening | closing > 1)).reshape(2, -1).any(0)
+    among: npt.NDArray[np.bool_] = in_capitals & ~in_lower_case
+    return among
