@@ -140,7 +140,7 @@ def draw_examples(expander: Expander) -> tuple[list[Example], Counts]:
                     given = (before, after) if is_alone else (before.upper(), after.upper())
                     mention = _mention(*given, name, section)
                     written = Written(mention.start, mention.end, name.upper())
-                    if not LookAlikes(mention.text)(written, may_be_unit=False):
+                    if not LookAlikes(mention.text)(written):
                         weight = len(places) / min(EACH, len(places))
                         examples.append(Example(mention, is_short_form, is_alone, weight, is_held_out))
     return examples, counts

@@ -31,9 +31,9 @@ from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": the short form comes before
 _NAMES_WITH_X = frozenset({"cox", "cdx", "pax"})  # but COX2, CDX2 and PAX5 are names
-_SPACED_AMPERSAND = re.compile(
-    r"(?<![^\W_])(?=([^\W_]{1,3}(?:[ ]+&[ ]*|&[ ]+)[^\W_]{1,3})(?![^\W_]))"  # overlapping: "UA & C & S"
-)
+_BEFORE_AMPERSAND = re.compile(r"(?<![^\W_])[^\W_]{1,3}[ ]*\Z")
+_AFTER_AMPERSAND = re.compile(r"[ ]*[^\W_]{1,3}(?![^\W_])")
+_MOST_BEFORE = 12  # characters that are read before an ampersand
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _VOWELS = frozenset("aeiouy")
@@ -66,6 +66,11 @@ class _Fit(NamedTuple):
     rank: tuple[int, int]  # minus the length, and the distance from the inventory's spelling
     stem: str  # without an ending
     entry: _Entry
+    may_be_unit: bool  # it may be the short form after a number
+
+
+_Longer = list[tuple[_Entry, str]]  # entries of several tokens, with their patterns
+_Fits = tuple[list[_Fit], _Longer]  # that a token matches, and those that begin with it
 
 
 class _Index:
@@ -75,7 +80,7 @@ class _Index:
         case = "" if exact else "(?i)"
         keys = [key for each in short_forms for key in _keys_of(each)]
         hashes = hash_words([word for word, *_ in keys])
-        self.longer: dict[int, list[tuple[_Entry, str]]] = {}
+        self.longer: dict[int, _Longer] = {}
         for hash_, (_, entry, _, pattern) in zip(hashes.tolist(), keys, strict=True):
             if pattern is not None:
                 self.longer.setdefault(hash_, []).append((entry, case + pattern))
@@ -149,7 +154,7 @@ class ShortFormFinder:
     def _set_inventory(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
         self._are_units: dict[str, bool] = {}
-        self._known_fits: dict[str, list[_Fit]] = {}  # by the token as written
+        self._known_fits: dict[str, _Fits] = {}  # by the token as written
 
     def __call__(self, text: str, tokens: TokenArrays | None = None) -> list[Found]:
         """Return the short forms in order, without overlaps; `tokens` are the text's, if known."""
@@ -162,32 +167,31 @@ class ShortFormFinder:
             self._known_fits.clear()
         look_alikes = LookAlikes(text)
         columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
-        found = [
-            self._best(text, start, end, hash_, look_alikes)
-            for start, end, hash_ in zip(*columns, strict=True)
-        ]
-        return without_overlaps(each for each in found if each is not None)
+        found = []
+        for start, end, hash_ in zip(*columns, strict=True):
+            fits = self._known_fits.get(written := text[start:end])
+            if fits is None:
+                fits = self._known_fits[written] = self._fits(written, hash_)
+            if any(fits) and (best := self._best(text, start, fits, look_alikes)) is not None:
+                found.append(best)
+        return without_overlaps(found)
 
-    def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
+    def _best(self, text: str, start: int, known: _Fits, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
-        written = text[start:end]
-        fits = self._known_fits.get(written)
-        if fits is None:
-            fits = self._known_fits[written] = self._fits(written, hash_)
-        if longer := [each for index in self._indices for each in index.longer.get(hash_, ())]:
+        fits, longer = known
+        if longer:
             fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
-        for fit in fits:
-            first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
-            written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
-            may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
-            if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
-                if "." in fit.stem and text[last : last + 1] == ".":
+        for (length, _), stem, entry, may_be_unit in fits:
+            first = start - entry.lead
+            last = first - length
+            if not look_alikes(Written(first, last, stem, may_be_unit)):
+                if "." in stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." belongs to it
-                return Found(first, last, fit.entry.short_form)
+                return Found(first, last, entry.short_form)
         return None
 
-    def _fits(self, written: str, hash_: int) -> list[_Fit]:
-        """Return the single-token short forms that a token matches as written."""
+    def _fits(self, written: str, hash_: int) -> _Fits:
+        """Return the short forms that a token matches as written, and those of several tokens that begin with it."""
         fits = []
         for entry, ending in chain.from_iterable(index.whole(hash_) for index in self._indices):
             stem = written[: len(written) - len(ending)]
@@ -196,10 +200,15 @@ class ShortFormFinder:
             misfit = self._misfit(stem, entry)
             if misfit is not None:
                 length = len(stem) if ending in _TIMES else len(written)
-                fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
-        return sorted(fits, key=attrgetter("rank"))
+                fits.append(self._fit(-length, misfit + bool(ending), stem, entry))
+        longer = [each for index in self._indices for each in index.longer.get(hash_, ())]
+        return sorted(fits, key=attrgetter("rank")), longer
 
-    def _longer_fits(self, text: str, start: int, longer: list[tuple[_Entry, str]]) -> Iterator[_Fit]:
+    def _fit(self, minus_length: int, misfit: int, stem: str, entry: _Entry) -> _Fit:
+        written_as_unit = entry.short_form == stem and stem.islower()
+        return _Fit((minus_length, misfit), stem, entry, written_as_unit or self._is_unit(entry.short_form))
+
+    def _longer_fits(self, text: str, start: int, longer: _Longer) -> Iterator[_Fit]:
         """Yield the short forms of several tokens that match around a token."""
         for entry, pattern in longer:
             first = start - entry.lead
@@ -208,7 +217,7 @@ class ShortFormFinder:
                 continue
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
             if not (self._exact and misfit):
-                yield _Fit((first - match.end(), misfit), match[0], entry)
+                yield self._fit(first - match.end(), misfit, match[0], entry)
 
     def _is_unit(self, short_form: str) -> bool:
         """Whether a sense of a short form may follow a number."""
@@ -262,11 +271,14 @@ def _continues(before: str, character: str) -> bool:
 
 def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
     """Add the parts of tokens such as PT&OT, and "C & S" as one token, in order."""
-    parts = [
-        (match.start(1), match.end(1), match[1].replace(" ", ""))
-        for match in _SPACED_AMPERSAND.finditer(text)
-    ]
-    at = np.array([match.start() for match in re.finditer("&", text)])
+    parts = []
+    at = [match.start() for match in re.finditer("&", text)]
+    for ampersand in at:  # "UA & C & S" has two
+        before = _BEFORE_AMPERSAND.search(text, max(0, ampersand - _MOST_BEFORE), ampersand)
+        after = _AFTER_AMPERSAND.match(text, ampersand + 1)
+        if before and after and (before[0][-1] == " " or after[0][0] == " "):
+            written = text[before.start() : after.end()]
+            parts.append((before.start(), after.end(), written.replace(" ", "")))
     owners = np.unique(np.searchsorted(tokens.starts, at, "right") - 1)
     for start, end in zip(tokens.starts[owners[owners >= 0]], tokens.ends[owners[owners >= 0]], strict=True):
         if "&" in text[start:end]:

@@ -7,6 +7,7 @@ model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
 """
 
 import re
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -105,6 +106,7 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
+_TITLE_ENDS = (".", "Dr", "Mr", "Mrs", "Ms", "Miss", "Prof")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
@@ -144,6 +146,7 @@ class Written(NamedTuple):
     start: int
     end: int
     stem: str
+    may_be_unit: bool = False  # after a number, it may be the short form
 
 
 class LookAlikes:
@@ -152,40 +155,28 @@ class LookAlikes:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
-        """Whether it is something else; `may_be_unit` skips the check for units after numbers."""
-        return (
-            self._is_word(written)
-            or self._is_name(written)
-            or (not may_be_unit and self._is_unit(written))
-            or _is_numeral(self._text, written.start, written.start + len(written.stem))
-            or self._is_letters(written, may_be_unit=may_be_unit)
-            or self._is_mark(written)
-            or self._is_misread(written)
-        )
+    def __call__(self, written: Written) -> bool:
+        """Whether it is something else."""
+        return any(is_other(self, written) for is_other in _rules_of(written.stem))
 
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
         return self._text[max(0, written.start - n_characters) : written.start]
 
-    def _is_word(self, written: Written) -> bool:
-        """Prefixes, Latin words, and function words in all-caps text."""
-        if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):
-            return True
-        if self._is_latin(written):
-            return True
-        lower = written.stem.lower()
-        is_function_word = written.stem.isupper() and lower in STOP_WORDS
-        after_article = lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written))
-        return is_function_word and not after_article and self.is_shouted(written)
+    def _is_prefix(self, written: Written) -> bool:
+        return _REST_FOLLOWS.match(self._text, written.end) is not None
 
     def _is_latin(self, written: Written) -> bool:
         """ "the cervical os", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
         if written.stem == "os":
             return _OPENING_BEFORE.search(self._before(written)) is not None
-        if written.stem.lower() != "vas":
-            return False
         is_scale = not written.stem.islower() or _SCALE_FOLLOWS.match(self._text, written.end)
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
+
+    def _is_function_word(self, written: Written) -> bool:
+        """ "OR" in all-caps text, but not after an article."""
+        can_follow = written.stem.lower() in CANNOT_FOLLOW_THE
+        after_article = can_follow and _AFTER_ARTICLE.search(self._before(written))
+        return not after_article and self.is_shouted(written)
 
     def is_shouted(self, written: Written) -> bool:
         """Whether the words around it are in capitals, so that capitals carry no information."""
@@ -211,29 +202,32 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; "ABC" for a removed name."""
-        start, end, stem = written
-        if self._text[start:end] == "ABC" and self._masks_names:
+        """ "Dr. ABC"; "Engerix-PT"."""
+        before = self._before(written)
+        if before.endswith("-") and _BRAND_BEFORE.search(self._before(written, _REACH)):
             return True
-        is_dotted = "." in stem and stem.isupper() and stem.replace(".", "") not in _DEGREES
-        if is_dotted and _DEGREE_FOLLOWS.match(self._text, end):  # initials
-            return True
-        if stem.lower() in TITLES:
-            follows = _SURNAME_IN_CAPITALS_FOLLOWS if stem.isupper() else _SURNAME_FOLLOWS
-            if follows.match(self._text, end):
-                return True
-        if stem in ("Inc", "AG") and self._ends_a_company(written):
-            return True
-        if self._text[start - 1 : start] == "-" and _BRAND_BEFORE.search(self._before(written, _REACH)):
-            return True
-        return _AFTER_TITLE.search(self._before(written)) is not None
+        return before.rstrip().endswith(_TITLE_ENDS) and _AFTER_TITLE.search(before) is not None
+
+    def _masks_name(self, written: Written) -> bool:
+        """ "ABC" for a removed name."""
+        return self._text[written.start : written.end] == "ABC" and self._masks_names
 
     @cached_property
     def _masks_names(self) -> bool:
         """Whether letters such as XYZ replace the names in the text."""
         return _NAME_MASK.search(self._text) is not None
 
+    def _is_initials(self, written: Written) -> bool:
+        """ "M.R., M.D."."""
+        return _DEGREE_FOLLOWS.match(self._text, written.end) is not None
+
+    def _is_title(self, written: Written) -> bool:
+        """ "MS." before a surname."""
+        follows = _SURNAME_IN_CAPITALS_FOLLOWS if written.stem.isupper() else _SURNAME_FOLLOWS
+        return follows.match(self._text, written.end) is not None
+
     def _ends_a_company(self, written: Written) -> bool:
+        """ "Accuray, Inc."."""
         before = self._before(written, _REACH)
         if written.stem == "AG" and not ("(" in before and _CITY_FOLLOWS.match(self._text, written.end)):
             return False
@@ -241,6 +235,8 @@ class LookAlikes:
 
     def _is_unit(self, written: Written) -> bool:
         """ "24 hr", "8 p.m.", "02 OCT 2001"; not "RR 18 HR 82"."""
+        if written.may_be_unit:
+            return False
         lower = written.stem.lower().replace(".", "")
         if lower in MONTHS and _DAY_OR_YEAR_FOLLOWS.match(self._text, written.end):
             return True
@@ -249,34 +245,65 @@ class LookAlikes:
         has_value = written.stem.isupper() and VALUE_FOLLOWS.match(self._text, written.end)
         return lower in {"am", "pm"} or not has_value
 
-    def _is_letters(self, written: Written, *, may_be_unit: bool) -> bool:
-        """ "PR interval", "ST depression", "4AS", and letters in a name or a list label."""
-        start, end, stem = written
-        if len(stem) == 1:
-            return _is_list_label(self._text, start, end) or _is_in_name(
-                self._text, start, end, may_be_unit=may_be_unit
-            )
-        if len(stem) == 2 and _is_block_label(self._text, start, end):
-            return True
-        part = _OF_ELECTROCARDIOGRAM.get(stem)
-        return part is not None and part.match(self._text, end) is not None
+    def _is_stage(self, written: Written) -> bool:
+        """ "type Ib"; the stage Ta of a tumor."""
+        before = self._before(written, _REACH)
+        if written.stem != "Ta":
+            return _STAGED_BEFORE.search(before) is not None
+        follows = _TUMOR_STAGE_FOLLOWS.match(self._text, written.start + 2)
+        return bool(_TUMOR_BEFORE.search(before) or follows)
 
-    def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
-        start, end, stem = written
-        if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
+    def _is_numeral(self, written: Written) -> bool:
+        """ "stage IV", "III/IV", "IV. PLAN"."""
+        text, stem, before = self._text, written.stem, self._before(written, _REACH)
+        end = written.start + len(stem)
+        if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
             return True
-        if _IDENTIFIER_FOLLOWS.match(self._text, end):
+        if stem == "IV" and (
+            before.endswith("IV, ") or text.startswith(", IV ", end)
+        ):  # "4 mg IV, IV fluids"
+            return False
+        return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
+
+    def _is_letter(self, written: Written) -> bool:
+        start, end, _, may_be_unit = written
+        return _is_list_label(self._text, start, end) or _is_in_name(
+            self._text, start, end, may_be_unit=may_be_unit
+        )
+
+    def _is_block_label(self, written: Written) -> bool:
+        return _is_block_label(self._text, written.start, written.end)
+
+    def _is_of_electrocardiogram(self, written: Written) -> bool:
+        """ "PR interval", "ST depression"."""
+        return _OF_ELECTROCARDIOGRAM[written.stem].match(self._text, written.end) is not None
+
+    def _is_state(self, written: Written) -> bool:
+        """ "OR 97338"."""
+        return _ZIP_CODE_FOLLOWS.match(self._text, written.end) is not None
+
+    def _is_identifier(self, written: Written) -> bool:
+        """ "NM_000458", "LAB-CT-0042"."""
+        if self._text[written.end : written.end + 1] not in ("_", "-"):
+            return False
+        if _IDENTIFIER_FOLLOWS.match(self._text, written.end):
             return True
-        if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
-            return True
-        if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
-            return True
-        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
-        if is_between and "." in stem:
-            return True
-        before = self._text[max(0, start - 2) : start]
-        return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
+        ends = _IDENTIFIER_ENDS.match(self._text, written.end)
+        return ends is not None and _IDENTIFIER_BEFORE.search(self._before(written)) is not None
+
+    def _is_day(self, written: Written) -> bool:
+        """ "mm/dd/yy", "Month DD, YYYY"."""
+        return _YEAR_FOLLOWS.match(self._text, written.end) is not None
+
+    def _is_dimension(self, written: Written) -> bool:
+        """ "2 x O.B x 0.5"."""
+        follows = _TIMES_FOLLOWS.match(self._text, written.end)
+        return follows is not None and _TIMES_BEFORE.search(self._before(written)) is not None
+
+    def _is_plural(self, written: Written) -> bool:
+        """ "diagnosis(es)"."""
+        before = self._before(written, 2)
+        return before[-1:] == "(" and before[:1].isalpha()
 
     def _is_misread(self, written: Written) -> bool:
         """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; never capitals or longer words."""
@@ -301,20 +328,34 @@ class LookAlikes:
         return any(mark in self._text for mark in _MARKS)
 
 
-def _is_numeral(text: str, start: int, end: int) -> bool:
-    """Whether it is a Roman numeral or a stage."""
-    stem, before = text[start:end], text[max(0, start - _REACH) : start]
-    if _STAGE.fullmatch(stem) and _STAGED_BEFORE.search(before):
-        return True
-    if stem == "Ta" and (_TUMOR_BEFORE.search(before) or _TUMOR_STAGE_FOLLOWS.match(text, end)):
-        return True
-    if not _ROMAN.fullmatch(stem.upper()):
-        return False
-    if text[end : end + 1] in (".", ")") and _LIST_MARK_BEFORE.search(before):
-        return True
-    if stem == "IV" and (before.endswith("IV, ") or text.startswith(", IV ", end)):  # "4 mg IV, IV fluids"
-        return False
-    return stem.isupper() and bool(_ROMAN_BEFORE.search(before) or _ROMAN_FOLLOWS.match(text, end))
+@lru_cache(maxsize=1 << 14)
+def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
+    """Return the rules that may apply to a stem, so that most mentions are checked by three or four."""
+    lower, plain = stem.lower(), stem.replace(".", "")
+    is_dotted, is_long = plain != stem, len(stem) > _LONGEST_FRAGMENT
+    may_apply = {
+        LookAlikes._is_prefix: stem in _PREFIXES,
+        LookAlikes._is_latin: stem == "os" or lower == "vas",
+        LookAlikes._is_function_word: stem.isupper() and lower in STOP_WORDS,
+        LookAlikes._is_name: True,
+        LookAlikes._masks_name: stem == "ABC",
+        LookAlikes._is_initials: is_dotted and stem.isupper() and plain not in _DEGREES,
+        LookAlikes._is_title: lower in TITLES,
+        LookAlikes._ends_a_company: stem in ("Inc", "AG"),
+        LookAlikes._is_unit: plain.lower() in MONTHS | AFTER_NUMBERS,
+        LookAlikes._is_stage: stem == "Ta" or _STAGE.fullmatch(stem),
+        LookAlikes._is_numeral: _ROMAN.fullmatch(stem.upper()),
+        LookAlikes._is_letter: len(stem) == 1,
+        LookAlikes._is_block_label: len(stem) == 2 and stem[0].isupper(),
+        LookAlikes._is_of_electrocardiogram: stem in _OF_ELECTROCARDIOGRAM,
+        LookAlikes._is_state: stem in STATES,
+        LookAlikes._is_identifier: True,
+        LookAlikes._is_day: lower == "dd",
+        LookAlikes._is_dimension: is_dotted,
+        LookAlikes._is_plural: stem.islower(),
+        LookAlikes._is_misread: not is_long,
+    }
+    return tuple(rule for rule, may in may_apply.items() if may)
 
 
 def _is_in_name(text: str, start: int, end: int, *, may_be_unit: bool) -> bool:
@@ -358,8 +399,6 @@ def _is_list_label(text: str, start: int, end: int) -> bool:
 def _is_block_label(text: str, start: int, end: int) -> bool:
     """ "4AS" near "4AR", "cassettes AB"."""
     before = text[max(0, start - _REACH) : start]
-    if not text[start].isupper():
-        return False
     if _BLOCKS_BEFORE.search(before):
         return True
     number = _NUMBER_BEFORE.search(before)

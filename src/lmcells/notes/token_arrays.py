@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lmcells.notes.tokens import MARK, MAX_LENGTH, NUMBER, STOP_WORDS, spell
+from lmcells.notes.tokens import MARK, MAX_LENGTH, STOP_WORDS, spell
 
 Array = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
