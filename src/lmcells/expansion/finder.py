@@ -97,7 +97,9 @@ class _Index:
 
     def whole(self, hash_: int) -> Iterator[tuple[_Entry, str]]:
         """Yield the short forms that are a token with this hash, each with the token's ending or ""."""
-        first, last = (np.searchsorted(self._hashes, np.uint64(hash_), side) for side in ("left", "right"))
+        first = last = int(self._hashes.searchsorted(np.uint64(hash_)))
+        while last < len(self._hashes) and self._hashes[last] == hash_:
+            last += 1
         return zip(self._entries[first:last], self._endings[first:last], strict=True)
 
     def may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
@@ -212,7 +214,10 @@ class ShortFormFinder:
         """Yield the short forms of several tokens that match around a token."""
         for entry, pattern in longer:
             first = start - entry.lead
-            match = _compiled(pattern).match(text, first) if first >= 0 else None
+            opening = entry.short_form.split(None, 1)[0]
+            if first < 0 or text[first : first + len(opening)].lower() != opening.lower():
+                continue  # most: their patterns need not be compiled
+            match = _compiled(pattern).match(text, first)
             if match is None or (first > 0 and _continues(text[first - 1], text[first])):
                 continue
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2

@@ -31,7 +31,7 @@ SINGLE_SENSE_PRECISION = 0.95
 """Of short forms with one sense that are written just as in the inventory: they are not ranked."""
 
 _SPACE = re.compile(r"\s")
-_LAST_SPACE = re.compile(r"\s\S*\Z")
+_BEFORE_LAST_SPACE = re.compile(r".*(?=\s)", re.DOTALL)
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(?::|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
 _REACH = 500  # characters of a long section on either side of a short form
@@ -258,8 +258,8 @@ def _mention(note: TokenizedText, found: Found, section: Section) -> Mention:
             opening = _SPACE.search(text, found.start - _REACH, found.start)
             first = opening.end() if opening else found.start
         if found.end + _REACH < last:
-            closing = _LAST_SPACE.search(text, found.end, found.end + _REACH)
-            last = closing.start() if closing else found.end
+            closing = _BEFORE_LAST_SPACE.match(text, found.end, found.end + _REACH)
+            last = closing.end() if closing else found.end
     return Mention(
         text[first:last],
         found.start - first,
