@@ -135,26 +135,6 @@ def standalone(given: LayerLike) -> SenseInventory:
     return inventory
 
 
-def layer_identity(given: Any) -> tuple[Any, Any]:
-    """Return a cache key for a layer, and the layer itself, which must live as long as the key."""
-    if given is None or isinstance(given, SenseInventory):
-        return id(given), given
-    if isinstance(given, str | Path):
-        path = Path(given)
-        try:
-            status = path.stat()
-        except OSError:
-            return path, given  # reading it will report the problem
-        return (path.absolute(), status.st_mtime_ns, status.st_size), given
-    if not isinstance(given, Iterable) or isinstance(given, Mapping):
-        return id(given), given  # refused where it is read
-    entries = list(given)
-    if entries and all(isinstance(each, str | Path) for each in entries):
-        return tuple(layer_identity(each)[0] for each in entries), entries
-    rules = as_rules(entries)
-    return tuple(rules), rules
-
-
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """The senses that a short form may have in one context, by their index in the inventory, or the pinned one."""

@@ -1,7 +1,7 @@
 """Inventories made ready for use: what reads notes for one and ranks its senses, and a cache of those used last."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,15 +9,8 @@ from threading import RLock
 from typing import Any
 
 from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
-from lmcells.expansion.inventory import SenseInventory
-from lmcells.expansion.layers import (
-    LayerLike,
-    extend,
-    layer_identity,
-    read_layers,
-    shipped_inventory,
-    standalone,
-)
+from lmcells.expansion.inventory import SenseInventory, as_rules
+from lmcells.expansion.layers import LayerLike, extend, read_layers, shipped_inventory, standalone
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker
 from lmcells.expansion.reader import NoteReader
@@ -117,7 +110,7 @@ class Lexicons:
 
     def of(self, below: LayerLike, above: LayerLike | None = None) -> Lexicon:
         """Return the lexicon of one inventory over another; equal senses or an unchanged file are built once."""
-        (key_below, below), (key_above, above) = layer_identity(below), layer_identity(above)
+        (key_below, below), (key_above, above) = _identity(below), _identity(above)
         key = key_below, key_above
         with self._lock:
             if key not in self._kept:
@@ -185,3 +178,23 @@ def _letter_senses(model: PretrainedModel) -> tuple[LetterSenses, Ranker] | None
     senses = LetterSenses(model)
     # A ranker only asks an inventory for the senses of a short form, which this has, too.
     return senses, MaskedSpanRanker(model, senses)  # type: ignore[arg-type]
+
+
+def _identity(given: Any) -> tuple[Any, Any]:
+    """Return a cache key for a layer, and the layer itself, which must live as long as the key."""
+    if given is None or isinstance(given, SenseInventory):
+        return id(given), given
+    if isinstance(given, str | Path):
+        path = Path(given)
+        try:
+            status = path.stat()
+        except OSError:
+            return path, given  # reading it will report the problem
+        return (path.absolute(), status.st_mtime_ns, status.st_size), given
+    if not isinstance(given, Iterable) or isinstance(given, Mapping):
+        return id(given), given  # refused where it is read
+    entries = list(given)
+    if entries and all(isinstance(each, str | Path) for each in entries):
+        return tuple(_identity(each)[0] for each in entries), entries
+    rules = as_rules(entries)
+    return tuple(rules), rules
