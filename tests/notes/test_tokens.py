@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmcells.notes.token_arrays import find_tokens, hash_word, hash_words
-from lmcells.notes.tokens import STOP_WORDS, iterate_tokens, spell
+from lmcells.notes.tokens import STOP_WORDS, find_tokens, hash_word, hash_words, iterate_tokens, spell
 
 PIECES = [
     *"s/p C&S p.o. 500mg L4-5 don't OR or The THE patient's [**1-2**] ___ x-ray _%#NAME#%_ 10,000 A&Ox3 "

@@ -29,7 +29,7 @@ from lmcells.expansion.reader import NoteReader
 from lmcells.expansion.windows import Mention, SectionIds
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import section_finder
-from lmcells.notes.token_arrays import find_tokens
+from lmcells.notes.tokens import find_tokens
 
 _BATCH = 1024
 _N_AROUND = 6  # words shown on either side, as written

@@ -20,8 +20,7 @@ from lmcells.notes.note import Note
 from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
 from lmcells.notes.spelled_out import spell_out
-from lmcells.notes.token_arrays import TokenArrays, find_tokens, slots_of
-from lmcells.notes.tokens import spell
+from lmcells.notes.tokens import TokenArrays, find_tokens, slots_of, spell
 
 NO_HEADER = -1
 _NO_HEADER = (None, "")  # header and name of text without one

@@ -23,8 +23,7 @@ from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import NoteSections, header_finder, section_finder
 from lmcells.notes.sections import cover, upper_name
-from lmcells.notes.token_arrays import Array, find_tokens
-from lmcells.notes.tokens import iterate_tokens
+from lmcells.notes.tokens import Array, find_tokens, iterate_tokens
 
 IN_HEADER = "in a section header"
 TOO_LONG = "window too long to be prose"

@@ -25,8 +25,15 @@ import numpy.typing as npt
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
-from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
-from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
+from lmcells.notes.tokens import (
+    NUMBER,
+    STOP_WORDS,
+    TokenArrays,
+    find_tokens,
+    hash_words,
+    iterate_tokens,
+    spell,
+)
 
 _INFLECTIONS = ("s", "'d", "'ed")
 _TIMES = ("x1", "x2", "x3", "x4", "x5")  # "A&Ox3", "CABGx4": the short form comes before

@@ -25,8 +25,15 @@ from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
-from lmcells.notes.token_arrays import Hashes, TokenArrays, find_tokens, hash_words
-from lmcells.notes.tokens import NUMBER, STOP_WORDS, is_in_capitals
+from lmcells.notes.tokens import (
+    NUMBER,
+    STOP_WORDS,
+    Hashes,
+    TokenArrays,
+    find_tokens,
+    hash_words,
+    is_in_capitals,
+)
 from lmcells.pretrained import PretrainedModel
 
 _LONGEST = 8  # letters of a short form

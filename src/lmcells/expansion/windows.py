@@ -14,8 +14,7 @@ import numpy.typing as npt
 from lmcells.corpus.corpus import RADIUS
 from lmcells.corpus.sections import NO_SECTION, OTHER
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
-from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_word, hash_words
-from lmcells.notes.tokens import Token, iterate_tokens, spell
+from lmcells.notes.tokens import Token, TokenArrays, find_tokens, hash_word, hash_words, iterate_tokens, spell
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.subwords import Subwords
 
