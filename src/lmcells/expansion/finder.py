@@ -14,7 +14,7 @@ once, and only the few that may be short forms are checked one by one:
 import re
 from collections.abc import Iterable, Iterator
 from copy import copy
-from functools import cache, reduce
+from functools import lru_cache, reduce
 from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, Self
@@ -48,7 +48,12 @@ _CACHE_SIZE = 20_000
 _SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
 
 
-_compiled = cache(re.compile)  # few are ever needed
+@lru_cache(maxsize=_CACHE_SIZE)  # few are ever needed
+def _pattern(form: str, *, exact: bool) -> re.Pattern[str]:
+    """Match a form of several tokens, in any case unless `exact`."""
+    return re.compile(
+        r"\s+".join(map(re.escape, form.split())) + r"(?![^\W_])", 0 if exact else re.IGNORECASE
+    )
 
 
 class Found(NamedTuple):
@@ -76,21 +81,20 @@ class _Fit(NamedTuple):
     may_be_unit: bool  # it may be the short form after a number
 
 
-_Longer = list[tuple[_Entry, str]]  # entries of several tokens, with their patterns
+_Longer = list[tuple[_Entry, str]]  # entries of several tokens, as they are written
 _Fits = tuple[list[_Fit], _Longer]  # that a token matches, and those that begin with it
 
 
 class _Index:
     """Short forms by the hash of a token: those of this token, with an ending or "", and those of several tokens."""
 
-    def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
-        case = "" if exact else "(?i)"
+    def __init__(self, short_forms: Iterable[str]) -> None:
         keys = [key for each in short_forms for key in _keys_of(each)]
         hashes = hash_words([word for word, *_ in keys])
         self.longer: dict[int, _Longer] = {}
-        for hash_, (_, entry, _, pattern) in zip(hashes.tolist(), keys, strict=True):
-            if pattern is not None:
-                self.longer.setdefault(hash_, []).append((entry, case + pattern))
+        for hash_, (_, entry, _, form) in zip(hashes.tolist(), keys, strict=True):
+            if form is not None:
+                self.longer.setdefault(hash_, []).append((entry, form))
         # Tens of thousands of keys: as plain columns they cost the garbage collector nothing.
         order = np.argsort(hashes, kind="stable")
         order = order[[keys[at][3] is None for at in order.tolist()]]
@@ -116,7 +120,7 @@ class _Index:
 
 
 def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
-    """Yield the words that a short form is indexed by, with its entry, an ending, and a pattern if it is longer."""
+    """Yield the words that a short form is indexed by, with its entry, an ending, and how it is written if longer."""
     if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
         word, start, end = short_form.lower(), 0, len(short_form)  # it is a single token
     else:
@@ -126,12 +130,11 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
         word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
     plain = short_form.replace(".", "")
     if short_form[:start] or short_form[end:].strip("."):
-        pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
-        yield word, _Entry(short_form, plain, start), "", pattern
+        yield word, _Entry(short_form, plain, start), "", short_form
         return
     entry = _Entry(short_form, plain)
     if word[1:2] == "/":  # two tokens in "27y/o"
-        yield word[0], entry, "", re.escape(short_form) + r"(?![^\W_])"
+        yield word[0], entry, "", short_form
     for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
         yield word + ending, entry, ending, None
 
@@ -149,14 +152,14 @@ class ShortFormFinder:
         self._exact = exact
         if not isinstance(inventory, SenseInventory):
             inventory = SenseInventory(dict.fromkeys(inventory, ()))
-        self._indices = [_Index(inventory.short_forms, exact=exact)]
+        self._indices = [_Index(inventory.short_forms)]
         self._set_inventory(inventory)
 
     def over(self, inventory: SenseInventory, changed: Iterable[str]) -> Self:
         """Return a finder for an inventory that differs only in these short forms."""
         finder = copy(self)
         if new := [short_form for short_form in changed if short_form not in self._inventory]:
-            finder._indices = [*self._indices, _Index(new, exact=self._exact)]
+            finder._indices = [*self._indices, _Index(new)]
         finder._set_inventory(inventory)
         return finder
 
@@ -219,12 +222,11 @@ class ShortFormFinder:
 
     def _longer_fits(self, text: str, start: int, longer: _Longer) -> Iterator[_Fit]:
         """Yield the short forms of several tokens that match around a token."""
-        for entry, pattern in longer:
-            first = start - entry.lead
-            opening = entry.short_form.split(None, 1)[0]
-            if first < 0 or text[first : first + len(opening)].lower() != opening.lower():
-                continue  # most: their patterns need not be compiled
-            match = _compiled(pattern).match(text, first)
+        for entry, form in longer:
+            first, opening = start - entry.lead, form.split(None, 1)[0].lower()
+            if first < 0 or text[first : first + len(opening)].lower() != opening:
+                continue  # most of them: no pattern is compiled
+            match = _pattern(form, exact=self._exact).match(text, first)
             if match is None or (first > 0 and _continues(text[first - 1], text[first])):
                 continue
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
