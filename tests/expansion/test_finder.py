@@ -59,6 +59,44 @@ def test_four_characters_may_be_in_any_case(written: str) -> None:
     assert found(f"{written} of 7.1") == [(written, "HbA1c")]
 
 
+def test_a_small_letter_before_two_capitals_belongs_to_a_short_form_with_one_sense() -> None:
+    find = ShortFormFinder(
+        SenseInventory.from_senses(
+            [
+                Sense("HCG", "human chorionic gonadotropin"),
+                Sense("PNX", "pneumothorax"),
+                Sense("AVR", "aortic valve replacement"),
+                Sense("PVT", "portal vein thrombosis"),
+                Sense("PVT", "paroxysmal ventricular tachycardia"),
+            ]
+        )
+    )
+    assert found("serum hCG, pNX, lead aVR, VF/pVT, Hcg", find) == [("hCG", "HCG"), ("Hcg", "HCG")]
+
+
+def test_a_hyphen_before_a_number_is_optional() -> None:
+    find = ShortFormFinder(["GLP1", "ICD-9", "T2"])
+    assert found("GLP-1, GLP-12, ICD9, T-2", find) == [("GLP-1", "GLP1"), ("ICD9", "ICD-9")]
+
+
+def test_a_capital_s_is_a_plural_if_the_inventory_knows_one() -> None:
+    find = ShortFormFinder(
+        SenseInventory.from_senses(
+            [
+                Sense(
+                    "PVC", "premature ventricular contraction", forms=("premature ventricular contractions",)
+                ),
+                Sense("CPR", "cardiopulmonary resuscitation"),
+                Sense("ARM", "anorectal malformation", forms=("anorectal malformations",)),
+                Sense("MED", "medication", forms=("medications",)),
+                Sense("Meds", "medications"),
+            ]
+        )
+    )
+    text = "BENIGN PVCS, recorded in CPRS, BOTH ARMS, MEDS: none"
+    assert found(text, find) == [("PVCS", "PVC"), ("MEDS", "Meds")]
+
+
 def test_mixed_case_of_few_characters_is_as_in_the_inventory() -> None:
     assert short_forms("pT N0 Mx, stage pT2") == []
     assert short_forms("PaO2 and pO2") == ["PaO2", "pO2"]
