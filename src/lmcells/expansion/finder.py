@@ -24,6 +24,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
@@ -189,17 +190,18 @@ class ShortFormFinder:
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
-        written = text[start:end]
-        fits = self._known_fits.get(written)
+        token = text[start:end]
+        fits = self._known_fits.get(token)
         if fits is None:
-            fits = self._known_fits[written] = self._fits(written, hash_)
+            fits = self._known_fits[token] = self._fits(token, hash_)
         if longer := [each for index in self._indices for each in index.longer.get(hash_, ())]:
             fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
         for fit in fits:
             first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
             written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
             may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
-            if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
+            written = Written(first, last, fit.stem)
+            if not (look_alikes(written, may_be_unit=may_be_unit) or is_code(text, first, last)):
                 if "." in fit.stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." belongs to it
                 return Found(first, last, fit.entry.short_form)

@@ -10,6 +10,7 @@ CD20) are expanded on request.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,8 @@ _PLAIN = bytes(
     for each in map(chr, range(256))
 )
 _LOOK_BACK = 16  # characters of a match before what its rule needs
+_CODE_REACH = 40  # characters before a short form that may belong to a code
+_OPENING = 2_000  # characters of a note in which its patient is named
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
 _PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year", "s": "second"}
 _PERIOD = r"(?:hours?|hrs?|days?|weeks?|wks?|months?|mos?|years?|yrs?|minutes?|mins?|seconds?|secs?)"
@@ -93,6 +96,28 @@ def find_counted(text: str) -> list[Counted]:
 def find_codes(text: str) -> list[Counted]:
     """Return the codes of a text: stages, vertebrae, cell-surface markers."""
     return _without_overlaps(_matches(text, _CODES))
+
+
+def is_code(text: str, start: int, end: int) -> bool:
+    """Whether what looks like a short form is part of a code: "T3 NX", "CN VI", "C1-INH", "RS-13.", "7 Ps".
+
+    So are initials and titles ("a boy named T.S.", "XYZ, O.D."), and ABC for a name that was taken out.
+    """
+    contexts = _code_contexts(text[start:end])
+    if not contexts:
+        return False
+    before = text[max(0, start - _CODE_REACH) : start]
+    if text.startswith(".", start + 1):
+        named = _INITIALS.search(text, 0, _OPENING)
+        if named is not None and text.startswith(named[1], start):
+            return True
+    return any(context.search(before) or follows.match(text, end) for context, follows in contexts)
+
+
+@lru_cache(maxsize=1 << 14)
+def _code_contexts(written: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """Return what may stand before or after a code that is written so."""
+    return [(before, after) for shape, before, after in _CODE_SHAPES if shape.fullmatch(written)]
 
 
 def _matches(text: str, rules: "_Rules") -> Iterator[Counted]:
@@ -340,3 +365,45 @@ _CODES = _Rules(
     ),
     _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs=["cd"], flags=0),
 )
+_INITIALS = re.compile(r"\b(?:named|called|initials)\s([A-Z]\.[A-Z])\b")
+_NEVER = r"(?!)"
+_STAGE = r"(?:[0-4OoIiXxl][a-d]?\d?|is)"
+_CODE_SHAPES = [
+    (re.compile(shape), re.compile(rf"(?:{before})$"), re.compile(after))
+    for shape, before, after in (
+        # A category beside another: "T3 NX", "pT3a N0 MO".
+        (r"[pcyr]?T(?:[0-4il][a-d]?|is)", _NEVER, rf"[\s,;/]{{0,3}}[pcyr]?N\s?{_STAGE}\b"),
+        (
+            r"[pcyr]?[NM][0-4OoIil]",
+            rf"[pcyr]?[TN]\s?{_STAGE}[\s,;/]{{0,3}}",
+            rf"[\s,;/]{{0,3}}[pcyr]?M\s?{_STAGE}\b|\s?\((?i:distant|regional)\b",
+        ),
+        # Cranial nerves, levels of the neck, stages: "CN VI", "levels IA, IB".
+        (
+            r"[IVX]{1,4}[A-Ca-c]?",
+            r"\b(?:CN|[Cc]ranial nerves?|[Ll]evels?|[Ll]eads?|FIGO(?: stage)?)\s"
+            r"(?:[IVX]{1,4}[AB]?(?:,|\sand|-|/)\s?){0,4}",
+            _NEVER,
+        ),
+        (r"RS", _NEVER, r"\s(?:complex|wave)"),
+        # Marks and mnemonics: "As and Bs", "the 6 Ps".
+        (
+            r"[A-Z]s",
+            r"\b[A-F]'?s(?:,|,?\sand|\sor|/)\s?|\b(?:[3-9]|three|four|five|six|seven)\s",
+            r"(?:,|,?\sand|\sor|/)\s?[A-F]s\b",
+        ),
+        (r"[TB]", _NEVER, r"-?\s(?:or|and)\s[TB][ -]cell"),
+        # A number of cassettes: "sectioned. RS-13."
+        (r"[AERT]S", _NEVER, r"\s?-\s?\d{1,2}(?:\.?\s*(?:\n|$)|\.\s)"),
+        # Proteins: C1-INH, G-6-PD, PD-L2.
+        (r"[A-Z]{2,4}", r"(?<![A-Za-z])[A-Z]-?\d-", _NEVER),
+        (r"[A-Z]{2}", _NEVER, r"-[A-Z]\d\b"),
+        (r"(?!M)[A-Z]\.[A-Z]", r"\n[A-Z][\w.]*(?:\s[A-Z][\w.]*){0,3},\s", _NEVER),
+        # Names that were taken out: "works at ABC".
+        (
+            r"ABC",
+            r"\b(?:at|by|named|RE:|Dear|Dr\.|Mr\.|Mrs\.|Ms\.)\s",
+            r"\s(?:who|Hospital|Clinic|Medical|General|University|Laborator)|,?\s(?:is\s)?an?\s\d",
+        ),
+    )
+]
