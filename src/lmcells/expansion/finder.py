@@ -14,7 +14,7 @@ once, and only the few that may be short forms are checked one by one:
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from functools import cache, reduce
 from itertools import chain
@@ -28,7 +28,7 @@ from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
-from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
+from lmcells.notes.token_arrays import Hashes, TokenArrays, find_tokens, hash_words
 from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
@@ -163,9 +163,6 @@ class ShortFormFinder:
 
     def _set_inventory(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
-        self._joined = {
-            each.lower() for each in inventory.short_forms if len(each) >= _LEAST_JOINED and each.isalpha()
-        } - NOT_SHORTHAND
         self._are_units: dict[str, bool] = {}
         self._known_fits: dict[str, list[_Fit]] = {}  # by the token as written
 
@@ -175,8 +172,8 @@ class ShortFormFinder:
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
         if not self._exact:
-            tokens = _with_hyphens(text, tokens, self._joined)
-        may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
+            tokens = _with_hyphens(text, tokens, self._may_hold)
+        may_be = self._may_hold(tokens.hashes)
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
@@ -187,6 +184,9 @@ class ShortFormFinder:
             for start, end, hash_ in zip(*columns, strict=True)
         ]
         return without_overlaps(each for each in found if each is not None)
+
+    def _may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        return reduce(np.logical_or, [index.may_hold(hashes) for index in self._indices])
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
@@ -308,31 +308,40 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
             parts += [
                 (part.start(), part.end(), part[0]) for part in _BETWEEN_AMPERSANDS.finditer(text, start, end)
             ]
-    return _with_parts(tokens, parts)
+    return _with_parts(tokens, parts, hash_words([spell(word) for _, _, word in parts]))
 
 
-def _with_hyphens(text: str, tokens: TokenArrays, short_forms: Container[str]) -> TokenArrays:
-    """Add "LH-RH" as one token, if "lhrh" is a short form."""
+def _with_hyphens(
+    text: str, tokens: TokenArrays, may_hold: Callable[[Hashes], npt.NDArray[np.bool_]]
+) -> TokenArrays:
+    """Add "LH-RH" as one token, if LHRH may be a short form and is no word."""
     parts = []
     for hyphen in _HYPHEN.finditer(text):
-        at = hyphen.start()
+        at, after = hyphen.start(), hyphen[1]
         before = _BEFORE_HYPHEN.search(text, max(0, at - 5), at)
-        if before is not None and (joined := (before[0] + hyphen[1]).lower()) in short_forms:
+        if before is None or len(before[0]) + len(after) < _LEAST_JOINED:
+            continue
+        joined = (before[0] + after).lower()
+        if joined not in NOT_SHORTHAND:
             parts.append((before.start(), hyphen.end(1), joined))
-    return _with_parts(tokens, parts)
-
-
-def _with_parts(tokens: TokenArrays, parts: list[tuple[int, int, str]]) -> TokenArrays:
-    """Add tokens (start, end, word), in order."""
     if not parts:
         return tokens
-    starts, ends, words = zip(*parts, strict=True)
+    hashes = hash_words([word for _, _, word in parts])
+    known = np.flatnonzero(may_hold(hashes))
+    return _with_parts(tokens, [parts[at] for at in known.tolist()], hashes[known])
+
+
+def _with_parts(tokens: TokenArrays, parts: list[tuple[int, int, str]], hashes: Hashes) -> TokenArrays:
+    """Add tokens (start, end, word) with these hashes, in order."""
+    if not parts:
+        return tokens
+    starts, ends, _ = zip(*parts, strict=True)
     all_starts = np.concatenate([tokens.starts, np.array(starts, np.int64)])
     order = np.argsort(all_starts, kind="stable")
     return TokenArrays(
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
-        np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
+        np.concatenate([tokens.hashes, hashes])[order],
         np.concatenate([tokens.is_stop_word, np.zeros(len(parts), np.bool_)])[order],
     )
 
