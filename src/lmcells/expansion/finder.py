@@ -8,13 +8,13 @@ once, and only the few that may be short forms are checked one by one:
   may begin with a small letter if they have one sense ("hCG");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
-  is HER2, "LH-RH" is LHRH; "NSAIDS" is a plural if the inventory has one of the long form ("CPRS" is not);
+  is HER2, and "NSAIDS" a plural where the inventory knows one of the long form, as it does not of CPR in "CPRS";
 - units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
   ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import cache, reduce
 from itertools import chain
@@ -28,7 +28,7 @@ from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
-from lmcells.notes.token_arrays import Hashes, TokenArrays, find_tokens, hash_words
+from lmcells.notes.token_arrays import TokenArrays, find_tokens, hash_words
 from lmcells.notes.tokens import NUMBER, STOP_WORDS, iterate_tokens, spell
 
 _INFLECTIONS = ("s", "'d", "'ed")
@@ -40,9 +40,6 @@ _SPACED_AMPERSAND = re.compile(
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the stage "pNX" and the lead "aVR"
-_HYPHEN = re.compile(r"-(?<=[A-Za-z]-)(?=([A-Za-z]{2,5})(?![\w-]))")
-_BEFORE_HYPHEN = re.compile(r"(?<![\w/-])[A-Za-z]{1,4}\Z")
-_LEAST_JOINED = 4  # letters, with those on either side of a hyphen
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
@@ -171,9 +168,7 @@ class ShortFormFinder:
         tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
-        if not self._exact:
-            tokens = _with_hyphens(text, tokens, self._may_hold)
-        may_be = self._may_hold(tokens.hashes)
+        may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
@@ -184,9 +179,6 @@ class ShortFormFinder:
             for start, end, hash_ in zip(*columns, strict=True)
         ]
         return without_overlaps(each for each in found if each is not None)
-
-    def _may_hold(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        return reduce(np.logical_or, [index.may_hold(hashes) for index in self._indices])
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
@@ -254,8 +246,6 @@ class ShortFormFinder:
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return the distance from the inventory's spelling, None if it is not the short form."""
         plain = without_marks(stem)
-        if "-" not in entry.plain:
-            plain = plain.replace("-", "")  # "LH-RH" is LHRH
         if plain == entry.plain:
             return 0
         lower = plain.lower()
@@ -308,40 +298,15 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
             parts += [
                 (part.start(), part.end(), part[0]) for part in _BETWEEN_AMPERSANDS.finditer(text, start, end)
             ]
-    return _with_parts(tokens, parts, hash_words([spell(word) for _, _, word in parts]))
-
-
-def _with_hyphens(
-    text: str, tokens: TokenArrays, may_hold: Callable[[Hashes], npt.NDArray[np.bool_]]
-) -> TokenArrays:
-    """Add "LH-RH" as one token, if LHRH may be a short form and is no word."""
-    parts = []
-    for hyphen in _HYPHEN.finditer(text):
-        at, after = hyphen.start(), hyphen[1]
-        before = _BEFORE_HYPHEN.search(text, max(0, at - 5), at)
-        if before is None or len(before[0]) + len(after) < _LEAST_JOINED:
-            continue
-        joined = (before[0] + after).lower()
-        if joined not in NOT_SHORTHAND:
-            parts.append((before.start(), hyphen.end(1), joined))
     if not parts:
         return tokens
-    hashes = hash_words([word for _, _, word in parts])
-    known = np.flatnonzero(may_hold(hashes))
-    return _with_parts(tokens, [parts[at] for at in known.tolist()], hashes[known])
-
-
-def _with_parts(tokens: TokenArrays, parts: list[tuple[int, int, str]], hashes: Hashes) -> TokenArrays:
-    """Add tokens (start, end, word) with these hashes, in order."""
-    if not parts:
-        return tokens
-    starts, ends, _ = zip(*parts, strict=True)
+    starts, ends, words = zip(*parts, strict=True)
     all_starts = np.concatenate([tokens.starts, np.array(starts, np.int64)])
     order = np.argsort(all_starts, kind="stable")
     return TokenArrays(
         all_starts[order],
         np.concatenate([tokens.ends, np.array(ends, np.int64)])[order],
-        np.concatenate([tokens.hashes, hashes])[order],
+        np.concatenate([tokens.hashes, hash_words(map(spell, words))])[order],
         np.concatenate([tokens.is_stop_word, np.zeros(len(parts), np.bool_)])[order],
     )
 
