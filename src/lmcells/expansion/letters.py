@@ -6,17 +6,14 @@ initials. The first factor is a log-linear model of how clinicians shorten words
 the masked span (`lmcells.expansion.ranking`).
 
 A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
-(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The words of edited
-prose (`prose_words.txt`) occur at least three times in the papers, textbooks and leaflets of the training text, or five
-times in its dictated notes.
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
 """
 
 import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from operator import mul
 
 import numpy as np
@@ -25,7 +22,7 @@ import numpy.typing as npt
 from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, prose_words
 from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
 from lmcells.notes.tokens import STOP_WORDS, is_in_capitals
 from lmcells.pretrained import PretrainedModel
@@ -45,12 +42,6 @@ WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 LEAST_FIT = {"cut": 10.0, "skeleton": 10.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
 PRECISION = 0.8  # of such answers in training notes, checked by hand; an upper bound for probabilities
-
-
-@cache
-def prose_words() -> frozenset[str]:
-    """Return the words of edited prose in the training text, in lower case."""
-    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
 
 
 class LetterSenses:
