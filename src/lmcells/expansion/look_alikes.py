@@ -61,7 +61,7 @@ _STRAY_MARK = re.compile(
     r"|[A-Za-z](?!\.+[A-Za-z]|[,:]?\"[,:]?\"?[A-Za-z])[.,;:'\"!]{2,}[A-Za-z]"
 )
 _ODD_MARK = re.compile(
-    _STRAY_MARK.pattern + r"|\s[.,;:']\w|(?<=[a-z])\.[a-z]{2}|[;:'][-.,;:'`]+|[.,][;:'`-]+|\w_\w|[`~^]"
+    _STRAY_MARK.pattern + r"|\s[.,;:']\w|(?<=[a-z])\.[a-z]{2}|[;:'][-.,;:'`]+|[.,][;:'`-]+|\w_\w|(?<=[A-Za-z])[`~^]|[`~^](?=[A-Za-z])"
 )
 _WHOLE_WORD = re.compile(r"(?<=[^A-Za-z])[A-Za-z]{3,}(?=[^A-Za-z])")
 _UNREADABLE = 6  # odd marks and unknown words around a fragment, at least two of each

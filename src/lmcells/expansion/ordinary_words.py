@@ -133,7 +133,8 @@ NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en e
 def prose_words() -> frozenset[str]:
     """Return the words of edited prose in the training text, in lower case.
 
-    They occur at least three times in its papers, textbooks and leaflets, or five times in its dictated notes.
+    They occur at least three times in its papers, textbooks and leaflets, or five times in its dictated notes; those of
+    more than twelve letters, fifty times in all of it.
     """
     return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
 
