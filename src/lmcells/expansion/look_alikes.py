@@ -358,15 +358,19 @@ class LookAlikes:
         return any(mark in self._text for mark in _MARKS)
 
 
-def is_part_of_word(text: str, start: int, end: int) -> bool:
-    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op"."""
+def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
+    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
+
+    `of_any` joins it to words, too: "cervi cal".
+    """
     written = text[start:end]
     if not written.isalpha():
         return False
     after = _PIECE_AFTER.match(text, end)
     if after is not None and _are_alike(written, after[2]):
         joined = (written + after[2]).lower()
-        if joined in prose_words() and _belong_together(written, after[2], has_hyphen=bool(after[1])):
+        is_part = of_any or _belong_together(written, after[2], has_hyphen=bool(after[1]))
+        if is_part and joined in prose_words():
             return True
     before = _PIECE_BEFORE.search(text, max(0, start - _LONGEST_PIECE), start)
     if before is None or not _are_alike(before[1], written):
