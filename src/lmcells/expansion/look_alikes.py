@@ -68,6 +68,7 @@ _UNREADABLE = 6  # odd marks and unknown words around a fragment, at least two o
 _UNREADABLE_CAPITALS = 9  # around three capitals or more, which are seldom misread from something else
 _TOUCHED_BEFORE = re.compile(r"(?:[A-Za-z][\^~!*]|\S[~\\])$")
 _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
+_SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
@@ -351,7 +352,7 @@ class LookAlikes:
                 return True
             if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
                 return True
-        return _is_unreadable(fragment, before, after)
+        return bool(_SPLIT_BY_MARK_AFTER.match(after) or _is_unreadable(fragment, before, after))
 
     @cached_property
     def _has_marks(self) -> bool:
