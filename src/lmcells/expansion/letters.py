@@ -89,7 +89,9 @@ class LetterSenses:
             if len(self._looked_up) > _CACHE_SIZE:
                 self._looked_up.clear()
             lower = written.lower()
-            is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()) or _is_inflected(lower)
+            is_word = (
+                lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()) or _is_inflected(lower)
+            )
             short_form = written if written.isupper() else lower
             may_be = bool(_SHAPE.fullmatch(written)) and not is_word
             may_be = may_be and (written.isupper() or written[1:].islower())

@@ -7,6 +7,7 @@ are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
 """
 
 import re
+from collections.abc import Container
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -61,11 +62,15 @@ _STRAY_MARK = re.compile(
     r"|[A-Za-z](?!\.+[A-Za-z]|[,:]?\"[,:]?\"?[A-Za-z])[.,;:'\"!]{2,}[A-Za-z]"
 )
 _ODD_MARK = re.compile(
-    _STRAY_MARK.pattern + r"|\s[.,;:']\w|(?<=[a-z])\.[a-z]{2}|[;:'][-.,;:'`]+|[.,][;:'`-]+|\w_\w|(?<=[A-Za-z])[`~^]|[`~^](?=[A-Za-z])"
+    _STRAY_MARK.pattern
+    + r"|\s[.,;:']\w|(?<=[a-z])\.[a-z]{2}|[;:'][-.,;:'`]+|[.,][;:'`-]+|\w_\w|(?<=[A-Za-z])[`~^]|[`~^](?=[A-Za-z])"
 )
 _WHOLE_WORD = re.compile(r"(?<=[^A-Za-z])[A-Za-z]{3,}(?=[^A-Za-z])")
+_SCANNED = 2.0  # odd marks in 1,000 characters; typed text has fewer
+_SCAN_SAMPLE = 2_000
 _UNREADABLE = 6  # odd marks and unknown words around a fragment, at least two of each
-_UNREADABLE_CAPITALS = 9  # around three capitals or more, which are seldom misread from something else
+_UNREADABLE_LONG = 11  # around a longer one, which is seldom misread from something else
+_UNKNOWN_AFTER = re.compile(r"[ ]([a-z]+)(?![\w/&'’])")
 _TOUCHED_BEFORE = re.compile(r"(?:[A-Za-z][\^~!*]|\S[~\\])$")
 _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
 _SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
@@ -175,10 +180,11 @@ class Written(NamedTuple):
 
 
 class LookAlikes:
-    """Recognises, in one text, what looks like a short form but is something else."""
+    """Recognises, in one text, what looks like a short form but is something else; `short_forms` are known ones."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, short_forms: Container[str] = ()) -> None:
         self._text = text
+        self._short_forms = short_forms
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
         """Whether it is something else; `may_be_unit` skips the check for units after numbers."""
@@ -267,7 +273,9 @@ class LookAlikes:
                 return True
         if stem in ("Inc", "AG") and self._ends_a_company(written):
             return True
-        if self._is_brand(written) or (stem in _WEB_ENDINGS and _WEB_NAME_BEFORE.search(self._before(written))):
+        if self._is_brand(written) or (
+            stem in _WEB_ENDINGS and _WEB_NAME_BEFORE.search(self._before(written))
+        ):
             return True
         return _AFTER_TITLE.search(self._before(written)) is not None
 
@@ -352,11 +360,33 @@ class LookAlikes:
                 return True
             if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
                 return True
-        return bool(_SPLIT_BY_MARK_AFTER.match(after) or _is_unreadable(fragment, before, after))
+        if _SPLIT_BY_MARK_AFTER.match(after):
+            return True
+        return self._is_scanned and (
+            self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+        )
+
+    def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
+        """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
+        if fragment.isupper():
+            return False
+        pieces = [_UNKNOWN_AFTER.match(after), _PIECE_BEFORE.search(before) if fragment.islower() else None]
+        words = [piece[1].lower() for piece in pieces if piece is not None]
+        return any(
+            not is_known_word(word)
+            and word not in self._short_forms
+            and word.upper() not in self._short_forms
+            for word in words
+        )
 
     @cached_property
     def _has_marks(self) -> bool:
         return any(mark in self._text for mark in _MARKS)
+
+    @cached_property
+    def _is_scanned(self) -> bool:
+        sample = self._text[:_SCAN_SAMPLE]
+        return len(_ODD_MARK.findall(sample)) >= _SCANNED * max(300, len(sample)) / 1_000
 
 
 def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
@@ -400,8 +430,8 @@ def _is_unreadable(fragment: str, before: str, after: str) -> bool:
         return False
     words = _WHOLE_WORD.findall(f"{before} | {after}")
     n_unknown = sum(not is_known_word(word.lower()) for word in words)
-    is_acronym = fragment.isupper() and len(fragment) > 2
-    return n_unknown > 1 and n_odd + n_unknown >= (_UNREADABLE_CAPITALS if is_acronym else _UNREADABLE)
+    is_short = len(fragment) < (_LONGEST_FRAGMENT if fragment.isupper() else _LONGEST_FRAGMENT + 1)
+    return n_unknown > 1 and n_odd + n_unknown >= (_UNREADABLE if is_short else _UNREADABLE_LONG)
 
 
 def _is_numeral(text: str, start: int, end: int) -> bool:
