@@ -362,9 +362,9 @@ class LookAlikes:
                 return True
         if _SPLIT_BY_MARK_AFTER.match(after):
             return True
-        return self._is_scanned and (
-            self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
-        )
+        if self._is_scanned and self._is_beside_unknown(fragment, before, after):
+            return True
+        return _is_unreadable(fragment, before, after)
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
         """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
