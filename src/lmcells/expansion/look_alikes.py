@@ -78,7 +78,8 @@ _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
 
 
 # Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
-_PIECE_AFTER = re.compile(r"(-?)(?:[ ]?\n?|,[ ]?)([A-Za-z]+)(?![\w/&'’])")
+_BETWEEN_PIECES = (" ", "\n", ",", "-")
+_PIECE = re.compile(r"[A-Za-z]+(?![\w/&'’])")
 _PIECE_BEFORE = re.compile(r"(?<![\w/&'’.-])([A-Za-z]{2,12})[ \n]$")
 _LONGEST_PIECE = 14
 _SHORTEST_JOINED = 5  # letters of a word whose piece is a single letter
@@ -128,6 +129,7 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
+_ENDS_OF_TITLES = frozenset("rsf. \n\t")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
@@ -277,7 +279,8 @@ class LookAlikes:
             stem in _WEB_ENDINGS and _WEB_NAME_BEFORE.search(self._before(written))
         ):
             return True
-        return _AFTER_TITLE.search(self._before(written)) is not None
+        may_be_titled = self._text[start - 2 : start - 1] in _ENDS_OF_TITLES
+        return may_be_titled and _AFTER_TITLE.search(self._before(written)) is not None
 
     def _is_brand(self, written: Written) -> bool:
         """ "Engerix-PT"; "dressed with Op-Site"."""
@@ -329,14 +332,18 @@ class LookAlikes:
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
-        if _IDENTIFIER_FOLLOWS.match(self._text, end):
-            return True
-        if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
-            return True
+        if self._text[end : end + 1] in ("_", "-"):
+            if _IDENTIFIER_FOLLOWS.match(self._text, end):
+                return True
+            if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
+                return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
-        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
-        if is_between and "." in stem:
+        if (
+            "." in stem
+            and _TIMES_FOLLOWS.match(self._text, end)
+            and _TIMES_BEFORE.search(self._before(written))
+        ):
             return True
         if stem == "ES" and self._text[end : end + 1] == ")" and _PLURAL_BEFORE.search(self._before(written)):
             return True
@@ -347,13 +354,16 @@ class LookAlikes:
         """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; and what stands where nothing can be read."""
         start, end = written.start, written.end
         fragment = self._text[start:end]
+        may_be_figure = fragment.lower() in ("lp", "ip", "xl")
+        if not (may_be_figure or self._has_marks):
+            return False
         before, after = self._text[max(0, start - _REACH) : start], self._text[end : end + _REACH]
-        if fragment == "Xl":
-            is_figure = _STAIN_BEFORE.search(before) is not None
-        else:
-            is_figure = fragment.lower() in ("lp", "ip", "xl") and ("19q" in before or "19q" in after)
-        if is_figure or not self._has_marks:
-            return is_figure
+        if may_be_figure and (
+            _STAIN_BEFORE.search(before) if fragment == "Xl" else "19q" in before or "19q" in after
+        ):
+            return True
+        if not self._has_marks:
+            return False
         if not fragment.isupper() and len(fragment) <= _LONGEST_FRAGMENT:
             is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
             if is_touched or _TOUCHED_AFTER.match(after):
@@ -362,9 +372,9 @@ class LookAlikes:
                 return True
         if _SPLIT_BY_MARK_AFTER.match(after):
             return True
-        if self._is_scanned and self._is_beside_unknown(fragment, before, after):
-            return True
-        return _is_unreadable(fragment, before, after)
+        if not self._is_scanned:
+            return False
+        return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
         """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
@@ -395,23 +405,24 @@ def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) ->
     `of_any` joins it to words, too: "cervi cal".
     """
     written = text[start:end]
-    if not written.isalpha():
+    words = prose_words()
+    # Capitals go on in capitals. This is checked first, since it is cheap, and most candidates are looked at in vain.
+    in_capitals = written.isupper() and len(written) > 1
+    between = text[end : end + 1]
+    at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
+    if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
+        after = _PIECE.match(text, at)
+        if after is not None and (written + after[0]).lower() in words and _is_alike(after[0], in_capitals):
+            if of_any or _belong_together(written, after[0], has_hyphen=between == "-"):
+                return True
+    if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
         return False
-    after = _PIECE_AFTER.match(text, end)
-    if after is not None and _are_alike(written, after[2]):
-        joined = (written + after[2]).lower()
-        is_part = of_any or _belong_together(written, after[2], has_hyphen=bool(after[1]))
-        if is_part and joined in prose_words():
-            return True
-    before = _PIECE_BEFORE.search(text, max(0, start - _LONGEST_PIECE), start)
-    if before is None or not _are_alike(before[1], written):
-        return False
-    return (before[1] + written).lower() in prose_words() and not is_known_word(before[1].lower())
+    before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
+    return (before + written).lower() in words and len(before) > 1 and not is_known_word(before.lower())
 
 
-def _are_alike(first: str, second: str) -> bool:
-    """Whether two pieces are written as one word would be, in capitals or in lower case."""
-    return second.isupper() if first.isupper() and len(first) > 1 else second.islower()
+def _is_alike(piece: str, in_capitals: bool) -> bool:
+    return piece.isupper() if in_capitals else piece.islower()
 
 
 def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
