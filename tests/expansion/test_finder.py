@@ -412,6 +412,8 @@ def test_parts_of_words_brands_and_verbs_are_no_short_forms(text: str, short_for
     assert found(text, ShortFormFinder([short_form])) == []
 
 
-@pytest.mark.parametrize(("text", "short_form"), [("temp oral 98.6", "temp"), ("s/p resect of mass", "resect")])
+@pytest.mark.parametrize(
+    ("text", "short_form"), [("temp oral 98.6", "temp"), ("s/p resect of mass", "resect")]
+)
 def test_a_short_form_beside_a_word_is_found(text: str, short_form: str) -> None:
     assert [name for _, name in found(text, ShortFormFinder([short_form]))] == [short_form]

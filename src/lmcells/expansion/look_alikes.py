@@ -1,9 +1,9 @@
 """Recognising what only looks like a short form, by rules.
 
 Function words in all-caps text, names after titles, companies, units after numbers, months in dates, parts of an
-electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; parts of words,
-and fragments from scanned text. Each rule looks at a bounded window, or once at the whole text. Other words in capitals
-are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
+electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; parts of
+words, and fragments from scanned text. Each rule looks at a bounded window, or once at the whole text. Other words in
+capitals are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
 """
 
 import re
@@ -328,15 +328,15 @@ class LookAlikes:
         return part is not None and part.match(self._text, end) is not None
 
     def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "DIAGNOSIS (ES)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
+        """ "OR 97338", "DIAGNOSIS (ES)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
-        if self._text[end : end + 1] in ("_", "-"):
-            if _IDENTIFIER_FOLLOWS.match(self._text, end):
-                return True
-            if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
-                return True
+        if self._text[end : end + 1] in ("_", "-") and (
+            _IDENTIFIER_FOLLOWS.match(self._text, end)
+            or (_IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)))
+        ):
+            return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
         if (
@@ -362,18 +362,18 @@ class LookAlikes:
             _STAIN_BEFORE.search(before) if fragment == "Xl" else "19q" in before or "19q" in after
         ):
             return True
-        if not self._has_marks:
-            return False
+        return self._has_marks and self._is_fragment(fragment, before, after)
+
+    def _is_fragment(self, fragment: str, before: str, after: str) -> bool:
+        """Whether stray marks touch it or surround it, or it stands where nothing can be read."""
         if not fragment.isupper() and len(fragment) <= _LONGEST_FRAGMENT:
             is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
             if is_touched or _TOUCHED_AFTER.match(after):
                 return True
             if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
                 return True
-        if _SPLIT_BY_MARK_AFTER.match(after):
-            return True
-        if not self._is_scanned:
-            return False
+        if _SPLIT_BY_MARK_AFTER.match(after) or not self._is_scanned:
+            return _SPLIT_BY_MARK_AFTER.match(after) is not None
         return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
 
     def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
@@ -412,9 +412,9 @@ def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) ->
     at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
     if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
         after = _PIECE.match(text, at)
-        if after is not None and (written + after[0]).lower() in words and _is_alike(after[0], in_capitals):
-            if of_any or _belong_together(written, after[0], has_hyphen=between == "-"):
-                return True
+        is_word = after is not None and (written + after[0]).lower() in words
+        if after is not None and is_word and _is_alike(after[0], in_capitals):
+            return of_any or _belong_together(written, after[0], has_hyphen=between == "-")
     if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
         return False
     before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
