@@ -11,14 +11,13 @@ from collections.abc import Callable, Container
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from lmcells.expansion.letters import PIECE_BEFORE, is_known_word, is_part_of_word, prose_words
 from lmcells.expansion.ordinary_words import (
     AFTER_NUMBERS,
     CANNOT_FOLLOW_THE,
     MONTHS,
     STATES,
     TITLES,
-    is_known_word,
-    prose_words,
 )
 from lmcells.notes.tokens import STOP_WORDS
 
@@ -75,16 +74,6 @@ _TOUCHED_BEFORE = re.compile(r"(?:[A-Za-z][\^~!*]|\S[~\\])$")
 _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
 _SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
-
-
-# Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
-_BETWEEN_PIECES = (" ", "\n", ",", "-")
-_PIECE = re.compile(r"[A-Za-z]+(?![\w/&'’])")
-_PIECE_BEFORE = re.compile(r"(?<![\w/&'’.-])([A-Za-z]{2,12})[ \n]$")
-_LONGEST_PIECE = 14
-_SHORTEST_JOINED = 5  # letters of a word whose piece is a single letter
-_LONG_PIECES = (4, 5)  # letters of two known words that are written as one, at least: "gastro esophageal"
-_SHORTEST_AFTER_HYPHEN = 4
 
 
 # Single letters: parts of names, bases of a gene, list labels. Two letters may be a label, too.
@@ -392,7 +381,7 @@ class LookAlikes:
         """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
         if fragment.isupper():
             return False
-        pieces = [_UNKNOWN_AFTER.match(after), _PIECE_BEFORE.search(before) if fragment.islower() else None]
+        pieces = [_UNKNOWN_AFTER.match(after), PIECE_BEFORE.search(before) if fragment.islower() else None]
         words = [piece[1].lower() for piece in pieces if piece is not None]
         return any(
             not is_known_word(word)
@@ -418,7 +407,9 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
     is_dotted, is_long = plain != stem, len(stem) > 4
     may_apply = {
         LookAlikes._is_prefix: lower in _PREFIXES,
-        LookAlikes._is_verb: is_long and stem.islower() and any(stem + each in prose_words() for each in _NOUN_ENDINGS),
+        LookAlikes._is_verb: is_long
+        and stem.islower()
+        and any(stem + each in prose_words() for each in _NOUN_ENDINGS),
         LookAlikes._is_latin: stem in ("os", "se") or lower == "vas",
         LookAlikes._is_function_word: stem.isupper() and lower in STOP_WORDS,
         LookAlikes._is_name: True,
@@ -443,41 +434,6 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
         LookAlikes._is_misread: True,
     }
     return tuple(rule for rule, may in may_apply.items() if may)
-
-
-def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
-    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
-
-    `of_any` joins it to words, too: "cervi cal".
-    """
-    written = text[start:end]
-    words = prose_words()
-    # Capitals go on in capitals. This is checked first, since it is cheap, and most candidates are looked at in vain.
-    in_capitals = written.isupper() and len(written) > 1
-    between = text[end : end + 1]
-    at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
-    if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
-        after = _PIECE.match(text, at)
-        is_word = after is not None and (written + after[0]).lower() in words
-        if after is not None and is_word and _is_alike(after[0], in_capitals):
-            return of_any or _belong_together(written, after[0], has_hyphen=between == "-")
-    if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
-        return False
-    before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
-    return (before + written).lower() in words and len(before) > 1 and not is_known_word(before.lower())
-
-
-def _is_alike(piece: str, in_capitals: bool) -> bool:
-    return piece.isupper() if in_capitals else piece.islower()
-
-
-def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
-    """Whether two pieces that spell a word are pieces of it, and no words themselves."""
-    if has_hyphen:
-        return len(second) >= _SHORTEST_AFTER_HYPHEN
-    if len(first) >= _LONG_PIECES[0] and len(second) >= _LONG_PIECES[1]:
-        return True
-    return (len(second) > 1 or len(first) + 1 >= _SHORTEST_JOINED) and not is_known_word(second.lower())
 
 
 def _is_unreadable(fragment: str, before: str, after: str) -> bool:
