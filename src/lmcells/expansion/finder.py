@@ -172,7 +172,7 @@ class ShortFormFinder:
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
-        look_alikes = LookAlikes(text)
+        look_alikes = LookAlikes(text, self._inventory)
         columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
         found = [
             self._best(text, start, end, hash_, look_alikes)

@@ -22,6 +22,7 @@ from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import Kind, find_alias, load_aliases, upper_name
+from lmcells.notes.tokens import STOP_WORDS
 
 SECTION_STYLES = ("rules", "paper", "none")
 DEFINITION_PRECISION = 0.99
@@ -224,17 +225,17 @@ class NoteReader:
 def _is_plain_acronym(text: str, found: Found) -> bool:
     """Whether it is written exactly as in the inventory: three capitals or more, or mixed case such as "Cr".
 
-    Not an English word in all-caps text, such as "RICE".
+    Not an English word, such as "LOW" and "RICE": its ordinary reading competes with the sense.
     """
     written = text[found.start : found.end]
     if written != found.short_form or written.islower():
         return False
     if not written.isupper():
         return len(written) > 1 and written.lower() not in NOT_SHORTHAND
-    return len(written) > 2 and not (
-        written.lower() in WITH_ORDINARY_READING
-        and LookAlikes(text).is_shouted(Written(found.start, found.end, written))
-    )
+    lower = written.lower()
+    if lower in STOP_WORDS:  # "WHO grade III"
+        return len(written) > 2 and not LookAlikes(text).is_shouted(Written(found.start, found.end, written))
+    return len(written) > 2 and lower not in WITH_ORDINARY_READING
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:
