@@ -93,6 +93,10 @@ def test_the_ends_of_a_long_section_are_not_cut() -> None:
             "ZZT here, zigzag zone test (ZZT), zzt and ZZTs",
             [*[("ZZT", "zigzag zone test")] * 2, ("ZZTs", "zigzag zone test")],
         ),
+        (
+            "PE - posterior edge\nAF - anterior face\n2 PE",
+            [*[("PE", "posterior edge"), ("AF", "anterior face")], ("PE", "posterior edge")],
+        ),
         ("PE: lungs clear\n\nPE ruled out", [("PE", "physical examination"), ("PE", None)]),
     ],
 )

@@ -52,6 +52,11 @@ _SHORT_OPENS = re.compile(rf"(?:^|[{_OPENINGS}])[ \t\"]*({_SHORT_FORM})[ ]?\Z")
 _LISTED_LONG = re.compile(r"[^=:;,.()\n|]{4,100}")
 _LIST = re.compile(r"\b(?:[Aa]bbreviations?|ABBREVIATIONS?)\b")
 _LIST_LENGTH = 3000
+_LEGEND_SIGN = re.compile(  # "RA - right apical margin", one a line or after a comma
+    rf"(?:\A|[{_OPENINGS}])[ \t\"*•-]*([A-Z]{{2,6}}\d?)[ \t]{{0,2}}(-{{1,3}}|[–—=:])[ \t]{{0,2}}(?=[A-Za-z])"
+)
+_LEGEND_GAP = 80  # characters between two entries of one legend
+_ADJECTIVE = re.compile(r".{3,}(?:al|ic|ar|ary|ior|ous)")  # ends no long form
 _ASIDE_MARK = "\x01"
 _BREAK = re.compile(  # but not in "S. aureus"; "human A (HA) and B (HB)" is two
     rf"(?<!\b[A-Z])[.]\s|[;:!?]\s|[()\[\]]|\n\s*\n|\t|\||{_ASIDE_MARK} (?=(?:{'|'.join(sorted(STOP_WORDS))})\b)"
@@ -116,6 +121,7 @@ LOG_ODDS = LogOdds()
 # "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
 _NEEDED = 2.5
+_NEEDED_IN_LEGEND = 2.0  # with another entry beside it
 
 
 class Definition(NamedTuple):
@@ -151,6 +157,8 @@ def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[De
     if lists or "=" in text or ": " in text:
         for each in _listed(text, lists, spells):
             found.setdefault(each.start, each)
+    for each in _legends(text, spells):
+        found.setdefault(each.start, each)
     return [found[start] for start in sorted(found)]
 
 
@@ -205,6 +213,62 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
             found = _define(text, span, long.span(), True, spells, by_letters=by_letters)
             if found is not None:
                 yield found
+
+
+def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
+    """Yield the entries of legends: "RA - right apical margin", and "LN - lymph nodes" on the next line.
+
+    At least two neighbouring entries, and half of them, must align: one "FH: father healthy" in a list is no legend. A
+    single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three of them, or
+    two where the text has another legend.
+    """
+    legends: list[list[_Entry | None]] = []
+    end = -_LEGEND_GAP
+    for sign in _LEGEND_SIGN.finditer(text):
+        if sign.start(1) - end >= _LEGEND_GAP:
+            legends.append([])
+        legends[-1].append(_legend_entry(text, sign, spells))
+        end = sign.end()
+    has_legend = False
+    single: list[_Entry] = []
+    for entries in legends:
+        aligned = [entry for entry in entries if entry]
+        if len({entry.definition.short_form for entry in aligned}) > 1 and 2 * len(aligned) >= len(entries):
+            has_legend = True
+            yield from (entry.definition for entry in aligned)
+        else:
+            single += aligned
+    yield from (entry.definition for entry in single if entry.is_sure or (has_legend and entry.has_initials))
+
+
+class _Entry(NamedTuple):
+    """What may be an entry of a legend: its letters align."""
+
+    definition: Definition
+    is_sure: bool  # also without another entry beside it
+    has_initials: bool  # and a dash
+
+
+def _legend_entry(text: str, sign: re.Match[str], spells: FormLookup) -> _Entry | None:
+    if text[sign.end()].upper() != sign[1][0]:
+        return None
+    short_form, long = short_form_of(sign[1]), _LISTED_LONG.match(text, sign.end())
+    pieces = pieces_of(text, *long.span(), from_start=True) if short_form and long else []
+    if short_form is None or not pieces:
+        return None
+    symbols = symbols_of(short_form)
+    ends = [at for at, piece in enumerate(pieces) if piece.is_capital or piece.text not in _LINKS]
+    score, _, last = align(symbols, pieces, ends, from_start=True)
+    is_plausible = _is_plausible(short_form, symbols, pieces[: last + 1], is_used=True)
+    if score < _NEEDED_IN_LEGEND or not is_plausible:
+        return None
+    initials = [piece.text[0] for at, piece in enumerate(pieces[: last + 1]) if at in ends]
+    has_initials = sign[2] not in "=:" and initials == [symbol.lower() for symbol in symbols]
+    is_known = spells(short_form, text[pieces[0].start : pieces[last].end]) is not None
+    if _ADJECTIVE.fullmatch(pieces[last].text):
+        last = len(pieces) - 1
+    definition = _definition(text, sign.span(1), short_form, (pieces[0].start, pieces[last].end))
+    return definition and _Entry(definition, is_known or (has_initials and len(symbols) > 2), has_initials)
 
 
 def _define(
