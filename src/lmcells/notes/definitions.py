@@ -55,7 +55,7 @@ _LIST_LENGTH = 3000
 _LEGEND_SIGN = re.compile(  # "RA - right apical margin", one a line or after a comma
     rf"(?:\A|[{_OPENINGS}])[ \t\"*•-]*([A-Z]{{2,6}}\d?)[ \t]{{0,2}}(-{{1,3}}|[–—=:])[ \t]{{0,2}}(?=[A-Za-z])"
 )
-_LEGEND_GAP = 80  # characters between two entries of one legend
+_LEGEND_GAP = 200  # characters between two entries of one legend
 _ADJECTIVE = re.compile(r".{3,}(?:al|ic|ar|ary|ior|ous)")  # ends no long form
 _ASIDE_MARK = "\x01"
 _BREAK = re.compile(  # but not in "S. aureus"; "human A (HA) and B (HB)" is two
