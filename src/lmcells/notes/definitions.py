@@ -8,6 +8,7 @@ must reach `_NEEDED`. A long form of the inventory needs no alignment ("twice da
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
 BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1")  # "family (UBA1, UBA2)"
+_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})")  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -86,11 +87,12 @@ _CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hy
 # A symbol of a short form is a letter, a number or the name of a Greek letter.
 _GREEK_NAMES = "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu pi rho sigma tau omega".split()
 _GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True))
-_SYMBOL = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
+_SYMBOL = re.compile(r"\d+|(?<=[- ])(?:III?|IV|VI{1,3})\b|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
-_LIGHT = frozenset("type class group isoform number kda kd".split())
+_SECOND_PART = re.compile(r"(?<=[a-z][aeiouy])[b-df-hj-np-tv-z](?=[a-z]{4})|(?<=\be)x")  # of a compound
+_LIGHT = frozenset(["type", "class", "group", "isoform", "number", "kda", "kd", *_GREEK_NAMES])
 
 
 class LogOdds(NamedTuple):
@@ -99,6 +101,7 @@ class LogOdds(NamedTuple):
     first: float = 2.21  # first letter of a piece
     follows: float = 0.77  # the next letter of the same piece
     inside: float = 0.19  # a later letter of it
+    second: float = -1.0  # first letter of the second part of a compound: "aminotransferase"
     number: float = 2.93
     skipped: float = -1.79  # a word without a letter
     skipped_part: float = -1.11
@@ -191,7 +194,9 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
         return
     if before := _SHORT_BEFORE.search(text[begin : opens - 1]):
         yield (begin + before.start(1), begin + before.end(1)), inside, True
-    if first := _SHORT_THEN_LONG.match(text, opens, closes):
+        if "/" in before[1]:  # "CT/MRI (magnetic resonance imaging)"
+            yield (begin + before.start(1) + before[1].rindex("/") + 1, begin + before.end(1)), inside, True
+    if not _MEMBERS.match(text, opens, closes) and (first := _SHORT_THEN_LONG.match(text, opens, closes)):
         yield first.span(1), (first.end(), closes), True
     if last := _LONG_THEN_SHORT.search(text, opens, closes):
         yield last.span(1), (opens, last.start()), True
@@ -423,7 +428,10 @@ def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
 def _is_plausible(short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
     """Whether a writer would shorten it so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
     n, word = len(symbols), pieces[0].text
-    if len(pieces) > 1:  # "leg (lot ENG5466)"
+    if len(pieces) > 1:
+        may_be_word = short_form.islower() and _WORD.fullmatch(short_form) is not None
+        if may_be_word and not word.startswith(short_form) and n > sum(p.text not in _LINKS for p in pieces):
+            return False  # "pain (peritoneal irritation)"
         return not (short_form.isalpha() and short_form.islower() and any(p.text.isdigit() for p in pieces))
     if _WORD.fullmatch(short_form):
         is_abbreviated = word.startswith(short_form.lower()) or (is_used and not short_form.islower())
@@ -442,7 +450,11 @@ def align(
     Numbers and Greek letters may match anywhere: "type 1 protein phosphatase (PP1)".
     """
     letters = [symbol.lower() for symbol in symbols if len(symbol) == 1 and symbol.isalpha()]
-    numbers = tuple(symbol.lower() for symbol in symbols if len(symbol) > 1 or symbol.isdigit())
+    numbers = tuple(
+        _NUMBERS.get(symbol.lower(), symbol.lower())
+        for symbol in symbols
+        if len(symbol) > 1 or symbol.isdigit()
+    )
     best = -math.inf, 0, 0
     spelled = iter("".join(piece.text for piece in pieces))
     if not all(letter in spelled for letter in letters):
@@ -502,9 +514,13 @@ def _skip_score(piece: Piece) -> float:
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
     """Yield how many letters, from `first` on, a piece can match, with their log odds."""
-    if first == len(letters) or word[0] != letters[first]:
+    if first == len(letters):
         return
     at, value = 0, LOG_ODDS.first
+    if word[0] != letters[first]:
+        at, value = _second_parts(word).get(letters[first], 0), LOG_ODDS.second
+        if at == 0 or first == 0:
+            return
     yield 1, value
     for taken, letter in enumerate(letters[first + 1 :] if word not in STOP_WORDS else (), 2):
         where = word.find(letter, at + 1)
@@ -513,3 +529,9 @@ def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, f
         value += LOG_ODDS.inside if where > at + 1 else LOG_ODDS.follows
         at = where
         yield taken, LOG_ODDS.first * taken if taken == len(word) else value
+
+
+@lru_cache(maxsize=4096)
+def _second_parts(word: str) -> dict[str, int]:
+    """Return the letters that may begin the second part of a compound, with their places."""
+    return {match[0]: match.start() for match in _SECOND_PART.finditer(word)}
