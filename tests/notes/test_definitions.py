@@ -23,6 +23,15 @@ def defined(text: str) -> list[tuple[str, str]]:
         ("coronary artery bypass graft [CABG]", "CABG", "coronary artery bypass graft"),
         ("an electrocardiogram (ECG; normal)", "ECG", "electrocardiogram"),
         ("type 2 diabetes mellitus (T2DM, 2010)", "T2DM", "type 2 diabetes mellitus"),
+        ("alanine aminotransferase (ALT), ALT 20", "ALT", "alanine aminotransferase"),
+        ("high triglycerides (TG)", "TG", "triglycerides"),
+        (
+            "Beck Depression Inventory, Second Edition (BDI-II)",
+            "BDI-II",
+            "Beck Depression Inventory, Second Edition",
+        ),
+        ("a CT/MRI (magnetic resonance imaging)", "MRI", "magnetic resonance imaging"),
+        ("Sterol delta8-delta7 isomerases (SIs), SIs", "SI", "Sterol delta8-delta7 isomerases"),
         ("levels of interleukin-6 (IL-6)", "IL-6", "interleukin-6"),
         ("immunoglobulin G (IgG)", "IgG", "immunoglobulin G"),
         ("messenger RNA (mRNA)", "mRNA", "messenger RNA"),
@@ -137,6 +146,8 @@ def test_one_entry_is_a_legend_if_its_initials_or_other_legends_say_so() -> None
 
 
 NO_DEFINITIONS = [
+    *["pump failure (MI, myocarditis)", "RV strain pattern (PE); PE", "pain (peritoneal irritation), pain"],
+    "prostatic base (BR1A, BR1B, BR2A)",
     "PMH: asthma\nDH: nil\nFH: father has MI\nSH: single\nOE: well",
     "BP - normal\nWBC - white count elevated\nMS - muscle strength full\nCV - regular",
     "A1-A3 - apex\nNON-NEOPLASTIC KIDNEY\nC2-C12 - cervix\nFl - five lymph nodes",

@@ -34,6 +34,7 @@ _SPACE = re.compile(r"\s")
 _LAST_SPACE = re.compile(r"\s\S*\Z")
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
 _HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(:|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
+_INNER_SHORT_FORM = re.compile(r"\b[A-Z]{2,6}\b")
 _REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
 
@@ -184,7 +185,7 @@ class NoteReader:
         found_at = {each.start: each.short_form for each in found} if definitions else {}
         for definition in definitions:
             short_form = found_at.get(definition.start, definition.short_form)
-            sense = self._lookup(short_form, definition.long_form)
+            sense = self._defined_sense(short_form, definition.long_form)
             candidate = Candidate(
                 sense.long_form if sense else definition.long_form,
                 DEFINITION_PRECISION,
@@ -192,6 +193,17 @@ class NoteReader:
             )
             meanings.setdefault(short_form, []).append((definition, candidate))
         return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
+
+    def _defined_sense(self, short_form: str, long_form: str) -> Sense | None:
+        """Return the sense that a definition spells out, also with a short form in it: "Non-sustained VT (NSVT)"."""
+        if (sense := self._lookup(short_form, long_form)) is not None:
+            return sense
+        for inner in _INNER_SHORT_FORM.finditer(long_form):
+            for each in self._inventory.by_short_form.get(inner[0], ()):
+                in_full = long_form[: inner.start()] + each.long_form + long_form[inner.end() :]
+                if (sense := self._lookup(short_form, in_full)) is not None:
+                    return sense
+        return None
 
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""

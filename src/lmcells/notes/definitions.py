@@ -35,7 +35,9 @@ _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
 BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})")  # "family (UBA1, UBA2)"
+_MEMBERS = re.compile(
+    r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})"
+)  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -87,43 +89,49 @@ _CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hy
 # A symbol of a short form is a letter, a number or the name of a Greek letter.
 _GREEK_NAMES = "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu pi rho sigma tau omega".split()
 _GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True))
-_SYMBOL = re.compile(r"\d+|(?<=[- ])(?:III?|IV|VI{1,3})\b|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
+_SYMBOL = re.compile(
+    r"\d+|(?<=[- ])(?:III?|IV|VI{1,3})\b|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]",
+    re.I,
+)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
-_SECOND_PART = re.compile(r"(?<=[a-z][aeiouy])[b-df-hj-np-tv-z](?=[a-z]{4})|(?<=\be)x")  # of a compound
+_COMPOUND_LETTER = re.compile(r"(?:(?<=[aeiouy])|(?<=yl)|(?<=sub)|(?<=inter|hyper|trans))[a-z](?=.{3})")
+_SECOND_PART = re.compile(  # of a compound: "amino-transferase", "co-transporter", "e-xercise"
+    r"(?:(?<=[a-z]{2}[aeiouy])|(?<=\b[cd][oi]))[b-df-hj-np-tv-z](?=[a-z]{4})|(?<=\be)x"
+)
 _LIGHT = frozenset(["type", "class", "group", "isoform", "number", "kda", "kd", *_GREEK_NAMES])
 
 
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance, learnt by `benchmarks/definition_weights.py`."""
 
-    first: float = 2.21  # first letter of a piece
-    follows: float = 0.77  # the next letter of the same piece
-    inside: float = 0.19  # a later letter of it
-    second: float = -1.0  # first letter of the second part of a compound: "aminotransferase"
-    number: float = 2.93
-    skipped: float = -1.79  # a word without a letter
-    skipped_part: float = -1.11
-    skipped_light: float = -0.84
+    first: float = 2.16  # first letter of a piece
+    follows: float = 0.79  # the next letter of the same piece
+    inside: float = 0.14  # a later letter of it
+    second: float = -1.98  # first letter of the second part of a compound: "aminotransferase"
+    number: float = 2.79
+    skipped: float = -1.78  # a word without a letter
+    skipped_part: float = -0.94
+    skipped_light: float = -0.83
     skipped_link: float = -0.91
-    opens: float = 0.60  # the long form begins a sentence or bracket
-    stop_start: float = -2.68  # it begins with a stop word
-    part_start: float = -1.75  # it begins inside a word
+    opens: float = 0.66  # the long form begins a sentence or bracket
+    stop_start: float = -2.55  # it begins with a stop word
+    part_start: float = -1.76  # it begins inside a word
     one_word: float = 0.60
     # of the bracket, whatever precedes it
-    bracket: float = -0.16
-    used: float = 1.18  # the short form is used again
-    later: float = -3.48  # it is not the first part of the bracket
-    words: float = -3.33  # it could be several words
-    word: float = -2.83  # it could be one word
+    bracket: float = -0.04
+    used: float = 1.20  # the short form is used again
+    later: float = -3.45  # it is not the first part of the bracket
+    words: float = -3.37  # it could be several words
+    word: float = -2.86  # it could be one word
 
 
 LOG_ODDS = LogOdds()
 # Chosen on the even half of the passages of `benchmarks/definitions.py`: log odds against chance cannot tell that
 # "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
-_NEEDED = 2.5
+_NEEDED = 2.6
 _NEEDED_IN_LEGEND = 2.0  # with another entry beside it
 
 
@@ -264,7 +272,7 @@ def _legend_entry(text: str, sign: re.Match[str], spells: FormLookup) -> _Entry 
     symbols = symbols_of(short_form)
     ends = [at for at, piece in enumerate(pieces) if piece.is_capital or piece.text not in _LINKS]
     score, _, last = align(symbols, pieces, ends, from_start=True)
-    is_plausible = _is_plausible(short_form, symbols, pieces[: last + 1], is_used=True)
+    is_plausible = _is_plausible(short_form, symbols, pieces[: last + 1], is_used=True, is_listed=True)
     if score < _NEEDED_IN_LEGEND or not is_plausible:
         return None
     initials = [piece.text[0] for at, piece in enumerate(pieces[: last + 1]) if at in ends]
@@ -425,7 +433,9 @@ def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     )
 
 
-def _is_plausible(short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
+def _is_plausible(
+    short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool, is_listed: bool = False
+) -> bool:
     """Whether a writer would shorten it so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
     n, word = len(symbols), pieces[0].text
     if len(pieces) > 1:
@@ -437,6 +447,8 @@ def _is_plausible(short_form: str, symbols: list[str], pieces: list[Piece], *, i
         is_abbreviated = word.startswith(short_form.lower()) or (is_used and not short_form.islower())
     else:
         is_abbreviated = n > 2 or is_used or not short_form.islower()
+    if n == 2 and short_form.isupper() and short_form.isalpha() and not is_listed:
+        is_abbreviated = symbols[1].lower() in (word[1], *_COMPOUND_LETTER.findall(word))
     return is_abbreviated and len(word) >= 2 * n
 
 
