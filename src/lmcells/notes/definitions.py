@@ -96,7 +96,7 @@ _SYMBOL = re.compile(
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
-_COMPOUND_LETTER = re.compile(r"(?:(?<=[aeiouy])|(?<=yl)|(?<=sub)|(?<=inter|hyper|trans))[a-z](?=.{3})")
+_COMPOUND_LETTER = re.compile(r"(?:(?<=[aeiouy])|(?<=yl)|(?<=sub)|(?<=inter|hyper|trans))[a-z](?=.{2})")
 _SECOND_PART = re.compile(  # of a compound: "amino-transferase", "co-transporter", "e-xercise"
     r"(?:(?<=[a-z]{2}[aeiouy])|(?<=\b[cd][oi]))[b-df-hj-np-tv-z](?=[a-z]{4})|(?<=\be)x"
 )
