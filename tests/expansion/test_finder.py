@@ -79,19 +79,6 @@ def test_a_hyphen_before_a_number_is_optional() -> None:
     assert found("GLP-1, GLP-12, ICD9, T-2", find) == [("GLP-1", "GLP1"), ("ICD9", "ICD-9")]
 
 
-def test_letters_on_either_side_of_a_hyphen_may_be_one_short_form() -> None:
-    find = ShortFormFinder(["LHRH", "BiPAP", "CPAP", "MIBI", "RICE", "PT", "OT", "C-spine", "RH"])
-    assert found("LH-RH, BI-PAP, C-PAP, PT-OT, c-spine", find) == [
-        ("LH-RH", "LHRH"),
-        ("BI-PAP", "BiPAP"),
-        ("C-PAP", "CPAP"),
-        ("PT", "PT"),
-        ("OT", "OT"),
-        ("c-spine", "C-spine"),
-    ]
-    assert found("MIB-I stain, R-ICE, LH-RH-like", find) == [("RH", "RH")]
-
-
 def test_a_capital_s_is_a_plural_if_the_inventory_knows_one() -> None:
     find = ShortFormFinder(
         SenseInventory.from_senses(
