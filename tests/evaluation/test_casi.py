@@ -258,10 +258,10 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
     assert built.account["n_without_canonical_form"] == 0
 
 
-def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
-    canonical = casi.canonical_forms(
-        [("MP", ["A  b"], ["meta", "carpal"]), ("MP", ["b"], ["meta"]), ("MP", ["carpal"], ["carpal"])]
-    )
+def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses(tmp_path: Path) -> None:
+    rows = ["MP,A  b,meta;carpal", "MP,b,meta", "MP,carpal,carpal"]
+    path = write(tmp_path / "forms.csv", ["sf,target_lf_sense,target_label", *rows])
+    canonical = casi.load_canonical_forms(path)
     assert canonical["MP", "a b"] is canonical["MP", "b"]
     assert [canonical["MP", key].long_form for key in ("a b", "carpal")] == ["meta", "carpal"]
     assert ("XX", "b") not in canonical

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
-from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset
+from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset, reading
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import open_utf8
@@ -115,51 +116,35 @@ def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
 CanonicalForms = Mapping[tuple[str, str], Sense]
 
 
-def canonical_forms(rows: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> CanonicalForms:
-    """From the short form, spellings and forms of senses; a sense is named after its first form.
-
-    Rows of one name are one sense. A spelling says more than a form, which two senses may share.
-    """
-    forms_of: dict[tuple[str, str], list[str]] = {}  # by short form and name
-    by_spelling: dict[tuple[str, str], tuple[str, str]] = {}
-    by_form: dict[tuple[str, str], tuple[str, str]] = {}
-    for short_form, spellings, forms in rows:
-        name = short_form, _key(forms[0])
-        forms_of.setdefault(name, []).extend(forms)
-        for names, written in ((by_spelling, spellings), (by_form, forms)):
-            for each in written:
-                names.setdefault((short_form, _key(each)), name)
-    senses = {name: Sense(name[0], forms[0], tuple(forms)) for name, forms in forms_of.items()}
-    return {key: senses[name] for key, name in (by_form | by_spelling).items()}
-
-
 def load_canonical_forms(path: Path) -> CanonicalForms:
     """Read the authors' `labeled_sf_lf_map.csv`, one row per sense, or a file like it.
 
     The columns are `sf`, `target_lf_sense` (all spellings, separated by ";") and `target_label` (the canonical forms,
-    separated by ";", the first one being the name).
+    separated by ";", the first one being the name). Rows of one name are one sense. A spelling says more than a form,
+    which two senses may share.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return canonical_forms(_canonical_rows(csv.DictReader(file), path))
-    except OSError as error:
-        raise InputError(f"canonical forms {path} cannot be read: {error.strerror or error}.") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"canonical forms {path}: not CSV in UTF-8. Save it as such.") from error
-
-
-def _canonical_rows(rows: "csv.DictReader[str]", path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
-    if missing:
-        needed = ", ".join(CANONICAL_COLUMNS)
-        raise FormatError(f"canonical forms {path}: no column {missing[0]!r}. Needed: {needed}.")
-    for row in rows:
-        short_form, sense, label = (row[column] or "" for column in CANONICAL_COLUMNS)
-        forms = [form.strip() for form in label.split(";") if form.strip()]
-        if not short_form.strip() or not forms:
-            what = f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty"
-            raise FormatError(f"{what}. Fill both, or remove the line.")
-        yield short_form.strip(), [sense, *sense.split(";")], forms
+    forms_of: dict[tuple[str, str], list[str]] = {}  # by short form and name
+    by_spelling: dict[tuple[str, str], tuple[str, str]] = {}
+    by_form: dict[tuple[str, str], tuple[str, str]] = {}
+    with reading(path, "canonical forms") as text:
+        rows = csv.DictReader(StringIO(text, newline=""))
+        missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
+        if missing:
+            needed = ", ".join(CANONICAL_COLUMNS)
+            raise FormatError(f"canonical forms {path}: no column {missing[0]!r}. Needed: {needed}.")
+        for row in rows:
+            short_form, sense, label = ((row[column] or "").strip() for column in CANONICAL_COLUMNS)
+            forms = [form.strip() for form in label.split(";") if form.strip()]
+            if not short_form or not forms:
+                what = f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty"
+                raise FormatError(f"{what}. Fill both, or remove the line.")
+            name = short_form, _key(forms[0])
+            forms_of.setdefault(name, []).extend(forms)
+            for names, written in ((by_spelling, [sense, *sense.split(";")]), (by_form, forms)):
+                for each in written:
+                    names.setdefault((short_form, _key(each)), name)
+    senses = {name: Sense(name[0], forms[0], tuple(forms)) for name, forms in forms_of.items()}
+    return {key: senses[name] for key, name in (by_form | by_spelling).items()}
 
 
 def _key(long_form: str) -> str:
@@ -248,8 +233,7 @@ FILTERS: dict[str, tuple[str, Filter]] = {
 OPTIONAL = tuple(name for name in FILTERS if name not in ("nulls", "offsets"))  # those two make an example
 
 
-@dataclass(frozen=True, slots=True)
-class CasiDataset:
+class CasiDataset(NamedTuple):
     """The examples, the senses that occur, and how many rows each filter removed, for JSON."""
 
     examples: list[Example]
@@ -296,13 +280,14 @@ def build_casi_dataset(
         rows = left
     used = sorted({(row.short_form, row.long_form) for row in rows})
     inventory = SenseInventory.from_senses(sense_of[key] for key in used)
-    sections = [map_section(row.section, targets) for row in rows]
     conventions = {-1: "inclusive", 0: "exclusive"}
     end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
     without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
-    examples = []
-    for row, (section, _) in zip(rows, sections, strict=True):
+    examples, how_mapped = [], Counter[str]()
+    for row in rows:
         id_, end = f"casi/{row.number}", row.start + len(row.short_form)
+        section, how = map_section(row.section, targets)
+        how_mapped[how] += 1
         labelled = row.short_form, section, row.long_form
         examples.append(Example(id_, row.text, row.start, end, *labelled, note_id=id_))
     account = {
@@ -312,7 +297,7 @@ def build_casi_dataset(
         "n_senses": inventory.n_senses,
         "steps": steps,
         "end_offsets": dict(Counter(end_offsets)),
-        "sections": dict(Counter(how for _, how in sections)),
+        "sections": dict(how_mapped),
         "n_without_canonical_form": len(without) if canonical else 0,
         "report": report.to_dict(),
     }

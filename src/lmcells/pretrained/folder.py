@@ -4,6 +4,7 @@
 torch model by name, `statistics.safetensors` how often each word occurs under each metadata value.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,9 +15,9 @@ import numpy.typing as npt
 import lmcells
 import lmcells.pretrained
 from lmcells.corpus import WordMetadataCounts
-from lmcells.errors import ConfigError, ModelError
+from lmcells.errors import ConfigError, FormatError, ModelError
 from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
-from lmcells.model.config import ModelConfig
+from lmcells.model.config import ModelConfig, Shapes
 from lmcells.pretrained.hub import hub_folder, is_repository
 
 Array = npt.NDArray[Any]
@@ -66,12 +67,7 @@ class FolderConfig:
         """Read a model's config and check that each file is there and has its size; `verify` compares checksums."""
         saved = FORMAT.read_index(folder, verify=verify)
         config = cls(**{name: saved[name] for name in cls.__slots__})
-        if config.tokenizer != TOKENIZER:
-            raise ModelError(
-                f"{folder} was trained with tokenizer rules {config.tokenizer!r}, this lmcells "
-                f"({lmcells.__version__}) has {TOKENIZER!r}. Use lmcells {config.written_by}, which made it, or train "
-                "the model again."
-            )
+        require_tokenizer(folder, saved)
         try:
             kind = ModelConfig.from_saved(config.model).kind
         except ConfigError as error:
@@ -91,6 +87,15 @@ class FolderConfig:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
+def require_tokenizer(folder: Path, saved: Mapping[str, Any]) -> None:
+    """Refuse a model that was trained on words of other rules."""
+    if saved["tokenizer"] != TOKENIZER:
+        raise ModelError(
+            f"{folder} was trained with tokenizer rules {saved['tokenizer']!r}, this lmcells ({lmcells.__version__}) "
+            f"has {TOKENIZER!r}. Use lmcells {saved.get('written_by')}, which made it, or train the model again."
+        )
+
+
 FORMAT = FolderFormat(
     what="model",
     format="lmcells-model",
@@ -108,10 +113,24 @@ FORMAT = FolderFormat(
 
 def load_tensors(path: Path) -> dict[str, Array]:
     """Read named arrays; old names become today's."""
+    try:
+        arrays = read_tensors(path)
+    except FormatError as error:
+        raise ModelError(str(error)) from None
     return {
         ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
-        for name, array in read_tensors(path).items()
+        for name, array in arrays.items()
     }
+
+
+def require_tensors(path: Path, arrays: Mapping[str, Array], expected: Shapes) -> dict[str, Array]:
+    """Return the tensors that a model needs; refuse a file that lacks one, or has one of another shape."""
+    for name, shape in expected.items():
+        found = arrays.get(name)
+        if found is None or found.shape != shape or found.dtype.kind != "f":
+            described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
+            raise ModelError(f"{path}: {name} {described}, the model's settings need floats {shape}. {AGAIN}")
+    return {name: arrays[name] for name in expected}
 
 
 def load_names(path: Path, *, expected: int | None = None, distinct: bool = False) -> list[str]:
@@ -135,21 +154,7 @@ def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
     for name in [name for name in arrays if name.endswith(SCALE)]:
         table = name.removesuffix(SCALE)
         arrays[table] = from_eight_bits(arrays[table], arrays.pop(name))
-    expected = config.tensor_shapes()
-    missing = [name for name in expected if name not in arrays]
-    if missing:
-        shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        raise ModelError(
-            f"{path} lacks {len(missing)} of the {len(expected)} tensors of a model of kind {config.kind!r}: {shown}. "
-            f"{AGAIN}"
-        )
-    for name, shape in expected.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
-            raise ModelError(
-                f"{path} has {name} of {arrays[name].dtype} {arrays[name].shape}, the model's settings need floats "
-                f"{shape}. {AGAIN}"
-            )
-    return {name: arrays[name] for name in expected}
+    return require_tensors(path, arrays, config.tensor_shapes())
 
 
 # Tables of word vectors in eight bits: each row has its own scale, and 255 levels between its extremes.
@@ -185,7 +190,7 @@ def load_statistics(
     path: Path, *, n_words: int, n_metadata: int
 ) -> tuple[WordMetadataCounts, npt.NDArray[np.int64]]:
     """Read the counts of words by metadata, and of words."""
-    arrays = read_tensors(path)
+    arrays = load_tensors(path)
     missing = [name for name in _COUNTS if name not in arrays]
     if missing:
         raise ModelError(f"{path} lacks {', '.join(missing)}. {AGAIN}")

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from lmcells.corpus import WordMetadataCounts
 from lmcells.corpus.settings import has_stop_words
-from lmcells.errors import FormatError, MissingExtra, ModelError
+from lmcells.errors import MissingExtra
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
 from lmcells.pretrained.network import (
@@ -55,13 +55,10 @@ class PretrainedModel:
         sections = layout.load_names(
             folder / layout.SECTIONS, expected=None if sizes.kind == "bsg" else sizes.n_metadata
         )
-        try:
-            arrays = layout.load_weights(folder / layout.WEIGHTS, sizes)
-            statistics, word_counts = layout.load_statistics(
-                folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
-            )
-        except FormatError as error:
-            raise ModelError(str(error)) from None
+        arrays = layout.load_weights(folder / layout.WEIGHTS, sizes)
+        statistics, word_counts = layout.load_statistics(
+            folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
+        )
         return cls(folder, config, arrays, words, sections, word_counts, statistics)
 
     @cached_property
