@@ -201,7 +201,9 @@ def load_section_map(path: Path) -> SectionMap:
                 value = json.loads(text)
             except (ValueError, RecursionError):
                 value = None
-            if not isinstance(value, dict) or not all(isinstance(each, str | None) for each in value.values()):
+            if not isinstance(value, dict) or not all(
+                isinstance(each, str | None) for each in value.values()
+            ):
                 expected = '{"foreign header": "known header"}'
                 raise FormatError(f"section map {path}: expected a JSON object, {expected}.")
             return section_map_of({header: target or None for header, target in value.items()})

@@ -13,13 +13,8 @@ from lmcells.corpus.settings import has_stop_words
 from lmcells.errors import MissingExtra
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.network import (
-    NumpyModelNetwork,
-    NumpyPhraseNetwork,
-    NumpyVariationalNetwork,
-    NumpyWordPrior,
-)
-from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.network import NumpyModelNetwork, NumpyVariationalNetwork, NumpyWordPrior
+from lmcells.pretrained.phrase_store import NumpyPhraseNetwork, PhraseStore
 from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
 
 if TYPE_CHECKING:

@@ -15,7 +15,13 @@ from lmcells.evaluation.reproduce import protocol as plans
 _LISTS = {"dataset": "datasets", "model": "models"}  # [[tables]] with names, and the fields that hold them
 _HINTS = {key: get_type_hints(plans.Protocol)[_LISTS.get(key, key)] for key in plans.TABLES}
 _TOP = ("extends", "seeds", "sources", *plans.TABLES)
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", plans.Source: "a path"}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    plans.Source: "a path",
+}
 
 Table = dict[str, Any]
 
