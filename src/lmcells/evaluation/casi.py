@@ -8,9 +8,9 @@ paper: a comma CSV with a header and, in a first column without a name, the row'
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from io import StringIO
 from itertools import chain
 from pathlib import Path
@@ -31,25 +31,16 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CasiRow:
-    """One annotated short form."""
-
-    number: int  # of its line in the published file
-    short_form: str
-    long_form: str
-    start: int
-    end: int  # of the last character or of the one after it: the file has both
-    section: str | None
-    text: str = field(repr=False)
-
-
 Line = tuple[int, str]  # its number in the file, from 1, and its content
 Cells = tuple[int, int, list[str]]  # line in the file, number of the row, cells in the order of `COLUMNS`
 
 
-def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
-    """Stream the rows; broken ones are skipped and counted with their line and reason."""
+def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
+    """Stream the rows; broken ones are skipped and counted with their line and reason.
+
+    The id of a row is its line in the published file. Its end is that of the last character or of the one after it: the
+    file has both.
+    """
     with open_utf8(path) as file:
         lines = _decoded(file, report, path)
         first = next(lines, None)
@@ -67,7 +58,8 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
                 continue
             report.n_read += 1
             long_form, section = " ".join(long_form.split()), " ".join(section.split())
-            yield CasiRow(number, short_form.strip(), long_form, int(start), int(end), section or None, text)
+            id_, labels = f"casi/{number}", (short_form.strip(), section or None, long_form)
+            yield Example(id_, text, int(start), int(end), *labels, note_id=id_)
 
 
 def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:
@@ -171,7 +163,7 @@ def split_correction(long_form: str) -> tuple[str, str | None]:
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
 
-def _hits_short_form(row: CasiRow) -> object:
+def _hits_short_form(row: Example) -> object:
     """Whether the row's start is that of the short form as a word, with a space within two characters after it.
 
     The end follows from the start, so that the file's two conventions for it do not matter.
@@ -180,27 +172,27 @@ def _hits_short_form(row: CasiRow) -> object:
     return word.match(row.text, row.start)
 
 
-def _is_token(row: CasiRow) -> bool:
+def _is_token(row: Example) -> bool:
     word, end = spell(row.short_form), row.start + len(row.short_form)
     return any(token == (word, row.start, end) for token in iterate_tokens(row.text))
 
 
-Filter = Callable[[list[CasiRow]], list[CasiRow]]
+Filter = Callable[[list[Example]], list[Example]]
 
 
-def _where(keep: Callable[[CasiRow], object]) -> Filter:
+def _where(keep: Callable[[Example], object]) -> Filter:
     return lambda rows: [row for row in rows if keep(row)]
 
 
-def _without_duplicates(rows: list[CasiRow]) -> list[CasiRow]:
+def _without_duplicates(rows: list[Example]) -> list[Example]:
     """Without rows that have the long form and the words of an earlier one."""
-    first: dict[tuple[str, str], CasiRow] = {}
+    first: dict[tuple[str, str], Example] = {}
     for row in rows:
         first.setdefault((row.long_form, " ".join(_WORD.findall(row.text.lower()))), row)
     return list(first.values())
 
 
-def _without_single_senses(rows: list[CasiRow]) -> list[CasiRow]:
+def _without_single_senses(rows: list[Example]) -> list[Example]:
     n_senses = Counter(short_form for short_form, _ in {(row.short_form, row.long_form) for row in rows})
     return [row for row in rows if n_senses[row.short_form] > 1]
 
@@ -283,13 +275,11 @@ def build_casi_dataset(
     conventions = {-1: "inclusive", 0: "exclusive"}
     end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
     without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
-    examples, how_mapped = [], Counter[str]()
-    for row in rows:
-        id_, end = f"casi/{row.number}", row.start + len(row.short_form)
-        section, how = map_section(row.section, targets)
-        how_mapped[how] += 1
-        labelled = row.short_form, section, row.long_form
-        examples.append(Example(id_, row.text, row.start, end, *labelled, note_id=id_))
+    sections = [map_section(row.section, targets) for row in rows]
+    examples = [
+        replace(row, end=row.start + len(row.short_form), section=section)
+        for row, (section, _) in zip(rows, sections, strict=True)
+    ]
     account = {
         "n_rows": n_rows,
         "n_examples": len(rows),
@@ -297,7 +287,7 @@ def build_casi_dataset(
         "n_senses": inventory.n_senses,
         "steps": steps,
         "end_offsets": dict(Counter(end_offsets)),
-        "sections": dict(how_mapped),
+        "sections": dict(Counter(how for _, how in sections)),
         "n_without_canonical_form": len(without) if canonical else 0,
         "report": report.to_dict(),
     }
@@ -305,13 +295,13 @@ def build_casi_dataset(
 
 
 def _name_senses(
-    rows: list[CasiRow], canonical: CanonicalForms
-) -> tuple[list[CasiRow], dict[tuple[str, str], Sense]]:
+    rows: list[Example], canonical: CanonicalForms
+) -> tuple[list[Example], dict[tuple[str, str], Sense]]:
     """Give every row the name of its sense; return the rows, and the senses by short form and name.
 
     Spellings that differ in case alone are one sense, named as it was first written.
     """
-    named: list[CasiRow] = []
+    named: list[Example] = []
     senses: dict[tuple[str, str], Sense] = {}
     as_written: dict[tuple[str, str], Sense] = {}
     for row in rows:

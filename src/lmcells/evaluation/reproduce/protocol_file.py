@@ -126,26 +126,12 @@ def _inner(hint: Any) -> Any:
 
 def _value(value: Any, hint: Any, name: str) -> Any:
     """Convert a value to the type of its field, or say what is allowed."""
-    if hint == plans.Seeds:
-        seeds = value if isinstance(value, list | tuple) else ()
-        if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
-        return tuple(seeds)
-    inner = _inner(hint)
-    is_plan = is_dataclass(inner) and inner is not plans.Source
-    if get_origin(hint) is tuple and is_plan:
-        if not _is_tables(value):
-            raise ConfigError(f"{name} is not a list of tables; write [[{name}]].")
-        if any("name" not in table for table in value):
-            raise ConfigError(f"{name}: one has no name. Give each [[{name}]] a name.")
-        return tuple(_plan(inner, table, f"{name} {table['name']!r}") for table in value)
     if get_origin(hint) is tuple:
-        if not isinstance(value, list):
-            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
-        return tuple(_value(each, inner, name) for each in value)
-    if is_plan:
-        return _plan(inner, value, name)
+        return _items(value, hint, name)
+    inner = _inner(hint)
     kind = get_origin(inner) or inner
+    if is_dataclass(inner) and inner is not plans.Source:
+        return _plan(inner, value, name)
     if kind is Literal:
         plans.require_choice(name, value, get_args(inner))
     elif issubclass(kind, Mapping):
@@ -156,6 +142,25 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     elif type(value) is not kind:
         raise ConfigError(f"{name} is {value!r}; allowed: {_WORDS[kind]}.")
     return value
+
+
+def _items(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
+    """Convert a list: of seeds, of tables with names, or of plain values."""
+    inner = _inner(hint)
+    if hint == plans.Seeds:
+        seeds = value if isinstance(value, list | tuple) else ()
+        if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
+            raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
+        return tuple(seeds)
+    if inner in _WORDS:
+        if not isinstance(value, list):
+            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
+        return tuple(_value(each, inner, name) for each in value)
+    if not _is_tables(value):
+        raise ConfigError(f"{name} is not a list of tables; write [[{name}]].")
+    if any("name" not in table for table in value):
+        raise ConfigError(f"{name}: one has no name. Give each [[{name}]] a name.")
+    return tuple(_plan(inner, table, f"{name} {table['name']!r}") for table in value)
 
 
 def _is_tables(value: Any) -> bool:
