@@ -97,7 +97,8 @@ def save_language_model(
     FORMAT.require_free(folder, overwrite=overwrite)
     require_corpus_of(corpus, "words", model.config.n_words, len(corpus.words))
     with atomic_folder(folder, overwrite=overwrite) as temporary:
-        write_tensors(temporary / WEIGHTS, stored_weights(model, "float32"), metadata={"format": "pt"})
+        weights = stored_weights(model.state_dict(), "float32")
+        write_tensors(temporary / WEIGHTS, weights, metadata={"format": "pt"})
         write_json(temporary / VOCABULARY, corpus.words)
         body = {
             "written_by": lmcells.__version__,

@@ -19,8 +19,6 @@ from lmcells.pretrained.pretrained_model import PretrainedModel
 from lmcells.pretrained.subwords import TABLE, fit_subwords
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from lmcells.model import CellModel
     from lmcells.training.prototypes import Prototypes
 
@@ -74,7 +72,8 @@ def save_pretrained(
         vocabulary = Vocabulary(corpus.words, names, counts, np.asarray(corpus.word_counts))
     words, names, counts, word_counts = vocabulary
     with atomic_folder(folder, overwrite=overwrite) as temporary:
-        write_tensors(temporary / layout.WEIGHTS, stored_weights(model, dtype), metadata={"format": "pt"})
+        weights = stored_weights(model.state_dict(), dtype)
+        write_tensors(temporary / layout.WEIGHTS, weights, metadata={"format": "pt"})
         write_json(temporary / layout.VOCABULARY, words)
         write_json(temporary / layout.SECTIONS, names)
         if dtype == "int8":
@@ -148,12 +147,12 @@ def require_corpus_of(corpus: Corpus, what: str, of_model: int, of_corpus: int) 
         )
 
 
-def stored_weights(model: "nn.Module", dtype: StoredDtype) -> dict[str, Array]:
-    """Return the tensors of a model as they are stored; values that are not finite are refused."""
+def stored_weights(tensors: Mapping[str, Any], dtype: StoredDtype) -> dict[str, Array]:
+    """Return the tensors of a `state_dict` as they are stored; values that are not finite are refused."""
     floats = "float16" if dtype == "int8" else dtype
     limit = float(np.finfo(floats).max)
     weights: dict[str, Array] = {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in tensors.items():
         array = tensor.detach().cpu().float().numpy()
         if not (np.abs(array) <= limit).all():  # refuses NaN too
             raise ModelError(

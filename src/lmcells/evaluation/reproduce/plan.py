@@ -13,7 +13,7 @@ import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.evaluation.evaluate import evaluate
+from lmcells.evaluation.evaluate import BEST, evaluate
 from lmcells.evaluation.predictions import save_predictions
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
 from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
@@ -30,7 +30,6 @@ from lmcells.evaluation.reproduce.steps import (
     leaky_runs,
     runs_of,
 )
-from lmcells.evaluation.training_scores import BEST
 from lmcells.files import write_json
 
 _NEED_NO_CORPUS = ("random", "dominant")
