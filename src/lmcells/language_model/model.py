@@ -204,7 +204,6 @@ class Texts:
         return torch.arange(self.index.shape[1], device=self.index.device) < self.lengths.unsqueeze(1)
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
         return type(self)(self.characters.to(device), self.index.to(device), self.lengths.to(device))
 
 

@@ -85,7 +85,6 @@ class FolderConfig:
         FORMAT.write_index(folder, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

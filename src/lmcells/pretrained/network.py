@@ -314,8 +314,8 @@ class NumpyWordPrior:
         self._mean: npt.NDArray[Any] = arrays["prior.mean.weight"]  # (n_centers, d)
         self._log_variance = arrays["prior.log_variance.weight"][:, 0]  # (n_centers,)
 
-    def __call__(self, words: Ids) -> NumpyGaussian:
-        """Return a Gaussian for each id."""
+    def __call__(self, words: Ids, metadata: Ids | None = None) -> NumpyGaussian:  # noqa: ARG002
+        """Return a Gaussian for each id, whatever its metadata."""
         return NumpyGaussian(float32(self._mean[words]), float32(self._log_variance[words]))
 
     def phrase(self, words: Ids) -> NumpyGaussian:

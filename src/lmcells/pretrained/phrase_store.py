@@ -52,7 +52,6 @@ class PhraseStore:
 
     @classmethod
     def load(cls, folder: Path, *, cell_dim: int) -> Self:
-        """Open the store of a model folder."""
         path = folder / layout.PHRASE_VECTORS
         phrases = layout.load_names(folder / layout.PHRASES, distinct=True)
         arrays = layout.load_tensors(path)
@@ -91,7 +90,6 @@ class PhraseStore:
         return cls(prototypes.phrases, arrays)
 
     def save(self, folder: Path) -> None:
-        """Write the store into a model folder."""
         write_json(folder / layout.PHRASES, self.phrases)
         write_tensors(folder / layout.PHRASE_VECTORS, self.arrays)
 

@@ -68,7 +68,6 @@ class PretrainedModel:
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
-        """The id of each word."""
         return {word: id_ for id_, word in enumerate(self.words)}
 
     @cached_property

@@ -35,7 +35,6 @@ _SHADES = 5
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill one of the HTML templates."""
     from markupsafe import Markup
 
     environment = templates(autoescape=True)

@@ -139,7 +139,7 @@ def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
             env=environment,
             pass_fds=() if lock is None else (lock,),
             # We start no threads.
-            preexec_fn=libc and (lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)),  # noqa: PLW1509
+            preexec_fn=(lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)) if libc else None,  # noqa: PLW1509
         )
     return _Child(step.name, process, log, time.monotonic())
 

@@ -298,11 +298,9 @@ class Protocol:
             )
 
     def dataset(self, name: str) -> DatasetPlan:
-        """Return the dataset of a name."""
         return next(dataset for dataset in self.datasets if dataset.name == name)
 
     def model(self, name: str) -> ModelPlan:
-        """Return the model of a name."""
         return next(model for model in self.models if model.name == name)
 
     def evaluated(self) -> list[DatasetPlan]:
