@@ -6,7 +6,8 @@ initials. The first factor is a log-linear model of how clinicians shorten words
 the masked span (`lmcells.expansion.ranking`).
 
 A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
-(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The same words of
+prose tell what is a known word, and a part of one, for `look_alikes`.
 """
 
 import re
@@ -206,13 +207,14 @@ class LetterSenses:
     def _words_shortened(self, short_form: str) -> list[tuple[Sense, str, float]]:
         # All vowels of a short form are in the prefix that it shares with the word.
         shared = short_form.rstrip(_CONSONANTS) or short_form[0]
-        first, end = (
-            bisect_left(self._words, each) for each in (shared, shared + "{")
-        )  # "{" comes after "z"
+        # "{" comes after "z".
+        first, end = (bisect_left(self._words, each) for each in (shared, shared + "{"))
         last, at = short_form[-1], len(short_form) - 1
         found = []
         for word in self._words[first:end]:
-            how = shortened(word, short_form) if word.find(last, at) > 0 else None
+            how = (
+                shortened(word, short_form) if word.find(last, at) > 0 else None
+            )  # most lack the last letter
             if how is not None:
                 score = sum(map(mul, WEIGHTS, features(word, short_form)))
                 found.append((Sense(short_form, word, (word,)), how, score))
@@ -220,13 +222,11 @@ class LetterSenses:
 
     def _phrases(self, short_form: str) -> list[tuple[Sense, str, float]]:
         initials = short_form.lower()
-        is_found = (self._initials == np.frombuffer(initials.encode().ljust(_LONGEST, b"\0"), np.uint64)).any(
-            0
-        )
-        phrases = [self._long_phrases[number] for number in np.flatnonzero(is_found).tolist()]
+        packed = np.frombuffer(initials.encode().ljust(_LONGEST, b"\0"), np.uint64)
+        numbers = np.flatnonzero((self._initials == packed).any(axis=0)).tolist()
         return [
             (Sense(short_form, phrase, (phrase,)), "initials", 0.0)
-            for phrase in phrases
+            for phrase in [self._long_phrases[number] for number in numbers]
             if _has_initials(phrase, initials)
         ]
 
