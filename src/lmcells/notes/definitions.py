@@ -55,9 +55,10 @@ _SHORT_OPENS = re.compile(rf"(?:^|[{_OPENINGS}])[ \t\"]*({_SHORT_FORM})[ ]?\Z")
 _LISTED_LONG = re.compile(r"[^=:;,.()\n|]{4,100}")
 _LIST = re.compile(r"\b(?:[Aa]bbreviations?|ABBREVIATIONS?)\b")
 _LIST_LENGTH = 3000
-_LEGEND_SIGN = re.compile(  # "RA - right apical margin", one a line or after a comma
-    rf"(?:\A|[{_OPENINGS}])[ \t\"*•-]*([A-Z]{{2,6}}\d?)[ \t]{{0,2}}(-{{1,3}}|[–—=:])[ \t]{{0,2}}(?=[A-Za-z])"
+_LEGEND_ENTRY = re.compile(  # "RA - right apical margin",
+    r"[ \t\"*•-]*([A-Z]{2,6}\d?)[ \t]{0,2}(-{1,3}|[–—=:])[ \t]{0,2}(?=[A-Za-z])"
 )
+_LEGEND_SIGN = re.compile(rf"[{_OPENINGS}]{_LEGEND_ENTRY.pattern}")  # one a line or after a comma
 _LEGEND_GAP = 200  # characters between two entries of one legend
 _ADJECTIVE = re.compile(r".{3,}(?:al|ic|ar|ary|ior|ous)")  # ends no long form
 _ASIDE_MARK = "\x01"
@@ -237,7 +238,8 @@ def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
     """
     legends: list[list[_Entry | None]] = []
     end = -_LEGEND_GAP
-    for sign in _LEGEND_SIGN.finditer(text):
+    first = _LEGEND_ENTRY.match(text)  # apart: a pattern that begins with a set is three times faster
+    for sign in chain([first] if first else [], _LEGEND_SIGN.finditer(text, first.end() if first else 0)):
         if sign.start(1) - end >= _LEGEND_GAP:
             legends.append([])
         legends[-1].append(_legend_entry(text, sign, spells))
