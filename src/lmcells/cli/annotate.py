@@ -12,7 +12,7 @@ from lmcells.cli.arguments import Command, adder
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.errors import ConfigError
 from lmcells.expansion.reader import SECTION_STYLES
-from lmcells.integrations.annotate import annotate, annotate_stream
+from lmcells.integrations.annotate import annotate, annotate
 from lmcells.integrations.omop import parse_nlp_time
 from lmcells.integrations.shards import ENGINES, SHARD_NOTES
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> None:
             if options.resume:
                 raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
             nlp_time = (nlp_time or datetime.now()) if omop else None
-            report = annotate_stream(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
+            report = annotate(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
         else:
             keep = {"resume": options.resume, "overwrite": options.overwrite}
             report = annotate(notes, options.output, omop=omop, nlp_time=nlp_time, **keep, **running)

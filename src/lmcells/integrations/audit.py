@@ -14,40 +14,24 @@ import csv
 import io
 import json
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import SenseInventory, SenseLookup
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write
-from lmcells.integrations.annotate import (
-    OnProgress,
-    ShardJob,
-    begun_plan,
-    make_plan,
-    open_parts,
-    refuse_output_inside,
-    report_of,
-)
+from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts, report_of
 from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import (
-    SHARD_NOTES,
-    Shard,
-    expand_notes,
-    find_engine,
-    shard_result,
-    shared_expander,
-)
+from lmcells.integrations.shards import SHARD_NOTES, Task, find_engine, shared_expander
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
@@ -103,23 +87,17 @@ def audit(
         resume: Continue a job that was stopped.
         on_progress: Called with the progress of the job.
     """
-    refuse_output_inside(notes, output)
     settings = expander or ExpanderSettings()
     rows = f"audit, examples: {with_context}"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     if resume and (done := report_of(output / "report.json", plan)) and done.get("min_count") == min_count:
         return done
-    parts = output.with_name(f"{output.name}.parts")
-    shared = shared_expander(settings)  # report what is wrong with the model here, once
-    try:
-        open_parts(parts, plan, begun_plan(parts) if resume else None)
-        parts.chmod(0o700)
-        job = ShardJob(notes, parts, on_progress)
-        task = AuditTask(settings, with_context)
-        for result in find_engine("local")(task, job.shards(n_notes=shard_notes), workers):  # type: ignore[arg-type]
-            job.keep(result)
-        findings = _Findings(shared.inventory)
-        failed: Counter[str] = Counter()
+    findings = _Findings(shared_expander(settings).inventory)
+    failed: Counter[str] = Counter()
+    with open_parts(output, plan, begun_plan(output) if resume else None):
+        job = ShardJob(notes, output, on_progress)
+        run = partial(find_engine("local"), workers=workers)
+        job.run(AuditTask(settings, with_context), run, n_notes=shard_notes)
         for counts, rows_of_shard in job.results():
             failed.update(reason for _, reason in counts["failed"])
             for line in rows_of_shard.split(b"\n")[:-1]:
@@ -127,14 +105,7 @@ def audit(
         report = {**job.reading.to_dict(), "failed": dict(failed), "min_count": min_count}
         if not report["n_read"]:
             raise InputError("no note could be read. Check the path and --format.")
-        report = _write(findings, output, report, plan)
-        shutil.rmtree(parts)
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if parts.is_dir() and not any(parts.glob("part-*")):  # nothing to resume
-            shutil.rmtree(parts, ignore_errors=True)
-    return report
+        return _write(findings, output, report, plan)
 
 
 @dataclass(slots=True)
@@ -154,36 +125,30 @@ class _Item:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditTask:
-    """The work of a worker: count the short forms and headers of each shard."""
+class AuditTask(Task):
+    """The short forms and headers of a shard are counted."""
 
-    expander: ExpanderSettings
     with_context: bool = True
 
-    def run(self, shard: Shard) -> bytes:
-        """Return a `shard_result` with a row for each item."""
-        count = _ShardCounts(shared_expander(self.expander), self.expander, with_context=self.with_context)
-        failed = []
-        expanded = expand_notes(count.expander, shard.notes)
-        for note, expansions in zip(shard.notes, expanded, strict=True):
-            if isinstance(expansions, str):
-                failed.append((note.id, expansions))
-            else:
-                count.note(note, expansions)
-        return shard_result(shard, count.rows(), failed, {})
+    def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[list[Any]]:
+        """Yield a row for each item."""
+        expander = shared_expander(self.expander)
+        count = _ShardCounts(expander.inventory, self.expander, with_context=self.with_context)
+        for note, expansions in expanded:
+            count.note(note, expansions)
+        return count.rows()
 
 
 class _ShardCounts:
     """Counts the short forms and headers of the notes of a shard."""
 
-    def __init__(self, expander: Expander, settings: ExpanderSettings, *, with_context: bool) -> None:
-        self.expander = expander
+    def __init__(self, inventory: SenseInventory, settings: ExpanderSettings, *, with_context: bool) -> None:
         rules = None if settings.header_rules is None else Path(settings.header_rules)
         self._aliases = load_aliases(rules)
         self._sections = section_finder(settings.sections, header_rules=rules)
-        self._known = {_plain(name) for name in expander.inventory.short_forms}
+        self._known = {_plain(name) for name in inventory.short_forms}
         self._with_context = with_context
-        self._definitions = DefinitionCounts(expander.inventory)
+        self._definitions = DefinitionCounts(inventory)
         self._items: dict[tuple[str, str], _Item] = {}
         self._in_lower_case: Counter[str] = Counter()
 

@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +45,13 @@ class NoteNlpOptions:
     def layout(self) -> RowLayout:
         """The columns, and the number of the first row."""
         return replace(LAYOUT, first=self.first_id)
+
+    def rows(self, note: Note, expansions: Iterable[Expansion], time: datetime) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a note, without their `note_nlp_id`."""
+        sections = dict(self.section_concepts)
+        for expansion in expansions:
+            if self.with_abstained or not expansion.abstained:
+                yield note_nlp_row(note, expansion, time, sections)
 
 
 def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
@@ -142,15 +149,12 @@ def export_note_nlp(
     """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows."""
     check_format(path)
     time = time or datetime.now()
-    n_rows, sections = 0, dict(options.section_concepts)
+    n_rows = 0
     with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
             if each.expansions and note_number(each.note) is None:
                 raise FormatError(f"the id of note {each.note.id!r} is not a whole number, which OMOP needs.")
-            for expansion in each.expansions:
-                if expansion.abstained and not options.with_abstained:
-                    continue
-                row = note_nlp_row(each.note, expansion, time, sections)
+            for row in options.rows(each.note, each.expansions, time):
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1
     return n_rows
