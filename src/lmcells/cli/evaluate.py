@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from lmcells.cli.arguments import Command, add_overwrite, adder
+from lmcells.cli.arguments import Command, add_overwrite, adder, picked
 from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_table
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
@@ -39,7 +39,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
-    add("--take-out-senses", text)
+    add("--take-out-senses", text, dest="take_out", action="store_true")
     add("--resume", "--notes: continue from --outcomes after a stop")
     add("--corpus", "the training corpus: counts of long forms, and the leakage check", type=Path)
     add("--section-map FILE", "foreign to known headers, CSV or JSON", type=Path)
@@ -68,13 +68,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         require_matplotlib()  # before the work, not after it
     with ProgressLine() as line:
         results = evaluate(
-            models,
-            dataset=options.dataset,
-            inventory=options.inventory,
-            corpus=options.corpus,
-            section_map=options.section_map,
-            ranking=options.ranking,
-            seed=options.seed,
+            **picked(options, evaluate),
             leakage_check=not options.no_leakage_check,
             on_model=lambda name: line.update(f"{models.index(name) + 1} of {len(models)}: {name}"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
@@ -98,14 +92,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
         raise InputError("--resume needs --outcomes FILE, which keeps what became of each note.")
     with ProgressLine() as line:
         results = evaluate_notes(
-            options.models,
-            notes=options.notes,
-            inventory=options.inventory,
-            outcomes=options.outcomes,
-            errors=options.errors,
-            resume=options.resume,
-            take_out=options.take_out_senses,
-            seed=options.seed,
+            **picked(options, evaluate_notes),
             on_progress=lambda model, n: line.update(f"{model}: {n:,} notes"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )

@@ -12,9 +12,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, get_args
 
@@ -29,7 +28,7 @@ from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_r
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
-    Run,
+    Engine,
     Shard,
     Task,
     find_engine,
@@ -52,9 +51,7 @@ def annotate(
     output: Path | BinaryIO,
     *,
     expander: ExpanderSettings | None = None,
-    omop: bool = False,
-    nlp_time: datetime | None = None,
-    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+    omop: NoteNlpOptions | None = None,
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -71,9 +68,7 @@ def annotate(
         notes: The files to read.
         output: The file to write: `.jsonl`, `.csv` or `.parquet`. A stream gets JSON lines as the notes are read.
         expander: The model, inventory and threshold; by default the shipped ones.
-        omop: Write rows of OMOP's NOTE_NLP instead of our own.
-        nlp_time: The date of those rows; by default the start of the job.
-        note_nlp: Their first number, concepts of sections, and whether to include abstained short forms.
+        omop: Write rows of OMOP's NOTE_NLP instead of our own, by these options.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
         shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
@@ -84,15 +79,15 @@ def annotate(
     for name, value in {"--workers": workers, "--shard-notes": shard_notes}.items():
         if value < 1:
             raise ConfigError(f"{name}: found {value}, allowed: 1 or more.")
-    run, settings = partial(find_engine(engine), workers=workers), expander or ExpanderSettings()
+    run, settings = find_engine(engine, workers=workers), expander or ExpanderSettings()
     if not isinstance(output, Path):
         shared_expander(settings)
-        task = AnnotationTask(settings, (nlp_time or datetime.now()) if omop else None, note_nlp)
+        task = AnnotationTask(settings, _dated(omop, datetime.now()))
         return _write_stream(notes, output, task, run, n_notes=shard_notes, on_progress=on_progress)
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
+    rows = f"omop, {omop}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     done = report_of(beside(output, "report.json"), plan)
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
@@ -105,7 +100,7 @@ def annotate(
         )
     shared_expander(settings)  # report what is wrong with the model here, once
     with open_parts(output, plan, begun) as began:
-        task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
+        task = AnnotationTask(settings, _dated(omop, began))
         job = ShardJob(notes, output, on_progress)
         job.run(task, run, n_notes=shard_notes)
         report = job.join(task.layout) | {"sha256": sha256(output)}
@@ -113,11 +108,15 @@ def annotate(
     return report
 
 
+def _dated(omop: NoteNlpOptions | None, time: datetime) -> NoteNlpOptions | None:
+    return omop and replace(omop, time=omop.time or time)
+
+
 def _write_stream(
     notes: NoteFiles,
     output: BinaryIO,
     task: AnnotationTask,
-    run: Run,
+    run: Engine,
     *,
     n_notes: int,
     on_progress: OnProgress,
@@ -197,7 +196,7 @@ class ShardJob:
         self.reading = ReadReport()  # what was read and skipped
         self._n_shards = 0
 
-    def run(self, task: Task, run: Run, *, n_notes: int) -> None:
+    def run(self, task: Task, run: Engine, *, n_notes: int) -> None:
         """Do the work for all shards that are not done yet, and write each result to its part."""
         for result in run(task, self._shards(n_notes)):
             counts, _ = parse_result(result)

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +95,7 @@ def audit(
     failed: Counter[str] = Counter()
     with open_parts(output, plan, begun_plan(output) if resume else None):
         job = ShardJob(notes, output, on_progress)
-        run = partial(find_engine("local"), workers=workers)
+        run = find_engine("local", workers=workers)
         job.run(AuditTask(settings, with_context), run, n_notes=shard_notes)
         for counts, rows_of_shard in job.results():
             failed.update(reason for _, reason in counts["failed"])

@@ -40,15 +40,16 @@ class NoteNlpOptions:
     first_id: int = 1  # note_nlp_id of the first row, to append to a table
     with_abstained: bool = True  # include short forms without an answer
     section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by name
+    time: datetime | None = None  # the date of the rows; None: now, or when the job began
 
     @property
     def layout(self) -> RowLayout:
         """The columns, and the number of the first row."""
         return replace(LAYOUT, first=self.first_id)
 
-    def rows(self, note: Note, expansions: Iterable[Expansion], time: datetime) -> Iterator[dict[str, Any]]:
+    def rows(self, note: Note, expansions: Iterable[Expansion]) -> Iterator[dict[str, Any]]:
         """Yield the rows of a note, without their `note_nlp_id`."""
-        sections = dict(self.section_concepts)
+        time, sections = self.time or datetime.now(), dict(self.section_concepts)
         for expansion in expansions:
             if self.with_abstained or not expansion.abstained:
                 yield note_nlp_row(note, expansion, time, sections)
@@ -140,21 +141,18 @@ def _snippet(text: str, start: int, end: int) -> str:
 
 
 def export_note_nlp(
-    notes: Iterable[AnnotatedNote],
-    path: Path,
-    *,
-    time: datetime | None = None,
-    options: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+    notes: Iterable[AnnotatedNote], path: Path, *, options: NoteNlpOptions | None = None
 ) -> int:
     """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows."""
     check_format(path)
-    time = time or datetime.now()
+    options = options or NoteNlpOptions()
+    options = replace(options, time=options.time or datetime.now())
     n_rows = 0
     with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
             if each.expansions and note_number(each.note) is None:
                 raise FormatError(f"the id of note {each.note.id!r} is not a whole number, which OMOP needs.")
-            for row in options.rows(each.note, each.expansions, time):
+            for row in options.rows(each.note, each.expansions):
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1
     return n_rows

@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -110,28 +109,27 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class AnnotationTask(Task):
-    """Expansions become our rows or, with the date of `nlp_time`, those of OMOP's NOTE_NLP."""
+    """Expansions become our rows or, with the options of `note_nlp`, those of OMOP's NOTE_NLP."""
 
-    nlp_time: datetime | None = None
-    note_nlp: omop.NoteNlpOptions = field(default_factory=omop.NoteNlpOptions)
+    note_nlp: omop.NoteNlpOptions | None = None
 
     @property
     def layout(self) -> rows.RowLayout:
         """The columns of the rows."""
-        return rows.LAYOUT if self.nlp_time is None else self.note_nlp.layout
+        return rows.LAYOUT if self.note_nlp is None else self.note_nlp.layout
 
     def refuse(self, note: Note) -> str | None:
         """OMOP needs numbers as note ids."""
-        is_usable = self.nlp_time is None or omop.note_number(note) is not None
+        is_usable = self.note_nlp is None or omop.note_number(note) is not None
         return None if is_usable else "note_id is not a whole number (OMOP)"
 
     def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[dict[str, Any]]:
         """Yield one row per expansion."""
         for note, expansions in expanded:
-            if self.nlp_time is None:
+            if self.note_nlp is None:
                 yield from (rows.annotation_row(note, expansion) for expansion in expansions)
             else:
-                yield from self.note_nlp.rows(note, expansions, self.nlp_time)
+                yield from self.note_nlp.rows(note, expansions)
 
 
 @contextmanager
@@ -213,24 +211,20 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
 # Engines: in this process, in several, or on a cluster. All give the same results, in any order.
 
 
-Run = Callable[[Task, Iterable[Shard]], Iterator[bytes]]
-Engine = Callable[[Task, Iterable[Shard], int], Iterator[bytes]]
-"""Takes a task, shards and a number of workers; yields what `Task.run` returns, as it comes."""
+Engine = Callable[[Task, Iterable[Shard]], Iterator[bytes]]
+"""Takes a task and shards; yields what `Task.run` returns, as it comes."""
 
 
-def find_engine(name: str) -> Engine:
+def find_engine(name: str, *, workers: int) -> Engine:
     """Return an engine by its name; MissingExtra says what to install."""
-    if name == "local":
-        return run_locally
+    run = run_locally
     if name == "ray":
-        from lmcells.integrations.ray_engine import run_on_ray
-
-        return run_on_ray
-    if name == "spark":
-        from lmcells.integrations.spark_engine import run_on_spark
-
-        return run_on_spark
-    raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
+        from lmcells.integrations.ray_engine import run_on_ray as run
+    elif name == "spark":
+        from lmcells.integrations.spark_engine import run_on_spark as run
+    elif name != "local":
+        raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
+    return lambda task, shards: run(task, shards, workers)
 
 
 def run_locally(task: Task, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
