@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.cli.arguments import Command, add_overwrite, adder, picked
-from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_result, print_rows
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
 from lmcells.evaluation.dataset import read_dataset
@@ -120,9 +120,8 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
         by_source = [(name, *(str(n.get(v, 0)) for v in verdicts)) for name, n in each.by_source.items()]
         print_columns([("source", *verdicts), *by_source])
         print(f"{each.model}: answers of at least this probability")
-        formats = {"probability": ".2f", "answered": ",.0f", "precision": ".3f", "recall": ".3f"}
-        cells = [tuple(format(row[name], how) for name, how in formats.items()) for row in each.thresholds]
-        print_columns([tuple(formats), *cells])
+        columns = "probability {probability:.2f} | answered {answered:,.0f} | precision {precision:.3f} | "
+        print_rows(each.thresholds, columns + "recall {recall:.3f}")
 
 
 def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
@@ -209,11 +208,8 @@ def _calibrate(options: argparse.Namespace) -> None:
             calibration = replace(calibration, least_probability=options.least_probability)
         calibration.save(folder)
     result = {**asdict(calibration), **report_calibration(mentions, calibration)}
-    if options.json:
-        print_json(result)
-    else:
-        rows = [(name, f"{each:.4f}" if isinstance(each, float) else each) for name, each in result.items()]
-        print_table(rows, title=str(options.model))
+    rows = [(name, f"{each:.4f}" if isinstance(each, float) else each) for name, each in result.items()]
+    print_result(options, result, [(str(options.model), rows)])
 
 
 _EVALUATE = f"""\

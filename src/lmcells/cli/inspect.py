@@ -17,7 +17,7 @@ from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
-from lmcells.cli.terminal import print_columns
+from lmcells.cli.terminal import print_columns, print_rows
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.rankers import calibration_of
@@ -68,7 +68,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    views.print_rows(rows, columns, left=(0, 2))
+    print_rows(rows, columns, left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -153,7 +153,7 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
     columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
-    views.print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
+    print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
         print(
@@ -235,7 +235,7 @@ def _print_path(path: Row) -> None:
     steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
     ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
     columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    views.print_rows(path.long_forms, columns)
+    print_rows(path.long_forms, columns)
 
 
 _SECTIONS = """\

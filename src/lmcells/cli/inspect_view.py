@@ -4,15 +4,14 @@ A view looks at a model and returns its data, a figure or None, and a function t
 """
 
 import argparse
-import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
 from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
-from lmcells.cli.terminal import print_columns, print_json
+from lmcells.cli.terminal import print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.layers import shipped_inventory
@@ -110,22 +109,3 @@ def draw(options: argparse.Namespace, name: str, *arguments: Any, **more: Any) -
         if error.name != "matplotlib":
             raise
         raise MissingExtra("matplotlib", extra="report", purpose="Drawing a figure") from None
-
-
-class _Dashes(string.Formatter):
-    """Writes None as a dash."""
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        return "-" if value is None else super().format_field(value, format_spec)
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
-    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
-    parts = [column.partition("{") for column in columns.split(" | ")]
-    titles = [title.strip() for title, _, _ in parts]
-    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
-
-
-def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
-    """Print a table."""
-    print_columns(table(rows, columns), left=left)

@@ -19,7 +19,7 @@ from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import Command, add_overwrite, adder
-from lmcells.cli.terminal import print_columns, print_json, print_table
+from lmcells.cli.terminal import print_columns, print_result, print_rows, table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
@@ -50,7 +50,7 @@ def _print_nearest(found: Row) -> None:
         moved = f"; {found.moved:.2f} nats from its average meaning"
     print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
     columns = "nearest {word} | KL {divergence:.2f} | cosine {cosine:.2f} | seen {count:,}"
-    views.print_rows(found.neighbors, columns)
+    print_rows(found.neighbors, columns)
 
 
 def _add_senses(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +84,7 @@ def _print_senses(senses: Row, movement: Row) -> None:
         near = ", ".join(each.word for each in sense.neighbors)
         rows.append(Row(sense, letter=letter, section=sense.section or "average", near=near))
     columns = "{letter} | section {section} | seen {count:,} | moved {moved:.2f} | nearest words {near}"
-    views.print_rows(rows, columns, left=(0, 1, 4))
+    print_rows(rows, columns, left=(0, 1, 4))
     print()
     shares = []
     for word, *of_word, average in zip(senses.words, *(sense.likenesses for sense in every), strict=True):
@@ -138,7 +138,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
         )
         if n_shown:
             columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
-            views.print_rows(each.components[:n_shown], columns)
+            print_rows(each.components[:n_shown], columns)
         print()
     if not data.divergences:
         return
@@ -146,7 +146,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
     print(f"KL(one || other) in nats, {n_samples:,} draws")
     columns = "{from} || {to} | sampled {sampled} | variational {variational:.2f} | matched {matched:.2f} | "
     rows = [{**each, "sampled": _with_error(each.sampled)} for each in data.divergences]
-    views.print_rows(rows, columns + "convex {convex:.2f}")
+    print_rows(rows, columns + "convex {convex:.2f}")
 
 
 def _with_error(found: Mapping[str, float]) -> str:
@@ -172,11 +172,9 @@ def _write_vectors(options: argparse.Namespace) -> None:
     write_vectors(options.output, (names, vectors))
     summary = {"format": format_, options.what: len(names), "dimensions": vectors.shape[1]}
     n_left_out = len(getattr(model, options.what)) - len(names)
-    if options.json:
-        print_json({"output": str(options.output), **summary, "left_out": n_left_out})
-        return
     left_out = [("left out, no word counted", n_left_out)] if n_left_out else []
-    print_table([*summary.items(), *left_out], title=str(options.output))
+    data = {"output": str(options.output), **summary, "left_out": n_left_out}
+    print_result(options, data, [(str(options.output), [*summary.items(), *left_out])])
 
 
 def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
@@ -212,14 +210,14 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print(f"{data['n_words']:,} words seen {at_least:,} times or more")
     columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
     columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
-    rows = views.table([], columns)
+    rows = table([], columns)
     titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
     for title, group in zip(titles, ("words", "most", "least"), strict=True):
         words = []
         for each in data[group]:
             shown = {"n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
             words.append(Row(each, word=f"  {each.word}", **shown))
-        rows += [[title, *[""] * 7], *views.table(words, columns)[1:]] if words else []
+        rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shutil
+import string
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -110,6 +111,25 @@ def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) 
             for column, (value, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(["", *cells]).rstrip())
+
+
+class _Dashes(string.Formatter):
+    """Writes None as a dash."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
+    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
+    parts = [column.partition("{") for column in columns.split(" | ")]
+    titles = [title.strip() for title, _, _ in parts]
+    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
+    """Print a table."""
+    print_columns(table(rows, columns), left=left)
 
 
 def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder, picked
-from lmcells.cli.terminal import ProgressLine, print_json, print_table
+from lmcells.cli.terminal import ProgressLine, print_result
 from lmcells.pretrain import ELMO, KINDS, TrainedModel, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
@@ -84,10 +84,10 @@ def _run(options: argparse.Namespace) -> None:
             number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM
             raise SystemExit(128 + number) from None
     if int(os.environ.get("RANK", "0")) == 0:  # torchrun starts several processes, of which one prints
-        _print_summary(trained, as_json=options.json)
+        _print_summary(options, trained)
 
 
-def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
+def _print_summary(options: argparse.Namespace, trained: TrainedModel) -> None:
     kind = trained.model.config.kind
     is_elmo = kind not in KINDS
     record = {name: value for name, value in trained.record.items() if name not in _ASKED_FOR}
@@ -97,15 +97,12 @@ def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
         **{name: value for name, value in record.items() if name != "losses"},
         **record.get("losses", {}),
     }
-    if as_json:
-        print_json(summary)
-        return
     rows = [
         (name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else value)
         for name, value in summary.items()
         if name != "model" and not isinstance(value, dict)
     ]
-    print_table(rows, title=str(trained.folder))
+    print_result(options, summary, [(str(trained.folder), rows)])
 
 
 _TRAIN = """\

@@ -32,6 +32,7 @@ from lmcells.integrations.shards import (
     Shard,
     Task,
     find_engine,
+    in_order,
     parse_result,
     shards_of,
     shared_expander,
@@ -83,7 +84,15 @@ def annotate(
     if not isinstance(output, Path):
         shared_expander(settings)
         task = AnnotationTask(settings, _dated(omop, datetime.now()))
-        return _write_stream(notes, output, task, run, n_notes=shard_notes, on_progress=on_progress)
+        totals, progress, reading = _Totals(), _Progress(notes, on_progress), ReadReport()
+        shards = shards_of(notes.read(reading), n_notes=shard_notes)
+        with open_rows(output, ".jsonl", task.layout) as write:
+            for counts, rows_of_shard in in_order(run(task, shards)):
+                write(rows_of_shard)
+                output.flush()
+                totals.add(counts)
+                progress.advance(counts["n_notes"], counts["n_characters"], reading)
+        return totals.report(reading)  # skipped rows are counted, but not listed
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
@@ -110,33 +119,6 @@ def annotate(
 
 def _dated(omop: NoteNlpOptions | None, time: datetime) -> NoteNlpOptions | None:
     return omop and replace(omop, time=omop.time or time)
-
-
-def _write_stream(
-    notes: NoteFiles,
-    output: BinaryIO,
-    task: AnnotationTask,
-    run: Engine,
-    *,
-    n_notes: int,
-    on_progress: OnProgress,
-) -> dict[str, Any]:
-    """Write JSON lines as the notes are read. Skipped rows are counted, but not listed."""
-    totals, progress, reading = _Totals(), _Progress(notes, on_progress), ReadReport()
-    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that finished before their turn
-    next_number = 0
-    with open_rows(output, ".jsonl", task.layout) as write:
-        for result in run(task, shards_of(notes.read(reading), n_notes=n_notes)):
-            counts, rows = parse_result(result)
-            waiting[counts["number"]] = counts, rows
-            while next_number in waiting:
-                counts, rows = waiting.pop(next_number)
-                write(rows)
-                output.flush()
-                totals.add(counts)
-                next_number += 1
-                progress.advance(counts["n_notes"], counts["n_characters"], reading)
-    return totals.report(reading)
 
 
 class _Totals:

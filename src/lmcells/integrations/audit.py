@@ -10,12 +10,10 @@ Notes are counted in shards, as in `annotate`, which are kept in `audit.parts/` 
 distinct items the rarest are dropped, so memory is bounded.
 """
 
-import csv
-import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -29,7 +27,7 @@ from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write
 from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts, report_of
-from lmcells.integrations.rows import NoteFiles
+from lmcells.integrations.rows import NoteFiles, csv_text
 from lmcells.integrations.shards import SHARD_NOTES, Task, find_engine, shared_expander
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
@@ -326,7 +324,7 @@ def _write(
     report = {**reading, **{f"n_{name}": len(rows) for name, rows in tables.items()}}
     shown = {name: rows[:_N_SHOWN] for name, rows in tables.items()}
     files = {
-        **{f"{name}.csv": _csv(COLUMNS[name], rows) for name, rows in tables.items()},
+        **{f"{name}.csv": csv_text(COLUMNS[name], rows) for name, rows in tables.items()},
         "header_rules.json": json.dumps(headers, ensure_ascii=False, indent=1) + "\n",
         "audit.html": render("audit.html", report=report, shown=_N_SHOWN, **shown),
         "report.json": json.dumps({**report, "plan": plan}, indent=1) + "\n",
@@ -334,21 +332,8 @@ def _write(
     output.mkdir(parents=True, exist_ok=True)
     output.chmod(0o700)
     for name, text in files.items():
-        _write_private(output / name, text)
+        with atomic_write(output / name) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.chmod(0o600)  # a killed process may have left one
+            temporary.write_text(text, encoding="utf-8")
     return report
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return table.getvalue()
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, atomically."""
-    with atomic_write(path) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.chmod(0o600)  # a killed process may have left one
-        temporary.write_text(text, encoding="utf-8")

@@ -1,8 +1,9 @@
 """Which notes to read, and the files of rows that `annotate` writes and exports read (JSON lines, CSV, Parquet)."""
 
 import csv
+import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -104,6 +105,15 @@ def _write_json_lines(path: Path | BinaryIO, layout: RowLayout, parse: _Parse) -
             file.write(rows)
 
         yield write
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV; what a row does not have stays empty."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue()
 
 
 @contextmanager

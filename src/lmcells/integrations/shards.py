@@ -62,6 +62,17 @@ def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
     return parsed, rows
 
 
+def in_order(results: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the counts and the rows of results in the order of their shards."""
+    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}
+    next_number = 0
+    for result in map(parse_result, results):
+        waiting[result[0]["number"]] = result
+        while next_number in waiting:
+            yield waiting.pop(next_number)
+            next_number += 1
+
+
 def shards_of(notes: Iterable[Note], *, n_notes: int = SHARD_NOTES) -> Iterator[Shard]:
     """Group notes into shards, determined only by the notes."""
     batches = batch_notes(notes, max_characters=SHARD_CHARACTERS, max_notes=n_notes)

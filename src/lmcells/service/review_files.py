@@ -1,8 +1,6 @@
 """Queue notes for review, the most useful first; export reviews as annotations, a site inventory or labelled notes."""
 
-import csv
 import hashlib
-import io
 import json
 import math
 import re
@@ -22,7 +20,7 @@ from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, STATES
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.omop import export_note_nlp
-from lmcells.integrations.rows import annotation_row
+from lmcells.integrations.rows import annotation_row, csv_text
 from lmcells.notes.note import Note
 from lmcells.service.review_decisions import SURE, UNKNOWN, Decision, ReviewedMention, ReviewedNote, Version
 from lmcells.service.reviews import ReviewStore, find_sections, section_at
@@ -128,13 +126,10 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
         for mention in each.mentions:
             if mention.corrected is not None:
                 decision = mention.settled
-                review = {
-                    "reviewed_by": sorted(mention.by_reviewer),
-                    "reviewed_at": decision.at if decision else None,
-                    "model": decision.model if decision else None,
-                    "inventory": decision.inventory if decision else None,
-                }
-                yield _line(annotation_row(each.note, mention.corrected) | review)
+                fields = {"reviewed_at": "at", "model": "model", "inventory": "inventory"}
+                made = {name: getattr(decision, field, None) for name, field in fields.items()}
+                reviewed = {"reviewed_by": sorted(mention.by_reviewer), **made}
+                yield _line(annotation_row(each.note, mention.corrected) | reviewed)
 
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
@@ -158,16 +153,12 @@ def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
         if each.done_by:
             marks = []
             for mention in each.mentions:
-                decision, mark = (
-                    mention.settled,
-                    {"start": mention.expansion.start, "end": mention.expansion.end},
+                decision = mention.settled
+                kind = "unclear" if decision is None else SHORT_FORM if decision.long_form else NONE
+                mark = {"start": mention.expansion.start, "end": mention.expansion.end, "kind": kind}
+                marks.append(
+                    mark | ({"senses": [decision.long_form]} if decision and decision.long_form else {})
                 )
-                if decision is None:
-                    marks.append({**mark, "kind": "unclear"})
-                elif decision.long_form is None:
-                    marks.append({**mark, "kind": NONE})
-                else:
-                    marks.append({**mark, "kind": SHORT_FORM, "senses": [decision.long_form]})
             yield _line({"id": each.note.id, "text": each.note.text, "mentions": marks})
 
 
@@ -177,12 +168,10 @@ def _line(row: dict[str, Any]) -> str:
 
 def site_inventory(notes: Sequence[ReviewedNote], inventory: SenseInventory) -> Iterator[str]:
     """Yield the rules that follow from the decisions, as the CSV of a layer over the inventory; see `site_rules`."""
-    table = io.StringIO(newline="")
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(SITE_COLUMNS)
-    for *rule, where in site_rules(notes, inventory)[0]:
-        writer.writerow((*rule, *(dict(where).get(name, "") for name in SITE_COLUMNS[3:])))
-    yield table.getvalue()
+    rules, _ = site_rules(notes, inventory)
+    yield csv_text(
+        SITE_COLUMNS, (dict(zip(SITE_COLUMNS, rule, strict=False)) | dict(where) for *rule, where in rules)
+    )
 
 
 def site_rules(
