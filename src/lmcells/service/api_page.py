@@ -5,10 +5,7 @@ import re
 from html import escape
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.responses import Response
-
-_STYLE = """\
+STYLE = """\
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 :root { color-scheme: light dark; }
 h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: 1rem; }
@@ -18,19 +15,6 @@ table { border-collapse: collapse; } th, td { text-align: left; vertical-align: 
 """
 _REF = "#/components/schemas/"
 Schema = dict[str, Any]
-
-
-def add_api_page(app: FastAPI, path: str) -> None:
-    """Add the page, and its style sheet beside it."""
-    style = f"{path}.css"
-
-    @app.get(path, include_in_schema=False)
-    async def show_api() -> Response:
-        return Response(render(app.openapi(), style=style.rpartition("/")[2]), media_type="text/html")
-
-    @app.get(style, include_in_schema=False)
-    async def show_style() -> Response:
-        return Response(_STYLE, media_type="text/css")
 
 
 def render(schema: Schema, *, style: str) -> str:
