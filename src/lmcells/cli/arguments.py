@@ -106,7 +106,6 @@ def picked(options: argparse.Namespace, function: Callable[..., Any], **instead:
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """--json, for machines."""
     adder(parser)("--json", "print the summary as JSON")
 
 
@@ -131,7 +130,6 @@ def add_columns(reading: argparse._ActionsContainer) -> None:
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
-    """Return how the options say that files are read."""
     return Columns(
         text=options.text_column,
         id=options.id_column,
@@ -143,7 +141,6 @@ def columns_of(options: argparse.Namespace) -> Columns:
 
 
 def note_files(options: argparse.Namespace) -> NoteFiles:
-    """Return the notes that the options name."""
     return NoteFiles(options.notes, options.format, columns_of(options))
 
 

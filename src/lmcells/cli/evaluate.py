@@ -84,7 +84,6 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _evaluate_notes(options: argparse.Namespace) -> None:
-    """Score whole notes, end to end."""
     for path in (options.errors, options.outcomes):
         if path is not None and path.exists() and not (options.overwrite or options.resume):
             raise InputError(f"{path} exists already. Choose another name, or replace it with --overwrite.")

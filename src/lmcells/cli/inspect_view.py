@@ -25,18 +25,15 @@ _FIGURES = (".svg", ".pdf", ".png")
 
 
 def add_min_count(add: Callable[..., None]) -> None:
-    """--min-count: which words are searched."""
     text = "only words seen N times or more in training (the 10,000 most frequent)"
     add("--min-count N", text, type=at_least(1))
 
 
 def add_inventory(add: Callable[..., None]) -> None:
-    """--inventory; see `open_inventory`."""
     add("--inventory FILE", "short forms and their long forms, JSON or CSV (the shipped ones)", type=Path)
 
 
 def add_ranker(add: Callable[..., None]) -> None:
-    """--inventory and --ranking; see `open_ranker`."""
     add_inventory(add)
     ways = "masked-span: by what fits where the short form is masked; divergence: the paper's; "
     ways += "auto: masked-span if the model supports it"
@@ -44,7 +41,6 @@ def add_ranker(add: Callable[..., None]) -> None:
 
 
 def add_model(add: Callable[..., None]) -> None:
-    """--model and --json."""
     add("--model MODEL", "model folder, or default (the shipped model)", default=DEFAULT)
     add("--json", "print the data as JSON, not as a table")
 
@@ -86,14 +82,12 @@ def view(
 
 
 def open_inventory(options: argparse.Namespace) -> SenseInventory:
-    """Open the inventory of --inventory, or the shipped one."""
     return load_inventory(options.inventory) if options.inventory else shipped_inventory()
 
 
 def open_ranker(
     options: argparse.Namespace, model: PretrainedModel, *, null_metadata: bool = False
 ) -> PosteriorRanker:
-    """Return the ranker of --inventory and --ranking."""
     inventory = open_inventory(options)
     return section_ranker(model, inventory, ranking=options.ranking, null_metadata=null_metadata)
 

@@ -30,7 +30,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Build the corpus and print what was read."""
     with ProgressLine() as line:
         corpus = build_corpus(
             **picked(options, build_corpus),

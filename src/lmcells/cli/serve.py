@@ -58,7 +58,6 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    """Serve until a signal ends it."""
     try:
         from lmcells.service.server import TOKEN, ServerOptions, check, serve
     except ModuleNotFoundError as error:

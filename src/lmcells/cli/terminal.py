@@ -79,7 +79,6 @@ def has_colors(stream: TextIO) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value for machines."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     print(json.dumps(value, ensure_ascii=not is_unicode, indent=1))
 
@@ -128,7 +127,6 @@ def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
-    """Print a table."""
     print_columns(table(rows, columns), left=left)
 
 

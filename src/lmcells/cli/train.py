@@ -60,7 +60,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    """Train, save the model, and print how it went."""
     flags = ((flag, getattr(options, flag)) for flag in _OVERRIDES)
     named = [f"training.{flag}={value}" for flag, value in flags if value is not None]
     shown: list[str] = []

@@ -150,7 +150,6 @@ class _ShardCounts:
         self._in_lower_case: Counter[str] = Counter()
 
     def note(self, note: Note, expansions: Sequence[Expansion]) -> None:
-        """Count one note."""
         self._definitions.add(note)
         sections = note.sections if note.sections is not None else self._sections(note)
         found: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -239,7 +238,6 @@ class _Findings:
         self._definitions = DefinitionCounts(inventory)
 
     def add(self, row: list[Any]) -> None:
-        """Add a row of a shard."""
         if row[0] == "definition":
             self._definitions.add_counts(row[2], row[1], most=_MOST_KEPT)
             return

@@ -158,7 +158,6 @@ def export_doccano(notes: Iterable[AnnotatedNote], path: Path) -> int:
 
 
 def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write JSON lines; -> the number of lines."""
     n_rows = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
@@ -168,7 +167,6 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def document(annotated: AnnotatedNote) -> dict[str, Any]:
-    """Return a note as a doccano document."""
     found = annotated.expansions
     labels = [[each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in found]
     return {"text": annotated.text, "label": labels, "note_id": annotated.id}
@@ -224,7 +222,6 @@ def export_label_studio(notes: Iterable[AnnotatedNote], path: Path) -> int:
 
 
 def task(annotated: AnnotatedNote) -> dict[str, Any]:
-    """Return a note as a task with one prediction."""
     results: list[dict[str, Any]] = []
     scores = []
     for number, each in enumerate(annotated.expansions):

@@ -157,7 +157,6 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
 
 
 def arrow_schema(layout: RowLayout) -> Any:
-    """Return the Arrow schema of the columns."""
     pa, _ = _pyarrow("Writing")
     candidate = [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
     types = {

@@ -49,7 +49,6 @@ class Shard:
 
     @property
     def n_characters(self) -> int:
-        """The total length of the texts."""
         return sum(len(note.text) for note in self.notes)
 
 
@@ -126,7 +125,6 @@ class AnnotationTask(Task):
 
     @property
     def layout(self) -> rows.RowLayout:
-        """The columns of the rows."""
         return rows.LAYOUT if self.note_nlp is None else self.note_nlp.layout
 
     def refuse(self, note: Note) -> str | None:

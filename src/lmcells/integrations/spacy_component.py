@@ -83,13 +83,11 @@ class AcronymComponent:
 
     @property
     def expander(self) -> Expander:
-        """The expander, loaded on first use."""
         if self._expander is None:
             self._expander = self.settings.open()
         return self._expander
 
     def __call__(self, doc: Doc) -> Doc:
-        """Expand the short forms of one document."""
         return next(self.pipe([doc]), doc)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
@@ -126,11 +124,9 @@ class AcronymComponent:
             _assign(doc, ABBREVIATIONS, theirs + ours)
 
     def set_error_handler(self, error_handler: ErrorHandler) -> None:
-        """Set the handler of documents that cannot be expanded."""
         self._error_handler = error_handler
 
     def get_error_handler(self) -> ErrorHandler:
-        """Return the handler of documents that cannot be expanded."""
         return self._error_handler
 
     def to_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> None:
@@ -150,7 +146,6 @@ class AcronymComponent:
         to_disk(path, writers, exclude)
 
     def from_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_disk` saved."""
         saved: dict[str, Any] = {}
         from_disk(path, {_SETTINGS: lambda file: saved.update(read_json(file))}, exclude)
         for name in _OWN_SETTINGS:

@@ -18,7 +18,6 @@ Schema = dict[str, Any]
 
 
 def render(schema: Schema, *, style: str) -> str:
-    """Return the page of a schema."""
     operations = [
         (path, method, operation)
         for path, methods in schema["paths"].items()

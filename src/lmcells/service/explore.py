@@ -287,7 +287,6 @@ VIEWS: dict[str, tuple[type[Message], str]] = {
 
 
 def explore_router(expander: Expander, *, route_class: type[APIRoute]) -> APIRouter:
-    """Return the router of GET /explore/..."""
     router = APIRouter(prefix="/explore", responses=errors(401, 422, 429), route_class=route_class)
     explorer, in_thread = Explorer(expander), ExploringThread()
 

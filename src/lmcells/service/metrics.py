@@ -45,7 +45,6 @@ class ServiceMetrics:
         self._expansions = {name: expansions.labels(name) for name in (*get_args(Source), "abstained")}
 
     def count_note(self, text: str, expansions: Sequence[Expansion]) -> None:
-        """Count a note, and its short forms by outcome."""
         self.notes.inc()
         self.characters.inc(len(text))
         outcomes = collections.Counter("abstained" if each.abstained else each.source for each in expansions)

@@ -52,7 +52,6 @@ _LEVEL = 4
 
 
 def refusal(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error answer."""
     return JSONResponse({"detail": detail}, status, headers)
 
 
@@ -100,7 +99,6 @@ class Observation:
     allowed_hosts: Container[str]  # allowed Host headers; none: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -167,7 +165,6 @@ class Compression:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         if scope["type"] != "http" or not _GZIP.search(Headers(scope=scope).get("accept-encoding", "")):
             await self.app(scope, receive, send)
             return

@@ -220,50 +220,34 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
     return router
 
 
+def _facts(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
+    return {
+        "id": reviewed.id,
+        "name": reviewed.note.id,
+        "category": reviewed.note.metadata.get("category"),
+        "is_done": reviewer in reviewed.done_by,
+    }
+
+
 def _listed(reviewed: ReviewedNote, reviewer: str) -> ListedNote:
-    is_done = reviewer in reviewed.done_by
-    return ListedNote(
-        id=reviewed.id,
-        name=reviewed.note.id,
-        category=reviewed.note.metadata.get("category"),
-        n_left=0 if is_done else reviewed.n_left(reviewer),
-        n_disputed=sum(each.is_disputed for each in reviewed.mentions),
-        is_done=is_done,
-    )
+    facts = _facts(reviewed, reviewer)
+    n_left = 0 if facts["is_done"] else reviewed.n_left(reviewer)
+    n_disputed = sum(each.is_disputed for each in reviewed.mentions)
+    return ListedNote(**facts, n_left=n_left, n_disputed=n_disputed)
 
 
 def _shown(reviewed: ReviewedNote, reviewer: str) -> ReviewedNoteAnswer:
-    """Return a note as a reviewer sees it."""
     answers, mentions = [], []
     for each in reviewed.mentions:
         expansion, mine = each.expansion, each.by_reviewer.get(reviewer)
         others = [decision for name, decision in sorted(each.by_reviewer.items()) if name != reviewer]
         answers.append(each.answer(mine))
-        mentions.append(
-            answers[-1].to_dict()
-            | {
-                "candidates": expansion.to_dict()["candidates"],
-                "answer": expansion.long_form,
-                "answer_probability": expansion.probability,
-                "mine": mine and DecisionMessage.model_validate(mine, from_attributes=True),
-                "others": [
-                    DecisionMessage.model_validate(other, from_attributes=True) for other in others if mine
-                ],
-                "never": sorted(each.never),
-            }
-        )
-    expanded = expand_text(reviewed.note.text, answers)
-    return ReviewedNoteAnswer.model_validate(
-        {
-            "id": reviewed.id,
-            "name": reviewed.note.id,
-            "category": reviewed.note.metadata.get("category"),
-            "text": reviewed.note.text,
-            "is_done": reviewer in reviewed.done_by,
-            "expansions": mentions,
-            "expanded": ExpandedTextMessage.model_validate(expanded, from_attributes=True),
-        }
-    )
+        seen = {"candidates": expansion.to_dict()["candidates"], "never": sorted(each.never), "mine": mine}
+        seen |= {"answer": expansion.long_form, "answer_probability": expansion.probability}
+        mentions.append(answers[-1].to_dict() | seen | {"others": others if mine else []})
+    text = reviewed.note.text
+    note = {"text": text, "expansions": mentions, "expanded": expand_text(text, answers)}
+    return ReviewedNoteAnswer.model_validate(_facts(reviewed, reviewer) | note, from_attributes=True)
 
 
 # Examples for the schema

@@ -49,11 +49,8 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def add_expand(
     router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
 ) -> None:
-    """Add POST /expand."""
     reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # keeps the event loop free
-    refs = [
-        {"$ref": f"#/components/schemas/{model.__name__}"} for model in (messages.OneNote, messages.ManyNotes)
-    ]
+    refs = [{"$ref": f"#/components/schemas/{name}"} for name in ("OneNote", "ManyNotes")]
     lines: dict[str, Any] = {"type": "string", "examples": ['{"id": "a", "text": "PT 12"}\n']}
 
     @router.post(
@@ -173,7 +170,6 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
-    """Add GET /inventory."""
     names = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
     find = NameSearch(names, searched=long_forms_of(inventory))
 
@@ -189,18 +185,10 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
     ) -> messages.InventoryAnswer:
         """Short forms that begin with `search` come first, then those with a long form that contains it."""
         found = find(search)
-        entries = [
-            {
-                "short_form": name,
-                "senses": [
-                    {"long_form": sense.long_form, "forms": sense.forms, "concept_id": sense.concept_id}
-                    for sense in inventory.senses(name)
-                ],
-            }
-            for name in found[offset : offset + limit]
-        ]
+        shown = found[offset : offset + limit]
+        entries = [{"short_form": name, "senses": inventory.senses(name)} for name in shown]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
-        return messages.InventoryAnswer.model_validate({**counts, "entries": entries})
+        return messages.InventoryAnswer.model_validate({**counts, "entries": entries}, from_attributes=True)
 
 
 class NameSearch:
@@ -229,7 +217,6 @@ def long_forms_of(inventory: SenseInventory) -> dict[str, str]:
 
 
 def add_metrics(router: APIRouter, metrics: ServiceMetrics) -> None:
-    """Add GET /metrics."""
     content = {"text/plain": {"schema": {"type": "string"}, "example": "lmcells_notes_total 64.0\n"}}
 
     @router.get(

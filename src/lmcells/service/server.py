@@ -211,7 +211,6 @@ def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None
 
 
 def url(listening: socket.socket, *, scheme: str = "http") -> str:
-    """Return the address of the page."""
     host, port = listening.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

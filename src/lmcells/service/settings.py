@@ -50,7 +50,6 @@ class ServiceSettings:
 
     @property
     def max_body_bytes(self) -> int:
-        """The largest body in bytes."""
         return int(self.max_body * 1_000_000)
 
 

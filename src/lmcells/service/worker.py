@@ -89,7 +89,6 @@ class Worker:
         self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
     def run(self, batches: Iterable[Batch]) -> None:
-        """Answer one batch after another."""
         for batch in batches:
             self._metrics.batch_notes.observe(len(batch))
             try:
