@@ -105,9 +105,8 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
         where = report.first_seen[reason]
         print(f"lmcells inspect: {n:,} skipped: {reason} (first at {where})", file=sys.stderr)
     if not examples:
-        raise InputError(
-            "no short form of the inventory was found. Give other notes, or another --inventory."
-        )
+        nothing = "no short form of the inventory was found"
+        raise InputError(f"{nothing}. Give other notes, or another --inventory.")
     summary, alone = gate.summarise_gate(ranker, examples), gate.weigh_alone(ranker)
     checks = gate.check_gate(examples, summary, alone)
     shown = gate.spread(examples, n=options.examples)
@@ -117,8 +116,12 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
         _print_checks(checks)
         _print_examples(shown)
 
-    data: dict[str, Any] = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
-    data["sections_alone"] = alone
+    data = {
+        "summary": summary,
+        "checks": checks,
+        "examples": list(map(asdict, shown)),
+        "sections_alone": alone,
+    }
     return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
@@ -217,25 +220,20 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
 
-    def print_view() -> None:
-        for path in paths:
-            _print_path(path)
-
-    data = {"paths": paths}
-    return data, views.draw(options, "figures.draw_interpolation", paths), print_view
+    figure = views.draw(options, "figures.draw_interpolation", paths)
+    return {"paths": paths}, figure, partial(_print_paths, paths)
 
 
-def _print_path(path: Row) -> None:
+def _print_paths(paths: Sequence[Row]) -> None:
     """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
-    n_columns = min(6, len(path.weights))
-    shown = np.linspace(0, len(path.weights) - 1, n_columns).round().astype(int).tolist()
-    words = f"{path.n_words} words around it" if path.n_words else "no words around it"
-    weight = f"the gate gives the section {path.learnt_weight:.2f}"
-    print(f"{path.short_form} in {path.section}, {words}; {weight}")
-    steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
-    ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
-    columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    print_rows(path.long_forms, columns)
+    for path in paths:
+        words = f"{path.n_words or 'no'} words around it"
+        weight = f"the gate gives the section {path.learnt_weight:.2f}"
+        print(f"{path.short_form} in {path.section}, {words}; {weight}")
+        shown = np.linspace(0, len(path.weights) - 1, min(6, len(path.weights))).round().astype(int).tolist()
+        steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
+        ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
+        print_rows(path.long_forms, " | ".join(["weight of the section {long_form}", *steps, *ends]))
 
 
 _SECTIONS = """\

@@ -18,7 +18,7 @@ from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import Command, add_overwrite, adder
+from lmcells.cli.arguments import Command, add_overwrite, adder, picked
 from lmcells.cli.terminal import print_columns, print_result, print_rows, table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
@@ -30,14 +30,13 @@ def _add_neighbors(parser: argparse.ArgumentParser) -> None:
     add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
     text = "the other words' cells: under the same section, or expected over their own sections"
     add("--against", text, one_of=AGAINST)
-    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES)
+    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES, dest="measure")
     views.add_min_count(add)
-    add("--top N", "list N words", number=10)
+    add("--top N", "list N words", number=10, dest="n")
 
 
 def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    how = {"against": options.against, "measure": options.by, "min_count": options.min_count}
-    found = nearest_words(WordCells(model), options.word, options.section, n=options.top, **how)
+    found = nearest_words(WordCells(model), **picked(options, nearest_words))
     return found, views.draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
 
 
@@ -60,18 +59,15 @@ def _add_senses(parser: argparse.ArgumentParser) -> None:
     add("--words WORD", "words to compare it with", nargs="+", default=[])
     add("--n-sections N", "sections to choose, if none are given", number=6)
     add("--n-words N", "words to choose, if none are given", number=12)
-    add("--top N", "list N nearest words for each section", number=5)
+    add("--top N", "list N nearest words for each section", number=5, dest="n_neighbors")
     views.add_min_count(add)
 
 
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    known = WordCells(model)
-    chosen = ("sections", "words", "min_count", "n_sections", "n_words")
-    how = {name: getattr(options, name) for name in chosen}
-    senses = word_senses(known, options.word, **how, n_neighbors=options.top)
-    movement = measure_movement(known)
-    data = {**senses, "movement": movement}
-    return data, views.draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
+    cells = WordCells(model)
+    senses, movement = word_senses(cells, **picked(options, word_senses)), measure_movement(cells)
+    figure = views.draw(options, "figures.draw_senses", senses)
+    return {**senses, "movement": movement}, figure, partial(_print_senses, senses, movement)
 
 
 def _print_senses(senses: Row, movement: Row) -> None:
@@ -110,7 +106,7 @@ def _add_mixtures(parser: argparse.ArgumentParser) -> None:
     add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
     add("--sections", "the names are sections")
     add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
-    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2)
+    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2, dest="n_samples")
     add("--seed N", "random seed", number=0, least=0)
 
 
@@ -118,7 +114,7 @@ def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> vi
     mixture = section_mixture if options.sections else phrase_mixture
     by_name = {marginal.name: marginal for marginal in (mixture(model, name) for name in options.names)}
     marginals = list(by_name.values())
-    data = compare(marginals, n_samples=options.samples, seed=options.seed)
+    data = compare(marginals, **picked(options, compare))
     part = "word" if options.sections else "section"
     figure = views.draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
     return data, figure, partial(_print_comparison, data, part=part, n_shown=options.top)
@@ -192,17 +188,16 @@ def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     variances = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
     named = variances.named(model, options.words)
+    associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
     data = {
         "by": options.by,
         "n_words": len(variances.words),
         "words": named,
         "most": variances.ranked(options.by, most=options.top),
         "least": variances.ranked(options.by, most=options.top, largest=False),
-        "associations": variances.associations(n_resamples=options.resamples, seed=options.seed),
+        "associations": associations,
     }
-    figure = views.draw(
-        options, "point_figures.draw_uncertainty", variances, data["associations"], named=named
-    )
+    figure = views.draw(options, "point_figures.draw_uncertainty", variances, associations, named=named)
     return data, figure, partial(_print_uncertainty, data, options.min_count)
 
 

@@ -89,16 +89,11 @@ def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: I
         print_json(data)
     else:
         for title, rows in tables:
-            print_table(rows, title=title)
-
-
-def print_table(rows: Sequence[tuple[str, Any]], *, title: str = "") -> None:
-    """Print names and values, one pair a line; numbers with separators, aligned."""
-    if title:
-        print(title)
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, value in rows:
-        print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
+            if title:
+                print(title)
+            width = max((len(name) for name, _ in rows), default=0)
+            for name, value in rows:
+                print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
