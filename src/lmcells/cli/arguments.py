@@ -243,10 +243,8 @@ def refuse_existing_outputs(options: argparse.Namespace) -> None:
         return
     parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
     for name in _WRITTEN:
-        if given.get(name):
-            for part in parts:
-                flag = f"--{name.replace('_', '-')}"
-                refuse_existing(part_of_split(given[name], part), options, flag=flag)
+        for part in parts if given.get(name) else ():
+            refuse_existing(part_of_split(given[name], part), options, flag=f"--{name.replace('_', '-')}")
 
 
 def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--output") -> None:
@@ -254,7 +252,5 @@ def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--o
     may_resume = getattr(options, "resume", None)
     if options.overwrite or may_resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    resuming = "" if may_resume is None else " continue with --resume,"
-    raise InputError(
-        f"{flag} {path} exists already. Choose another,{resuming} or replace it with --overwrite."
-    )
+    others = "" if may_resume is None else " continue with --resume,"
+    raise InputError(f"{flag} {path} exists already. Choose another,{others} or replace it with --overwrite.")

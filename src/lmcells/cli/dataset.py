@@ -112,10 +112,8 @@ def _reverse(options: argparse.Namespace) -> None:
         **picked(options, build_reverse_dataset, **given), finder=finder, find_sections=sections
     )
     if not any(part.examples for part in parts.values()):
-        raise InputError(
-            f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur. "
-            "Give more notes, or an inventory whose long forms are written out in them."
-        )
+        why = f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur"
+        raise InputError(f"{why}. Give more notes, or an inventory whose long forms are written out in them.")
     datasets = []
     for name, part in parts.items():
         output = part_of_split(options.output, name)

@@ -130,10 +130,9 @@ def _occurrences(
 ) -> Iterator[gate.Occurrence]:
     if options.dataset is not None:
         examples = read_dataset(options.dataset, report=report)
-        # Any short form has a gate; a given inventory says which of them are meant.
-        return gate.occurrences_of(
-            each for each in examples if options.inventory is None or each.short_form in inventory
-        )
+        if options.inventory is None:  # any short form has a gate
+            return gate.occurrences_of(examples)
+        return gate.occurrences_of(each for each in examples if each.short_form in inventory)
     reading = {"sections": options.sections, "header_rules": options.header_rules}
     return gate.occurrences_in(_notes(options, report), inventory, **reading)
 
@@ -147,10 +146,8 @@ def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
 def _print_summary(summary: Row, *, n_shown: int) -> None:
     """Print the sections with enough examples, those with the most weight first."""
     shown = [each for each in summary.sections if each.n >= gate.LEAST_EXAMPLES] or summary.sections
-    print(
-        f"weight of the section: mean {summary.mean:.3f}, deviation {summary.deviation:.3f}; {summary.n:,} short "
-        f"forms, {len(summary.sections):,} sections"
-    )
+    n_found = f"{summary.n:,} short forms, {len(summary.sections):,} sections"
+    print(f"weight of the section: mean {summary.mean:.3f}, deviation {summary.deviation:.3f}; {n_found}")
     has_lengths = any(section.n_section_tokens is not None for section in shown)
     columns = "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | "
     columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
@@ -159,15 +156,13 @@ def _print_summary(summary: Row, *, n_shown: int) -> None:
     print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
-        print(
-            f"  and {n_left_out:,} more with less weight or fewer than {gate.LEAST_EXAMPLES} examples: --json has all"
-        )
+        fewer = f"fewer than {gate.LEAST_EXAMPLES} examples"
+        print(f"  and {n_left_out:,} more with less weight or {fewer}: --json has all")
 
 
 def _print_checks(checks: Sequence[Row]) -> None:
-    print(
-        "\ndo short, topical sections get more weight? Spearman's correlation of the weight [95 %, bootstrap]"
-    )
+    asked = "do short, topical sections get more weight?"
+    print(f"\n{asked} Spearman's correlation of the weight [95 %, bootstrap]")
     rows = [("", "n", "rho", "holds")]
     among = ""
     for check in checks:

@@ -59,10 +59,8 @@ def _find(options: argparse.Namespace) -> None:
     found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
     n_rare = len(proposed) - len(found)
     if not found:
-        raise InputError(
-            f"no definition was found in at least {options.min_count:,} of {report.n_read:,} notes "
-            f"({n_rare:,} in fewer). Give more notes, or a smaller --min-count."
-        )
+        found_in = f"at least {options.min_count:,} of {report.n_read:,} notes ({n_rare:,} in fewer)"
+        raise InputError(f"no definition was found in {found_in}. Give more notes, or a smaller --min-count.")
     inventory = SenseInventory.from_senses(found)
     save_inventory(inventory, options.output)
     counts = {
@@ -163,19 +161,16 @@ def _check(options: argparse.Namespace) -> None:
         _print_list("may be the same twice", pairs[:most], n=len(findings))
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
     if bad_rows:
-        raise InventoryError(
-            f"{options.inventory}: {len(bad_rows):,} rows cannot be used. Correct those listed above."
-        )
+        found = f"{options.inventory}: {len(bad_rows):,} rows cannot be used"
+        raise InventoryError(f"{found}. Correct those listed above.")
 
 
 def _sense_line(known: inventory_check.SenseKnowledge, nearest: Mapping[str, str]) -> str:
     line = f"{known.sense.short_form}: {known.sense.long_form!r}, {known.how}"
     if known.unknown_words:
-        words = (
-            f"{word!r}" + (f" (near {nearest[word]!r})" if word in nearest else "")
-            for word in known.unknown_words
-        )
-        line += f"; not in the vocabulary: {', '.join(words)}"
+        near = {word: f" (near {nearest[word]!r})" for word in known.unknown_words if word in nearest}
+        words = ", ".join(f"{word!r}{near.get(word, '')}" for word in known.unknown_words)
+        line += f"; not in the vocabulary: {words}"
     return line if known.n_in_corpus is None else f"{line}; {known.n_in_corpus:,} in the corpus"
 
 

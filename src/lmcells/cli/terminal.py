@@ -33,11 +33,9 @@ class ProgressLine:
     def notes(self, n_notes: int, n_characters: int, share: float | None = None) -> None:
         """Show how many notes were read, how fast, and the time left if the share of the input is known."""
         seconds = max(time.monotonic() - self._began, 1e-9)
-        speed = (
-            f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
-        )
+        speed = f"{n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
         left = f"{share:.0%} of the input, {clock(seconds * (1 - share) / share)} left, " if share else ""
-        self.update(left + speed)
+        self.update(f"{left}{n_notes:,} notes, {speed}")
 
     def counting(self, notes: Iterable[Note]) -> Iterator[Note]:
         """Pass notes on, and show how many there were."""

@@ -190,12 +190,8 @@ class _ShardCounts:
             start, end = match.span()
             word = match[0]
             lower = word.lower()
-            if (
-                is_taken[start]
-                or _plain(word) in self._known
-                or _ROMAN.fullmatch(word)
-                or lower in NOT_SHORTHAND
-            ):
+            is_known = _plain(word) in self._known or lower in NOT_SHORTHAND
+            if is_known or is_taken[start] or _ROMAN.fullmatch(word):
                 continue
             around = text[max(0, start - _AROUND) : end + _AROUND]
             if word.islower() or not (lower in NAMES or is_in_capitals(around)):
@@ -262,9 +258,7 @@ class _Findings:
             "sections": self._sections(min_count),
             "site_inventory": sorted(self._proposed(min_count), key=lambda row: (-row[4], *row[:2])),
         }
-        return {
-            name: [dict(zip(COLUMNS[name], row, strict=True)) for row in rows] for name, rows in found.items()
-        }
+        return {name: [dict(zip(COLUMNS[name], row, strict=True)) for row in found[name]] for name in found}
 
     def _unknown(self, min_count: int) -> Iterator[tuple[Any, ...]]:
         """Yield the short forms that the inventory lacks, with the long forms that notes and letters propose."""
@@ -311,9 +305,7 @@ def _plain(short_form: str) -> str:
     return short_form.casefold().replace(".", "")
 
 
-def _write(
-    findings: _Findings, output: Path, reading: Mapping[str, Any], plan: Mapping[str, Any]
-) -> dict[str, Any]:
+def _write(findings: _Findings, output: Path, reading: Row, plan: Row) -> Row:
     """Write the folder, readable only by its owner; -> the report, with the number of rows of each table."""
     from lmcells.evaluation.report.page import render
 

@@ -67,9 +67,8 @@ def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
             for row in rows:
                 concept = (row["concept_id"] or "").strip()
                 if not (row["section"] or "").strip() or not _WHOLE.fullmatch(concept):
-                    raise FormatError(
-                        f"{path}, line {rows.line_num}: needs a section and a whole concept_id."
-                    )
+                    place = f"{path}, line {rows.line_num}"
+                    raise FormatError(f"{place}: needs a section and a whole concept_id.")
                 alias = find_alias(aliases, row["section"])
                 found[alias.name if alias and alias.name else upper_name(row["section"])] = int(concept)
     except OSError as error:
@@ -82,9 +81,8 @@ def parse_nlp_time(given: str) -> datetime:
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        raise ConfigError(
-            f"the date of NOTE_NLP: found {given!r}, allowed: 2026-01-31, or with a time, 2026-01-31T08:30:00."
-        ) from None
+        allowed = "2026-01-31, or with a time, 2026-01-31T08:30:00"
+        raise ConfigError(f"the date of NOTE_NLP: found {given!r}, allowed: {allowed}.") from None
 
 
 def note_number(note: Note) -> int | None:

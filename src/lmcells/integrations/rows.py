@@ -72,9 +72,8 @@ _Parse = Callable[[bytes], Iterator[dict[str, Any]]]
 def check_format(output: Path) -> None:
     """Refuse an unknown suffix, and Parquet without pyarrow."""
     if output.suffix.lower() not in FORMATS:
-        raise ConfigError(
-            f"--output {output}: its name must end in {', '.join(FORMATS)}; found {output.suffix!r}."
-        )
+        allowed = ", ".join(FORMATS)
+        raise ConfigError(f"--output {output}: its name must end in {allowed}; found {output.suffix!r}.")
     if output.suffix.lower() == ".parquet":
         _pyarrow("Writing")
 
@@ -144,10 +143,7 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
             waiting.clear()
 
         def write(rows: bytes) -> None:
-            parsed = parse(rows)
-            waiting.extend(
-                row | {name: read(row[name]) for name, read in converted.items()} for row in parsed
-            )
+            waiting.extend(row | {name: read(row[name]) for name, read in converted.items()} for row in parse(rows))
             if len(waiting) >= _ROW_GROUP:
                 flush()
 
@@ -159,15 +155,8 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
 def arrow_schema(layout: RowLayout) -> Any:
     pa, _ = _pyarrow("Writing")
     candidate = [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
-    types = {
-        "whole": pa.int64(),
-        "number": pa.float64(),
-        "date": pa.date32(),
-        "time": pa.timestamp("s"),
-        "candidates": pa.list_(pa.struct(candidate)),
-        "flag": pa.bool_(),
-        None: pa.string(),
-    }
+    types = {None: pa.string(), "whole": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
+    types |= {"date": pa.date32(), "time": pa.timestamp("s"), "candidates": pa.list_(pa.struct(candidate))}
     return pa.schema([(name, types[layout.kinds.get(name)]) for name in layout.columns])
 
 

@@ -203,11 +203,8 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
     """
     import pyarrow as pa
 
-    notes = [
-        Note(str(note_id), text)
-        for note_id, text in zip(ids, texts, strict=True)
-        if isinstance(text, str) and text
-    ]
+    given = zip(ids, texts, strict=True)
+    notes = [Note(str(note_id), text) for note_id, text in given if isinstance(text, str) and text]
     found: list[dict[str, Any]] = []
     for note, expansions in zip(notes, expand_notes(shared_expander(settings), notes), strict=True):
         if isinstance(expansions, str):

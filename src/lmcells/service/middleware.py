@@ -76,11 +76,9 @@ ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
 
 def describe_error(error: BaseException) -> str:
     """Return an error's type and where it was raised, but not its message, which may quote a note."""
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    places = " < ".join(
-        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)
-    )
-    return f"{type(error).__name__} at {places or 'unknown'}"
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-6:])
+    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return f"{type(error).__name__} at {' < '.join(places) or 'unknown'}"
 
 
 @dataclass(frozen=True)

@@ -62,9 +62,8 @@ def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander)
             start, end = found.span()
             before = bisect_right(starts, end - 1) - 1
             is_taken = before >= 0 and expansions[before].end > start
-            is_heading = _HEADING_BEFORE.search(
-                note.text[max(0, start - 20) : start]
-            ) or _HEADING_AFTER.match(note.text, end)
+            words_before = note.text[max(0, start - 20) : start]
+            is_heading = _HEADING_BEFORE.search(words_before) or _HEADING_AFTER.match(note.text, end)
             if not (is_taken or _is_known(found[0], expander) or is_heading):
                 sections = sections or find_sections(note)
                 section = section_at(sections, start)
@@ -76,14 +75,10 @@ def _is_known(written: str, expander: Expander) -> bool:
     """Whether it is in the inventory, or is a word, a name or a number in capitals."""
     stem = written.removesuffix("s")
     word = stem.lower()
-    return (
-        any(each in expander.inventory for each in (written, stem, stem.upper()))
-        or stem in STATES
-        or word in NOT_SHORTHAND
-        or word in NAMES
-        or (len(word) >= _WORD and word in expander.model.word_ids)
-        or _ROMAN.fullmatch(stem) is not None
-    )
+    if any(each in expander.inventory for each in (written, stem, stem.upper())) or _ROMAN.fullmatch(stem):
+        return True
+    is_word = len(word) >= _WORD and word in expander.model.word_ids
+    return is_word or stem in STATES or word in NOT_SHORTHAND or word in NAMES
 
 
 def add_notes(
@@ -134,13 +129,12 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
-    annotated = (
-        AnnotatedNote(note.note, tuple(filter(None, (each.corrected for each in note.mentions))))
-        for note in notes
+    corrected = (
+        (each.note, filter(None, (mention.corrected for mention in each.mentions))) for each in notes
     )
     with tempfile.TemporaryDirectory(prefix="lmcells-reviews-") as folder:  # mode 0700
         path = Path(folder) / "note_nlp.csv"
-        export_note_nlp(annotated, path)
+        export_note_nlp((AnnotatedNote(note, tuple(found)) for note, found in corrected), path)
         yield path.read_text("utf-8")
 
 
@@ -187,7 +181,8 @@ def site_rules(
     added: set[tuple[str, str, Where]] = set()
     spelling: dict[tuple[str, tuple[str, ...]], str] = {}  # of two that differ in case or number, the first
     for decision, mention in sorted(_made(notes), key=lambda each: each[0].id):
-        where = _where(decision)
+        value = {"section": decision.section, "category": decision.category}.get(decision.scope)
+        where: Where = () if value is None else ((decision.scope, value),)
         long_form = decision.long_form or ALL_SENSES
         long_form = spelling.setdefault((decision.short_form, form_key(long_form)), long_form)
         if decision.action == "never":
@@ -219,11 +214,6 @@ def _made(notes: Sequence[ReviewedNote]) -> Iterator[tuple[Decision, ReviewedMen
             for decision in (*mention.by_reviewer.values(), *mention.exclusions):
                 if decision.is_made_at(mention.expansion, note.id):
                     yield decision, mention
-
-
-def _where(decision: Decision) -> Where:
-    value = {"section": decision.section, "category": decision.category}.get(decision.scope)
-    return ((decision.scope, value),) if value is not None else ()
 
 
 def _is_new(decision: Decision, mention: ReviewedMention, inventory: SenseInventory) -> bool:

@@ -12,14 +12,8 @@ from starlette.responses import Response
 from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.notes.note import Note
-from lmcells.service.messages import (
-    ExpandedTextMessage,
-    ExpansionMessage,
-    Message,
-    Offset,
-    Several,
-    add_examples,
-)
+from lmcells.service import messages
+from lmcells.service.messages import ExpansionMessage, Message, Offset, Several
 from lmcells.service.requests import check_length
 from lmcells.service.review_decisions import Action, Choice, ReviewedNote, Scope, agreement
 from lmcells.service.review_files import EXPORTS, mentions_of, site_rules, version_of
@@ -105,7 +99,7 @@ class ReviewedNoteAnswer(Message):
     text: str = Field(repr=False)
     is_done: bool
     expansions: Several[MentionMessage]
-    expanded: ExpandedTextMessage
+    expanded: messages.ExpandedTextMessage
 
 
 class ListedNote(Message):
@@ -143,9 +137,8 @@ class UndoneAnswer(Message):
 
 def review_router(expander: Expander, settings: ServiceSettings, *, route_class: type[APIRoute]) -> APIRouter:
     """Return the router of /reviews; without a file of reviews, it has no paths."""
-    router = APIRouter(
-        prefix="/reviews", responses=errors(401, 422), route_class=route_class, tags=["reviews"]
-    )
+    responses = errors(401, 422)
+    router = APIRouter(prefix="/reviews", responses=responses, route_class=route_class, tags=["reviews"])
     if settings.reviews is None:
         return router
     store = ReviewStore(Path(settings.reviews))
@@ -253,12 +246,11 @@ def _shown(reviewed: ReviewedNote, reviewer: str) -> ReviewedNoteAnswer:
 # Examples for the schema
 
 _NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
-_DECISION = DecisionMessage(
-    reviewer="Ana", long_form="physical therapy", scope="section", at="2026-01-31T08:30:00+00:00"
-)
+_AT = "2026-01-31T08:30:00+00:00"
+_DECISION = DecisionMessage(reviewer="Ana", long_form="physical therapy", scope="section", at=_AT)
 _LISTED = ListedNote(id=1, name="visit.txt", category=None, n_left=2, n_disputed=0, is_done=False)
 
-add_examples(
+messages.add_examples(
     NewNote(name="visit.txt", text=_NOTE),
     ChoiceMessage(reviewer="Ana", start=33, end=35, long_form="physical therapy", scope="section"),
     ChoiceMessage(reviewer="Ana", action="done"),

@@ -229,11 +229,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON, without tracebacks: they may quote a note."""
-        fields: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
         return json.dumps(fields | getattr(record, "fields", {}), ensure_ascii=False)
 
 
