@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 import webbrowser
+from dataclasses import fields
 from pathlib import Path
 from threading import Thread
 
@@ -23,14 +24,6 @@ from lmcells.service.settings import ServiceSettings, read_tokens
 
 _START_SECONDS = 60.0  # for the page to open
 _EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", "uvicorn")
-_LIMITS = {
-    "max_body": (float, "MB", "per request (%(default)g), else 413"),
-    "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
-    "max_notes": (int, "N", "notes per request (%(default)d), else 422"),
-    "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
-    "max_connections": (int, "N", "open connections of each process (%(default)d); idle ones are closed"),
-    "deadline": (float, "SECONDS", "for an answer (%(default)g), else 503"),
-}
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
@@ -52,9 +45,10 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--root-path PATH", "path under which a proxy serves it, such as /acronyms", default="")
     add("--trusted-proxy IP", "proxy whose X-Forwarded-For is believed, repeatable", **REPEATED)
     add = adder(parser.add_argument_group("limits"))
-    for name, (kind, metavar, what) in _LIMITS.items():
-        default = getattr(ServiceSettings(), name)
-        add(f"--{name.replace('_', '-')} {metavar}", what, type=kind, default=default)
+    for each in fields(ServiceSettings):
+        if each.metadata:
+            name = f"--{each.name.replace('_', '-')} {each.metadata['metavar']}"
+            add(name, each.metadata["help"], type=type(each.default), default=each.default)
 
 
 def _serve(options: argparse.Namespace) -> None:

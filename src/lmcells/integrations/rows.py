@@ -143,7 +143,9 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
             waiting.clear()
 
         def write(rows: bytes) -> None:
-            waiting.extend(row | {name: read(row[name]) for name, read in converted.items()} for row in parse(rows))
+            waiting.extend(
+                row | {name: read(row[name]) for name, read in converted.items()} for row in parse(rows)
+            )
             if len(waiting) >= _ROW_GROUP:
                 flush()
 
