@@ -4,15 +4,17 @@ A short form is a token of `lmcells.notes.tokens`, or begins with one. So all to
 once, and only the few that may be short forms are checked one by one:
 
 - case: a short form is found as the inventory writes it, and in another case unless that is an English word: "pt" and
-  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
+  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c"), three
+  may begin with a small letter if they have one sense ("hCG");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
-- "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA";
+- "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
+  is HER2, "LH-RH" is LHRH; "NSAIDS" is a plural if the inventory has one of the long form ("CPRS" is not);
 - units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
   ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from copy import copy
 from functools import cache, reduce
 from itertools import chain
@@ -22,6 +24,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
@@ -36,6 +39,11 @@ _SPACED_AMPERSAND = re.compile(
 )
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
+_SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the stage "pNX" and the lead "aVR"
+_HYPHEN = re.compile(r"-(?<=[A-Za-z]-)(?=([A-Za-z]{2,5})(?![\w-]))")
+_BEFORE_HYPHEN = re.compile(r"(?<![\w/-])[A-Za-z]{1,4}\Z")
+_LEAST_JOINED = 4  # letters, with those on either side of a hyphen
+_NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
 _SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
@@ -111,6 +119,13 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
             return  # a stop word in lower case, or not a word: cannot be found
         word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
     plain = short_form.replace(".", "")
+    if numbered := _NUMBERED.fullmatch(short_form):
+        letters, hyphen, number = numbered.groups()
+        if hyphen:
+            yield f"{letters}{number}".lower(), _Entry(short_form, letters + number), "", None
+        else:
+            hyphenated = f"{letters}-{number}"
+            yield letters.lower(), _Entry(short_form, hyphenated), "", hyphenated + r"(?![^\W_])"
     if short_form[:start] or short_form[end:].strip("."):
         pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
         yield word, _Entry(short_form, plain, start), "", pattern
@@ -148,6 +163,9 @@ class ShortFormFinder:
 
     def _set_inventory(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
+        self._joined = {
+            each.lower() for each in inventory.short_forms if len(each) >= _LEAST_JOINED and each.isalpha()
+        } - NOT_SHORTHAND
         self._are_units: dict[str, bool] = {}
         self._known_fits: dict[str, list[_Fit]] = {}  # by the token as written
 
@@ -156,6 +174,8 @@ class ShortFormFinder:
         tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
+        if not self._exact:
+            tokens = _with_hyphens(text, tokens, self._joined)
         may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
@@ -170,17 +190,18 @@ class ShortFormFinder:
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
-        written = text[start:end]
-        fits = self._known_fits.get(written)
+        token = text[start:end]
+        fits = self._known_fits.get(token)
         if fits is None:
-            fits = self._known_fits[written] = self._fits(written, hash_)
+            fits = self._known_fits[token] = self._fits(token, hash_)
         if longer := [each for index in self._indices for each in index.longer.get(hash_, ())]:
             fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
         for fit in fits:
             first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
             written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
             may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
-            if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
+            written = Written(first, last, fit.stem)
+            if not (look_alikes(written, may_be_unit=may_be_unit) or is_code(text, first, last)):
                 if "." in fit.stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." belongs to it
                 return Found(first, last, fit.entry.short_form)
@@ -191,12 +212,15 @@ class ShortFormFinder:
         fits = []
         for entry, ending in chain.from_iterable(index.whole(hash_) for index in self._indices):
             stem = written[: len(written) - len(ending)]
+            far = 1 if ending else 0
             if ending and not _inflects(stem, written, ending):
-                continue
+                if not self._is_capital_plural(written, ending, entry):
+                    continue
+                far = 4  # "MEDS" is closer to Meds than to MED
             misfit = self._misfit(stem, entry)
             if misfit is not None:
                 length = len(stem) if ending in _TIMES else len(written)
-                fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
+                fits.append(_Fit((-length, misfit + far), stem, entry))
         return sorted(fits, key=attrgetter("rank"))
 
     def _longer_fits(self, text: str, start: int, longer: list[tuple[_Entry, str]]) -> Iterator[_Fit]:
@@ -209,6 +233,13 @@ class ShortFormFinder:
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
             if not (self._exact and misfit):
                 yield _Fit((first - match.end(), misfit), match[0], entry)
+
+    def _is_capital_plural(self, written: str, ending: str, entry: _Entry) -> bool:
+        """ "NSAIDS", if the inventory knows a plural of the first sense; not "CPRS" and "LOSS"."""
+        if ending != "s" or len(written) < 4 or not written.isupper() or written.lower() in NOT_SHORTHAND:
+            return False
+        sense = next(iter(self._inventory.senses(entry.short_form)), None)
+        return sense is not None and f"{sense.long_form}s" in sense.forms
 
     def _is_unit(self, short_form: str) -> bool:
         """Whether a sense of a short form may follow a number."""
@@ -223,6 +254,8 @@ class ShortFormFinder:
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return the distance from the inventory's spelling, None if it is not the short form."""
         plain = without_marks(stem)
+        if "-" not in entry.plain:
+            plain = plain.replace("-", "")  # "LH-RH" is LHRH
         if plain == entry.plain:
             return 0
         lower = plain.lower()
@@ -234,7 +267,9 @@ class ShortFormFinder:
             return None
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
         if is_mixed and len(plain) < 4 and not _DOSING.match(plain):
-            return None
+            has_one_sense = len(self._inventory.by_short_form[entry.short_form]) == 1
+            if not (has_one_sense and _SMALL_FIRST.match(plain)):
+                return None
         return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is closer to Pt than to PT
 
 
@@ -273,6 +308,22 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
             parts += [
                 (part.start(), part.end(), part[0]) for part in _BETWEEN_AMPERSANDS.finditer(text, start, end)
             ]
+    return _with_parts(tokens, parts)
+
+
+def _with_hyphens(text: str, tokens: TokenArrays, short_forms: Container[str]) -> TokenArrays:
+    """Add "LH-RH" as one token, if "lhrh" is a short form."""
+    parts = []
+    for hyphen in _HYPHEN.finditer(text):
+        at = hyphen.start()
+        before = _BEFORE_HYPHEN.search(text, max(0, at - 5), at)
+        if before is not None and (joined := (before[0] + hyphen[1]).lower()) in short_forms:
+            parts.append((before.start(), hyphen.end(1), joined))
+    return _with_parts(tokens, parts)
+
+
+def _with_parts(tokens: TokenArrays, parts: list[tuple[int, int, str]]) -> TokenArrays:
+    """Add tokens (start, end, word), in order."""
     if not parts:
         return tokens
     starts, ends, words = zip(*parts, strict=True)
