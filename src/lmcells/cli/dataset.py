@@ -107,10 +107,9 @@ def _reverse(options: argparse.Namespace) -> None:
         min_count=options.min_header_count,
         header_rules=options.header_rules,
     )
-    given = {"notes": _read_notes(options, report), "inventory": inventory, "split": split}
-    parts = build_reverse_dataset(
-        **picked(options, build_reverse_dataset, **given), finder=finder, find_sections=sections
-    )
+    given: dict[str, Any] = {"notes": _read_notes(options, report), "inventory": inventory, "split": split}
+    given |= {"finder": finder, "find_sections": sections}
+    parts = build_reverse_dataset(**picked(options, build_reverse_dataset, **given))
     if not any(part.examples for part in parts.values()):
         why = f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur"
         raise InputError(f"{why}. Give more notes, or an inventory whose long forms are written out in them.")

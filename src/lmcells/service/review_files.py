@@ -129,12 +129,11 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
-    corrected = (
-        (each.note, filter(None, (mention.corrected for mention in each.mentions))) for each in notes
-    )
+    corrected = ((each.note, [mention.corrected for mention in each.mentions]) for each in notes)
+    annotated = (AnnotatedNote(note, tuple(filter(None, found))) for note, found in corrected)
     with tempfile.TemporaryDirectory(prefix="lmcells-reviews-") as folder:  # mode 0700
         path = Path(folder) / "note_nlp.csv"
-        export_note_nlp((AnnotatedNote(note, tuple(found)) for note, found in corrected), path)
+        export_note_nlp(annotated, path)
         yield path.read_text("utf-8")
 
 
@@ -150,9 +149,8 @@ def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
                 decision = mention.settled
                 kind = "unclear" if decision is None else SHORT_FORM if decision.long_form else NONE
                 mark = {"start": mention.expansion.start, "end": mention.expansion.end, "kind": kind}
-                marks.append(
-                    mark | ({"senses": [decision.long_form]} if decision and decision.long_form else {})
-                )
+                senses = {"senses": [decision.long_form]} if decision and decision.long_form else {}
+                marks.append(mark | senses)
             yield _line({"id": each.note.id, "text": each.note.text, "mentions": marks})
 
 
@@ -163,9 +161,8 @@ def _line(row: dict[str, Any]) -> str:
 def site_inventory(notes: Sequence[ReviewedNote], inventory: SenseInventory) -> Iterator[str]:
     """Yield the rules that follow from the decisions, as the CSV of a layer over the inventory; see `site_rules`."""
     rules, _ = site_rules(notes, inventory)
-    yield csv_text(
-        SITE_COLUMNS, (dict(zip(SITE_COLUMNS, rule, strict=False)) | dict(where) for *rule, where in rules)
-    )
+    rows = (dict(zip(SITE_COLUMNS, rule, strict=False)) | dict(where) for *rule, where in rules)
+    yield csv_text(SITE_COLUMNS, rows)
 
 
 def site_rules(
