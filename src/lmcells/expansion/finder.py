@@ -8,7 +8,7 @@ once, and only the few that may be short forms are checked one by one:
   may begin with a small letter if they have one sense ("hCG");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
 - "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
-  is HER2, "LH-RH" is LHRH; "NSAIDS" is a plural if the inventory has one of the long form ("CPRS" is not);
+  is HER2, and "NSAIDS" a plural where the inventory knows one of the long form, as it does not of CPR in "CPRS";
 - units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
   ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
@@ -40,9 +40,6 @@ _SPACED_AMPERSAND = re.compile(
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
 _SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the stage "pNX" and the lead "aVR"
-_HYPHEN = re.compile(r"-(?<=[A-Za-z]-)(?=([A-Za-z]{2,5})(?![\w-]))")
-_BEFORE_HYPHEN = re.compile(r"(?<![\w/-])[A-Za-z]{1,4}\Z")
-_LEAST_JOINED = 4  # letters, with those on either side of a hyphen
 _NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
@@ -81,7 +78,8 @@ class _Index:
 
     def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
         case = "" if exact else "(?i)"
-        keys = [key for each in short_forms for key in _keys_of(each)]
+        known = dict.fromkeys(short_forms)
+        keys = [key for each in known for key in _keys_of(each, known)]
         hashes = hash_words([word for word, *_ in keys])
         self.longer: dict[int, list[tuple[_Entry, str]]] = {}
         for hash_, (_, entry, _, pattern) in zip(hashes.tolist(), keys, strict=True):
@@ -109,7 +107,7 @@ class _Index:
         return found
 
 
-def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
+def _keys_of(short_form: str, known: Container[str]) -> Iterator[tuple[str, _Entry, str, str | None]]:
     """Yield the words that a short form is indexed by, with its entry, an ending, and a pattern if it is longer."""
     if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
         word, start, end = short_form.lower(), 0, len(short_form)  # it is a single token
@@ -121,11 +119,10 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
     plain = short_form.replace(".", "")
     if numbered := _NUMBERED.fullmatch(short_form):
         letters, hyphen, number = numbered.groups()
-        if hyphen:
-            yield f"{letters}{number}".lower(), _Entry(short_form, letters + number), "", None
-        else:
-            hyphenated = f"{letters}-{number}"
-            yield letters.lower(), _Entry(short_form, hyphenated), "", hyphenated + r"(?![^\W_])"
+        other = letters + number if hyphen else f"{letters}-{number}"
+        if other not in known:
+            key, pattern = (other.lower(), None) if hyphen else (letters.lower(), other + r"(?![^\W_])")
+            yield key, _Entry(short_form, other), "", pattern
     if short_form[:start] or short_form[end:].strip("."):
         pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
         yield word, _Entry(short_form, plain, start), "", pattern
@@ -163,9 +160,6 @@ class ShortFormFinder:
 
     def _set_inventory(self, inventory: SenseInventory) -> None:
         self._inventory = inventory
-        self._joined = {
-            each.lower() for each in inventory.short_forms if len(each) >= _LEAST_JOINED and each.isalpha()
-        } - NOT_SHORTHAND
         self._are_units: dict[str, bool] = {}
         self._known_fits: dict[str, list[_Fit]] = {}  # by the token as written
 
@@ -174,13 +168,11 @@ class ShortFormFinder:
         tokens = find_tokens(text, stop_words=True) if tokens is None else tokens
         if "&" in text:
             tokens = _with_ampersands(text, tokens)
-        if not self._exact:
-            tokens = _with_hyphens(text, tokens, self._joined)
         may_be = reduce(np.logical_or, [index.may_hold(tokens.hashes) for index in self._indices])
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
-        look_alikes = LookAlikes(text)
+        look_alikes = LookAlikes(text, self._inventory)
         columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
         found = [
             self._best(text, start, end, hash_, look_alikes)
@@ -254,8 +246,6 @@ class ShortFormFinder:
     def _misfit(self, stem: str, entry: _Entry) -> int | None:
         """Return the distance from the inventory's spelling, None if it is not the short form."""
         plain = without_marks(stem)
-        if "-" not in entry.plain:
-            plain = plain.replace("-", "")  # "LH-RH" is LHRH
         if plain == entry.plain:
             return 0
         lower = plain.lower()
@@ -308,22 +298,6 @@ def _with_ampersands(text: str, tokens: TokenArrays) -> TokenArrays:
             parts += [
                 (part.start(), part.end(), part[0]) for part in _BETWEEN_AMPERSANDS.finditer(text, start, end)
             ]
-    return _with_parts(tokens, parts)
-
-
-def _with_hyphens(text: str, tokens: TokenArrays, short_forms: Container[str]) -> TokenArrays:
-    """Add "LH-RH" as one token, if "lhrh" is a short form."""
-    parts = []
-    for hyphen in _HYPHEN.finditer(text):
-        at = hyphen.start()
-        before = _BEFORE_HYPHEN.search(text, max(0, at - 5), at)
-        if before is not None and (joined := (before[0] + hyphen[1]).lower()) in short_forms:
-            parts.append((before.start(), hyphen.end(1), joined))
-    return _with_parts(tokens, parts)
-
-
-def _with_parts(tokens: TokenArrays, parts: list[tuple[int, int, str]]) -> TokenArrays:
-    """Add tokens (start, end, word), in order."""
     if not parts:
         return tokens
     starts, ends, words = zip(*parts, strict=True)
