@@ -20,8 +20,7 @@ Probabilities = npt.NDArray[np.float64]
 MAX_PER_WORD = 1 << 16  # occurrences of a word whose metadata are kept
 _ENTRIES = 1 << 22  # per random generator
 _THREADS = min(8, os.cpu_count() or 1)
-_MAX_CELLS = 1 << 20  # of a dense block of words x metadata
-_MAX_OCCURRENCES = 1 << 22  # counted at a time
+_MAX_OCCURRENCES = 1 << 18  # counted at a time: they fit the processor's cache
 _BLOCK = 1 << 20  # tokens per random generator
 
 
@@ -80,12 +79,11 @@ class WordArrays(NamedTuple):
         )
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of words whose counts fit in memory."""
+        """Yield ranges of words whose occurrences are counted together: one word, or few occurrences."""
         first, n_words = 0, self.offsets.size - 1
         while first < n_words:
             furthest = int(np.searchsorted(self.offsets, self.offsets[first] + _MAX_OCCURRENCES, "right")) - 1
-            last = min(max(first + 1, min(furthest, first + _MAX_CELLS // self.n_metadata)), n_words)
-            yield first, last
+            yield first, (last := max(first + 1, furthest))
             first = last
 
     def sizes(self, max_per_word: int) -> npt.NDArray[np.int64]:
@@ -94,23 +92,30 @@ class WordArrays(NamedTuple):
 
     def gather(self, block: tuple[int, int], *, max_per_word: int) -> "WordBlock":
         """Count all occurrences of a block's words."""
-        first, last = block
-        start, end = self.offsets[first], self.offsets[last]
-        table = np.zeros((last - first) * self.n_metadata, np.int64)
-        row_of = np.arange(0, table.size, self.n_metadata)
-        for at in range(start, end, _MAX_OCCURRENCES):  # several rounds for a very frequent word
-            until = min(at + _MAX_OCCURRENCES, end)
-            under = self.metadata_at(slice(at, until))
-            n_here = np.diff(np.clip(self.offsets[first : last + 1], at, until))
-            table += np.bincount(np.repeat(row_of, n_here) + under, minlength=table.size)
-        cells = np.flatnonzero(table)
-        kept = self._kept(block, max_per_word)
+        (first, last), kept = block, self._kept(block, max_per_word)
+        chosen = slice(self.offsets[first], self.offsets[last]) if kept is None else kept
+        if last - first == 1:
+            cells, counts = self._count_word(first)
+            return WordBlock(np.array([cells.size]), cells.astype(np.int32), counts, self.metadata_at(chosen))
+        n_occurrences = np.diff(self.offsets[first : last + 1])
+        under = self.metadata_at(slice(self.offsets[first], self.offsets[last]))
+        cells, counts = _count_cells(n_occurrences, under, self.n_metadata)
+        rows = cells // self.n_metadata
         return WordBlock(
-            np.bincount(cells // self.n_metadata, minlength=last - first),
-            (cells % self.n_metadata).astype(np.int32),
-            table[cells],
+            np.bincount(rows, minlength=last - first),
+            (cells - rows * self.n_metadata).astype(np.int32),
+            counts,
             under if kept is None else self.metadata_at(kept),
         )
+
+    def _count_word(self, word: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the metadata of a word's occurrences and the count of each, some occurrences at a time."""
+        table = np.zeros(self.n_metadata, np.int64)
+        for start in range(self.offsets[word], self.offsets[word + 1], _MAX_OCCURRENCES):
+            under = self.metadata_at(slice(start, min(start + _MAX_OCCURRENCES, self.offsets[word + 1])))
+            table += np.bincount(under, minlength=self.n_metadata)
+        used = np.flatnonzero(table)
+        return used, table[used]
 
     def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
         """Choose the occurrences of a block's words to keep; None is all.
@@ -141,6 +146,22 @@ class WordBlock(NamedTuple):
     metadata: npt.NDArray[np.int32]  # these values, word after word
     counts: npt.NDArray[np.int64]
     occurrences: npt.NDArray[np.integer]  # metadata of the kept occurrences of each word
+
+
+def _count_cells(
+    n_occurrences: npt.NDArray[np.integer], under: npt.NDArray[np.integer], n_metadata: int
+) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]]:
+    """Count pairs of word and metadata, as cells of a table with a row per word; return the cells and their counts."""
+    n_cells = n_occurrences.size * n_metadata
+    rows = np.arange(0, n_cells, n_metadata, dtype=np.int32 if n_cells < 2**31 else np.int64)
+    occupied = np.repeat(rows, n_occurrences) + under
+    if n_cells <= 2 * occupied.size:
+        table = np.bincount(occupied, minlength=n_cells)
+        cells = np.flatnonzero(table)
+        return cells, table[cells]
+    occupied.sort()  # most cells are empty
+    first = np.flatnonzero(np.diff(occupied, prepend=-1))
+    return occupied[first], np.diff(first, append=occupied.size)
 
 
 def _chances(first: int, last: int) -> Probabilities:

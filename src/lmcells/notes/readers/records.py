@@ -157,6 +157,7 @@ class Part:
     end: int
     lines_before: int = 0
     rows_before: int = 0  # without the header row
+    is_well_formed: bool = False  # of a table: no quote and no carriage return is out of place
 
 
 @dataclass(frozen=True, slots=True)
