@@ -126,16 +126,16 @@ def build_shard(
         pieces.add(text)
     pieces.finish()
     starts, body_starts, written, names = zip(*chain.from_iterable(found), strict=True)
-    headers = list(zip(written, names, strict=True))
-    known_headers = [header for header in dict.fromkeys(headers) if header != _NO_HEADER]
-    number = {_NO_HEADER: NO_HEADER} | {header: index for index, header in enumerate(known_headers)}
+    number: dict[tuple[str | None, str], int] = {_NO_HEADER: NO_HEADER}
+    header_of = [number.setdefault(header, len(number) - 1) for header in zip(written, names, strict=True)]
+    known_headers = list(number)[1:]
     document = np.repeat(np.arange(len(notes)), [len(headers) for headers in found])
     first_tokens = pieces.find_first_tokens(document, np.array([starts, body_starts], np.int64))
     hashes = np.concatenate([tokens.hashes for _, tokens in pieces.found])
     first, words = distinct(hashes)
     segments = [
         document,
-        [number[header] for header in headers],
+        header_of,
         first_tokens[1] - first_tokens[0],
         np.diff(first_tokens[0], append=hashes.size),
     ]
@@ -199,19 +199,30 @@ class _Pieces:
             local = part - (end - tokens.hashes.size)
             starts, lasts = tokens.starts[local], tokens.ends[local]
             if text.isascii():  # nearly all words are letters: lower them together, and spell only the others
-                lowered, characters = text.lower(), np.frombuffer(text.encode(), np.uint8)
-                words = [
-                    lowered[first:last] for first, last in zip(starts.tolist(), lasts.tolist(), strict=True)
-                ]
+                characters = np.frombuffer(text.encode() + b"\n", np.uint8)
                 dots = np.flatnonzero(characters == ord("."))
-                dotted = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
-                odd = np.flatnonzero(dotted | ~_IS_LETTER[characters[starts]])
+                is_odd = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
+                is_odd |= ~_IS_LETTER[characters[starts]]  # a mark may contain line breaks
+                odd, plain_lasts = np.flatnonzero(is_odd), np.where(is_odd, starts, lasts)
+                words = _slices(characters, starts, plain_lasts).decode().lower().split("\n")[:-1]
             else:
                 words, odd = [""] * local.size, np.arange(local.size)
             for number in odd.tolist():
                 words[number] = spell(text[starts[number] : lasts[number]])
             spellings += words
         return spellings
+
+
+def _slices(
+    characters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> bytes:
+    """Return some slices of an array, each followed by a line break."""
+    lengths = ends - starts + 1
+    last = np.cumsum(lengths) - 1
+    at = np.arange(lengths.sum()) + np.repeat(starts - last + lengths - 1, lengths)
+    joined = characters[at]
+    joined[last] = ord("\n")
+    return joined.tobytes()
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
