@@ -237,15 +237,16 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # in an empty slot, the comparison below fails
     slot_of_first = slots_of(hashes[first], _MULTIPLIER, _SAMPLE_BITS)
     holders[slot_of_first[::-1]] = first[::-1]
-    candidate = holders[slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS)]
-    rest = np.flatnonzero(hashes[candidate] != hashes)
-    rest_first, rest_group = _group(hashes[rest])
+    candidate = holders.take(slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS))
+    rest = np.flatnonzero(hashes.take(candidate) != hashes)
+    rest_first, rest_group = _group(hashes.take(rest))
     in_sample = first[holders[slot_of_first] == first]  # others lost their slot, and are in the rest
-    firsts = np.sort(np.concatenate([in_sample, rest[rest_first]]))
+    rest_first = rest[rest_first]
+    firsts = np.sort(np.concatenate([in_sample, rest_first]))
     number = np.empty(hashes.size, np.int64)  # used only at the firsts
     number[firsts] = np.arange(firsts.size)
-    groups = number[candidate]
-    groups[rest] = number[rest[rest_first]][rest_group]
+    groups = number.take(candidate)
+    groups[rest] = number[rest_first].take(rest_group)
     return firsts, groups
 
 
@@ -257,16 +258,16 @@ def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.N
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
     slots = np.empty(1 << bits, np.int64)
     first_with_same = np.empty(hashes.size, np.int64)
-    waiting = np.arange(hashes.size)
-    multiplier = _MULTIPLIER
+    waiting, here, multiplier = np.arange(hashes.size), hashes, _MULTIPLIER
     while waiting.size:
-        here = hashes[waiting]
         slot = slots_of(here, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
-        holder = slots[slot]
-        same = hashes[holder] == here
-        first_with_same[waiting[same]] = holder[same]
-        waiting = waiting[~same]
+        holder = slots.take(slot)
+        first_with_same[waiting] = holder
+        waiting = waiting.compress(hashes.take(holder) != here)
+        here = hashes.take(waiting)
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
-    is_first = first_with_same == np.arange(hashes.size)
-    return np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[first_with_same]
+    firsts = np.flatnonzero(first_with_same == np.arange(hashes.size))
+    number = np.empty(hashes.size, np.int64)  # used only at the firsts
+    number[firsts] = np.arange(firsts.size)
+    return firsts, number.take(first_with_same)

@@ -1,10 +1,11 @@
-"""Counts of words by metadata, and subsampling of frequent words."""
+"""What is derived from the tokens: occurrences of words, counts by metadata, and subsampling of frequent words."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ MAX_PER_WORD = 1 << 16  # occurrences of a word whose metadata are kept
 _ENTRIES = 1 << 22  # per random generator
 _THREADS = min(8, os.cpu_count() or 1)
 _MAX_OCCURRENCES = 1 << 18  # counted at a time: they fit the processor's cache
+_SORTED = 1 << 18  # tokens sorted at a time
 _BLOCK = 1 << 20  # tokens per random generator
 
 
@@ -212,6 +214,75 @@ def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
     """Yield the results in order; numpy releases the GIL."""
     with ThreadPoolExecutor(_THREADS) as pool:
         yield from pool.map(work, items)
+
+
+def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Create the array of positions grouped by word, to be filled; write and return each word's offset in it.
+
+    The section of a random occurrence of a word is a sample from p(section | word).
+    """
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    np.save(folder / files.WORD_OFFSETS, offsets)
+    n_tokens = int(offsets[-1])
+    # torch indexes with signed types only
+    files.create_array(folder / files.OCCURRENCES, n_tokens, np.int32 if n_tokens < 2**31 else np.int64)
+    return offsets
+
+
+def place_occurrences(
+    folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on.
+
+    Yield where they were written, and the indices of the tokens.
+    """
+    positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
+    for start in range(0, tokens.size, _SORTED):
+        block = np.asarray(tokens[start : start + _SORTED])
+        n_here = np.bincount(block, minlength=cursor.size)
+        first_here = np.cumsum(n_here) - n_here
+        shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
+        at, order = np.arange(block.size) + shift, start + stable_order(block)
+        positions[at] = first + order
+        cursor += n_here
+        yield at, order
+
+
+def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """Create the array of the sections of occurrences; yield the tasks that fill it."""
+    sizes = arrays.sizes(MAX_PER_WORD)
+    path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
+    files.create_array(path, int(sizes.sum()), narrow)
+    first_entry = np.cumsum(sizes) - sizes
+    for number, block in enumerate(arrays.blocks()):
+        yield number, block, int(first_entry[block[0]])
+
+
+def gather_sections(
+    task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
+) -> tuple[int, WordBlock]:
+    """Write the sections of the occurrences of some words, and return the counts by section."""
+    number, block, first_entry = task
+    gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
+    files.write_array(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
+    return number, gathered._replace(occurrences=gathered.occurrences[:0])
+
+
+def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
+    """Write the counts of words by section, each array in its narrowest type."""
+    blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
+    for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
+        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
+
+
+def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return the stable order of ids below 2**32, by their low 16 bits, then their high bits.
+
+    numpy uses radix sort for 16-bit numbers, which is several times faster.
+    """
+    order = np.argsort(ids.astype(np.uint16), kind="stable")
+    high = ids >> 16
+    return order[np.argsort(high[order].astype(np.uint16), kind="stable")] if high.any() else order
 
 
 class Stream(NamedTuple):

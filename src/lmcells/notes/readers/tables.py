@@ -113,10 +113,9 @@ def _split_rows(part: str, *, delimiter: str, lines_before: int) -> _Rows:
         row = written.removesuffix("\r").split(delimiter)
         begins = line
         line += 1
-        for at, field in enumerate(row):
-            if field == '"':
-                row[at] = field = next(quoted)
-                line += field.count("\n")
+        for at in [at for at, field in enumerate(row) if field == '"']:
+            row[at] = next(quoted)
+            line += row[at].count("\n")
         if written not in ("", "\r"):
             yield begins, row
 
@@ -146,7 +145,9 @@ def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
             read = _whole_rows(file)
             n_rows = None if read is None else _count_rows(read, delimiter)
             # What is endless is left to the csv parser, which refuses it.
-            is_short = read is not None and b"\n" in read[:MAX_HEADER_CHARS] and len(read) <= opening.MAX_NOTE_CHARS
+            is_short = (
+                read is not None and b"\n" in read[:MAX_HEADER_CHARS] and len(read) <= opening.MAX_NOTE_CHARS
+            )
             is_well_formed = n_rows is not None and is_short
             if read is not None and n_rows is None:
                 file.seek(start)
