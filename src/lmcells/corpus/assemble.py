@@ -289,7 +289,7 @@ def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
     of_occurrences = np.load(folder.parent / _SECTIONS, mmap_mode="r+", allow_pickle=False)
     of_tokens = np.repeat(joined["section"].astype(of_occurrences.dtype), lengths)
     for at, order in place_occurrences(folder, tokens, first=n_tokens, cursor=cursor):
-        of_occurrences[at] = of_tokens[order]
+        of_occurrences[at] = of_tokens.take(order)
 
 
 def _gather_placed(

@@ -280,7 +280,7 @@ class _Job:
         excluded = self.excluded_ids
         for listed in files:
             for note in read_listed(listed, format=self.format, columns=self.columns, report=tally.report):
-                if given_id(note.id) in excluded:
+                if excluded and given_id(note.id) in excluded:
                     tally.excluded.add(given_id(note.id))
                     continue
                 tally.example_id = tally.example_id or note.id

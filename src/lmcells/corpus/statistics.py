@@ -243,7 +243,7 @@ def place_occurrences(
         first_here = np.cumsum(n_here) - n_here
         shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
         at, order = np.arange(block.size) + shift, start + stable_order(block)
-        positions[at] = first + order
+        positions[at] = (first + order).astype(positions.dtype)  # cast here: casting while writing is slower
         cursor += n_here
         yield at, order
 

@@ -104,7 +104,8 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
     hashes[np.flatnonzero(number)] = hash_word(NUMBER)
     is_stop_word, shouted = _find_stop_words(capital, starts, lengths, hashes)
     among_capitals = np.zeros(starts.size, np.bool_)
-    among_capitals[shouted] = _are_among_capitals(characters, capital, starts, ends, shouted)
+    if shouted.size:
+        among_capitals[shouted] = _are_among_capitals(characters, capital, starts, ends, shouted)
     dropped = lengths > MAX_LENGTH
     if not stop_words:
         dropped |= is_stop_word | among_capitals
@@ -113,7 +114,8 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
         dropped[is_mark] = is_stop_word[is_mark] = False
     kept = np.flatnonzero(~dropped)
-    return TokenArrays(starts[kept], ends[kept], hashes[kept], is_stop_word[kept], among_capitals[kept])
+    arrays = (starts, ends, hashes, is_stop_word, among_capitals)
+    return TokenArrays(*(each.take(kept) for each in arrays))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -123,7 +125,7 @@ def _hash_written(written: str) -> int:
 
 def _find_marks(text: str, characters: Bytes) -> list[tuple[int, int]]:
     """Return the spans of de-identification marks."""
-    if "[**" not in text and "_" not in text:
+    if "[" not in text and "_" not in text:
         return []
     at = np.flatnonzero(((characters == ord("[")) | (characters == ord("_")))[1:-_WORD_BYTES])
     opens = np.zeros(at.size, np.bool_)
@@ -244,13 +246,13 @@ def _hash(lowered: Bytes, starts: Array, lengths: Array) -> Hashes:
     """Hash the characters of each token, eight bytes at a time; see `hash_word`."""
     eight_at = np.ndarray(lowered.size - _WORD_BYTES, np.dtype("<u8"), lowered, offset=1, strides=(1,))
     lengths = np.minimum(lengths, MAX_LENGTH)  # longer ones are dropped
-    values: Hashes = eight_at[starts] & _byte_masks()[np.minimum(lengths, _WORD_BYTES)]
+    values: Hashes = eight_at[starts] & _byte_masks().take(lengths, mode="clip")
     values *= np.uint64(_MULTIPLIER)
     longer = np.flatnonzero(lengths > _WORD_BYTES)
     start = _WORD_BYTES
     while longer.size:
         left = lengths[longer] - start
-        part = eight_at[starts[longer] + start] & _byte_masks()[np.minimum(left, _WORD_BYTES)]
+        part = eight_at[starts[longer] + start] & _byte_masks().take(left, mode="clip")
         value = values[longer]
         values[longer] = ((value ^ (value >> np.uint64(32))) + part) * np.uint64(_MULTIPLIER)
         start += _WORD_BYTES
@@ -275,7 +277,7 @@ def _find_stop_words(
 ) -> tuple[npt.NDArray[np.bool_], Array]:
     """Return a mask of the stop words not written in capitals, and the indices of those in capitals."""
     multiplier, slots = _stop_word_slots()
-    dropped: npt.NDArray[np.bool_] = slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] == hashes
+    dropped: npt.NDArray[np.bool_] = slots.take(slots_of(hashes, multiplier, _STOP_WORD_BITS)) == hashes
     stop_words = np.flatnonzero(dropped)
     first, length = starts[stop_words], lengths[stop_words]
     # Only "k" has a variant outside ASCII, the Kelvin sign, and no stop word contains it.
