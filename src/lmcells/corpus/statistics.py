@@ -310,9 +310,9 @@ def subsample(
         chances = np.random.Generator(np.random.Philox(key=[seed, block])).random(
             end - block * _BLOCK, np.float32
         )
-        tokens = np.asarray(corpus.tokens[start:end])
-        stays = chances[start - block * _BLOCK :] < probability[tokens]
-        return Stream(tokens[stays], np.asarray(corpus.token_segment[start:end])[stays])
+        tokens, segments = (np.asarray(each[start:end]) for each in (corpus.tokens, corpus.token_segment))
+        stays = np.flatnonzero(chances[start - block * _BLOCK :] < probability.take(tokens))
+        return Stream(tokens.take(stays), segments.take(stays))  # several times faster than by a mask
 
     return _in_threads(keep, pieces())
 
