@@ -145,8 +145,8 @@ class WordBlock(NamedTuple):
     """The counts of a range of words by metadata value."""
 
     n_metadata: npt.NDArray[np.int64]  # number of values that each word occurs with
-    metadata: npt.NDArray[np.int32]  # these values, word after word
-    counts: npt.NDArray[np.int64]
+    metadata: npt.NDArray[np.integer]  # these values, word after word
+    counts: npt.NDArray[np.integer]
     occurrences: npt.NDArray[np.integer]  # metadata of the kept occurrences of each word
 
 
@@ -265,14 +265,19 @@ def gather_sections(
     number, block, first_entry = task
     gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
     files.write_array(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
-    return number, gathered._replace(occurrences=gathered.occurrences[:0])
+    narrow = {name: _narrowest(getattr(gathered, name)) for name in ("metadata", "counts")}
+    return number, gathered._replace(occurrences=gathered.occurrences[:0], **narrow)
 
 
 def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
     """Write the counts of words by section, each array in its narrowest type."""
     blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
     for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
-        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
+        np.save(folder / name, _narrowest(array))
+
+
+def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
 
 
 def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
