@@ -204,7 +204,7 @@ class _Pieces:
                 is_odd = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
                 is_odd |= ~_IS_LETTER[characters[starts]]  # a mark may contain line breaks
                 odd, plain_lasts = np.flatnonzero(is_odd), np.where(is_odd, starts, lasts)
-                words = _slices(characters, starts, plain_lasts).decode().lower().split("\n")[:-1]
+                words = _slices(characters, starts, plain_lasts).lower().split("\n")[:-1]
             else:
                 words, odd = [""] * local.size, np.arange(local.size)
             for number in odd.tolist():
@@ -215,14 +215,14 @@ class _Pieces:
 
 def _slices(
     characters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> bytes:
-    """Return some slices of an array, each followed by a line break."""
+) -> str:
+    """Return some slices of an ASCII text, each followed by a line break."""
     lengths = ends - starts + 1
     last = np.cumsum(lengths) - 1
     at = np.arange(lengths.sum()) + np.repeat(starts - last + lengths - 1, lengths)
     joined = characters[at]
     joined[last] = ord("\n")
-    return joined.tobytes()
+    return str(joined.tobytes(), "ascii")
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

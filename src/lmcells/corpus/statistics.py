@@ -97,8 +97,8 @@ class WordArrays(NamedTuple):
         (first, last), kept = block, self._kept(block, max_per_word)
         chosen = slice(self.offsets[first], self.offsets[last]) if kept is None else kept
         if last - first == 1:
-            cells, counts = self._count_word(first)
-            return WordBlock(np.array([cells.size]), cells.astype(np.int32), counts, self.metadata_at(chosen))
+            used, counts = self._count_word(first)
+            return WordBlock(np.array([used.size]), used.astype(np.int32), counts, self.metadata_at(chosen))
         n_occurrences = np.diff(self.offsets[first : last + 1])
         under = self.metadata_at(slice(self.offsets[first], self.offsets[last]))
         cells, counts = _count_cells(n_occurrences, under, self.n_metadata)
@@ -155,8 +155,8 @@ def _count_cells(
 ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]]:
     """Count pairs of word and metadata, as cells of a table with a row per word; return the cells and their counts."""
     n_cells = n_occurrences.size * n_metadata
-    rows = np.arange(0, n_cells, n_metadata, dtype=np.int32 if n_cells < 2**31 else np.int64)
-    occupied = np.repeat(rows, n_occurrences) + under
+    rows = np.arange(0, n_cells, n_metadata).astype(np.int32 if n_cells < 2**31 else np.int64)
+    occupied: npt.NDArray[np.integer] = np.repeat(rows, n_occurrences) + under
     if n_cells <= 2 * occupied.size:
         table = np.bincount(occupied, minlength=n_cells)
         cells = np.flatnonzero(table)
@@ -265,8 +265,8 @@ def gather_sections(
     number, block, first_entry = task
     gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
     files.write_array(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
-    narrow = {name: _narrowest(getattr(gathered, name)) for name in ("metadata", "counts")}
-    return number, gathered._replace(occurrences=gathered.occurrences[:0], **narrow)
+    metadata, counts = _narrowest(gathered.metadata), _narrowest(gathered.counts)
+    return number, WordBlock(gathered.n_metadata, metadata, counts, gathered.occurrences[:0])
 
 
 def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:

@@ -114,8 +114,13 @@ def find_tokens(text: str, *, stop_words: bool = False) -> TokenArrays:
         hashes[is_mark] = np.array([_hash_written(text[start:end]) for start, end in marks], np.uint64)
         dropped[is_mark] = is_stop_word[is_mark] = False
     kept = np.flatnonzero(~dropped)
-    arrays = (starts, ends, hashes, is_stop_word, among_capitals)
-    return TokenArrays(*(each.take(kept) for each in arrays))
+    return TokenArrays(
+        starts.take(kept),
+        ends.take(kept),
+        hashes.take(kept),
+        is_stop_word.take(kept),
+        among_capitals.take(kept),
+    )
 
 
 @lru_cache(maxsize=1 << 14)

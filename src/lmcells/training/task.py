@@ -68,16 +68,16 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Descend along the gradients."""
-        trained = [each for each in self._parameters if each.grad is not None]
-        for each in trained:
+        gradients = {each: each.grad for each in self._parameters if each.grad is not None}
+        for each in gradients:
             if each not in self.state:
                 step = torch.zeros((), device=each.device)
                 averages = {name: torch.zeros_like(each) for name in ("exp_avg", "exp_avg_sq")}
                 self.state[each] = {"step": step, **averages}
-        states = [self.state[each] for each in trained]
+        states = [self.state[each] for each in gradients]
         adam(
-            trained,
-            [each.grad for each in trained],
+            [*gradients],
+            [*gradients.values()],
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [],

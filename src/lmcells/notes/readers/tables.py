@@ -20,17 +20,16 @@ _Rows = Iterator[tuple[int, list[str] | str]]
 def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[Note]:
     """Yield the notes of a delimited file with a header row."""
     part = notes.part or Part(0, 0)
-    parsing = {"delimiter": delimiter, "path": notes.path}
     with notes.open() as file, _text(file) as lines:
         if part.is_well_formed:
             rows = _split_rows(lines.read(), delimiter=delimiter, lines_before=part.lines_before)
         elif part.lines_before:
-            rows = _rows(lines, **parsing, lines_before=part.lines_before)
+            rows = _rows(lines, delimiter=delimiter, path=notes.path, lines_before=part.lines_before)
         else:
-            rows = _all_rows(lines, **parsing)
+            rows = _all_rows(lines, delimiter=delimiter, path=notes.path)
         if part.lines_before:
             with opening.open_utf8(notes.path) as beginning, _text(beginning) as first_lines:
-                header = _header(_all_rows(first_lines, **parsing), notes.path)
+                header = _header(_all_rows(first_lines, delimiter=delimiter, path=notes.path), notes.path)
         else:
             header = _header(rows, notes.path)
         choice = records.choose(notes.columns, layout=layout, found=header)
