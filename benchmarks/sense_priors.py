@@ -36,7 +36,7 @@ GROUPS = (  # kinds of notes that count alike, and how many documents of each fi
     {"train/mtsamples": 1460},
     {"train/aci_bench": 500, "train/primock57": 100, "train/medec_ms": 1000},
     {"train/tcga_path_reports": 800},
-    {"train/e3c_english": 3000, "train/clinical_trials_criteria": 500},
+    {"train/e3c_english": 3000, "train/clinical_trials_criteria": 500, "train2/openem_conditions": 400},
 )
 MIN_MENTIONS = 12  # of a short form in a group
 PASSES = 3
@@ -118,7 +118,7 @@ def main() -> None:
         short_form: dict(
             zip(
                 [*names[short_form], ""],
-                np.mean(found[short_form], axis=0).clip(1e-4).round(4).tolist(),
+                [float(f"{share:.2g}") for share in np.mean(found[short_form], axis=0).clip(1e-4)],
                 strict=True,
             )
         )

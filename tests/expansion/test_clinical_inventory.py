@@ -22,20 +22,28 @@ DIFFERENT = {
     ("amb", "ambulatory", "ambulance"),  # on foot; on wheels
     ("BPM", "beats per minute", "breaths per minute"),  # the pulse; the respiration
     ("C. diff", "C diff", "C. diff"),  # of several words, so a dot in it is looked for
+    ("CaP", "CAP", "CaP"),  # cancer of the prostate; what else has these letters
     ("Cr", "CR", "Cr"),  # the laboratory's creatinine; what else has these letters
     ("cond", "condition", "conduction"),  # an illness; of nerves, of the heart
     ("cont", "continued", "continuous"),  # what goes on; what does not pause
+    ("dec", "decreased", "deceased"),  # less; dead
     ("DN", "diabetic nephropathy", "diabetic neuropathy"),  # of the kidney; of the nerves
+    ("DoD", "DOD", "DoD"),  # a department; dates too
     ("DOS", "date of surgery", "day of surgery"),  # a calendar date; the time of an event
     ("exp", "expired", "exposure"),  # a death or a date; to an agent
     ("fL", "FL", "fL"),  # a unit of volume; what else has these letters
     ("freq", "frequent", "frequency"),  # often; of the bladder
     ("GR", "grain", "gram"),  # a fifteenth of the other
     ("GTT", "drops", "drip"),  # into the eye; into the vein
+    ("H. pylori", "H pylori", "H. pylori"),  # of several words, so a dot in it is looked for
     ("HEP", "heparin", "hepatic"),  # a drug; of the liver
+    ("I&D", "incision and drainage", "irrigation and debridement"),  # of an abscess; of an open fracture
     ("IND", "indication", "induction"),  # a reason to treat; a phase of labour, anaesthesia or chemotherapy
     ("LL", "lower limb", "lower lid"),  # leg; eyelid
+    ("Mg", "MG", "Mg"),  # the laboratory's magnesium; what else has these letters
+    ("MoM", "MOM", "MoM"),  # a ratio or a hip; a parent or a laxative
     ("MPJ", "metacarpophalangeal joint", "metatarsophalangeal joint"),  # of the hand; of the foot
+    ("mRS", "MRS", "mRS"),  # a scale; spectroscopy too
     ("palp", "palpation", "palpitations"),  # what the hand does; what the heart does
     ("phys", "physician", "physical"),  # a person; of the body
     ("pred", "prednisone", "prednisolone"),  # two drugs
@@ -44,11 +52,13 @@ DIFFERENT = {
     ("RLL", "right lower leg", "right lower lid"),
     ("RPT", "repeat", "report"),  # once more; what is written
     ("RS", "Reye syndrome", "Rett syndrome"),  # two eponyms
+    ("sCr", "SCR", "sCr"),  # a value; a care record too
     ("sev", "severe", "several"),  # how bad; how many
     ("tox", "toxic", "toxoid"),  # a poison; a vaccine
     ("UL", "upper limb", "upper lid"),
     ("uL", "UL", "uL"),  # a unit of volume; what else has these letters
     ("UL", "upper limb", "upper limit"),  # the arm; of a reference range
+    ("vs", "VS", "vs"),  # versus; vital signs too
 }
 
 # One frequent short form of each field, and senses that it must not lack.
@@ -79,7 +89,7 @@ EXPECTED = {
     "PT": {"physical therapy", "prothrombin time", "posterior tibial"},
     "CI": {"confidence interval", "cardiac index"},
     "OR": {"operating room", "odds ratio"},
-    "HR": {"heart rate", "hazard ratio"},
+    "HR": {"heart rate", "hazard ratio", "human resources"},
     "RR": {"respiratory rate", "relative risk"},
     "SD": {"standard deviation"},
     "IPV": {"inactivated poliovirus vaccine", "intimate partner violence"},
@@ -89,7 +99,13 @@ EXPECTED = {
     "IS": {"incentive spirometry"},
     "NO": {"nitric oxide"},
     "AM": {"morning"},
+    "PM": {"post meridiem", "pacemaker"},
     "IT": {"intrathecal"},
+    "LA": {"left atrium", "Los Angeles"},
+    "FD": {"fire department", "fully dilated"},
+    "PERC": {"percutaneous", "pulmonary embolism rule-out criteria"},
+    "SUV": {"standardized uptake value", "sport utility vehicle"},
+    "ASL": {"arterial spin labeling", "American Sign Language"},
 }
 
 

@@ -59,6 +59,44 @@ def test_four_characters_may_be_in_any_case(written: str) -> None:
     assert found(f"{written} of 7.1") == [(written, "HbA1c")]
 
 
+def test_a_small_letter_before_two_capitals_belongs_to_a_short_form_with_one_sense() -> None:
+    find = ShortFormFinder(
+        SenseInventory.from_senses(
+            [
+                Sense("HCG", "human chorionic gonadotropin"),
+                Sense("PNX", "pneumothorax"),
+                Sense("AVR", "aortic valve replacement"),
+                Sense("PVT", "portal vein thrombosis"),
+                Sense("PVT", "paroxysmal ventricular tachycardia"),
+            ]
+        )
+    )
+    assert found("serum hCG, pNX, lead aVR, VF/pVT, Hcg", find) == [("hCG", "HCG"), ("Hcg", "HCG")]
+
+
+def test_a_hyphen_before_a_number_is_optional() -> None:
+    find = ShortFormFinder(["GLP1", "ICD-9", "T2"])
+    assert found("GLP-1, GLP-12, ICD9, T-2", find) == [("GLP-1", "GLP1"), ("ICD9", "ICD-9")]
+
+
+def test_a_capital_s_is_a_plural_if_the_inventory_knows_one() -> None:
+    find = ShortFormFinder(
+        SenseInventory.from_senses(
+            [
+                Sense(
+                    "PVC", "premature ventricular contraction", forms=("premature ventricular contractions",)
+                ),
+                Sense("CPR", "cardiopulmonary resuscitation"),
+                Sense("ARM", "anorectal malformation", forms=("anorectal malformations",)),
+                Sense("MED", "medication", forms=("medications",)),
+                Sense("Meds", "medications"),
+            ]
+        )
+    )
+    text = "BENIGN PVCS, recorded in CPRS, BOTH ARMS, MEDS: none"
+    assert found(text, find) == [("PVCS", "PVC"), ("MEDS", "Meds")]
+
+
 def test_mixed_case_of_few_characters_is_as_in_the_inventory() -> None:
     assert short_forms("pT N0 Mx, stage pT2") == []
     assert short_forms("PaO2 and pO2") == ["PaO2", "pO2"]
@@ -258,8 +296,38 @@ def test_labels_masks_and_stages_are_no_short_forms(text: str, short_form: str) 
 
 
 @pytest.mark.parametrize(
+    ("text", "short_form"),
+    [
+        ("stage T3, N1b M0; T3 NX", "T3"),
+        ("pT3a N0 MO, pT2 NO/MO, MO (Distant metastases", "MO"),
+        ("CN VI palsy, cranial nerves III, IV and VI", "VI"),
+        ("level IA, neck levels IB, IA", "IA"),
+        ("absence of RS complex, sectioned. RS-13.\nB. Liver", "RS"),
+        ("the 6 Ps", "PS"),
+        ("made As and Ds", "DS"),
+        ("normal T- or B-cells", "T"),
+        ("acquired C1-INH deficiency", "INH"),
+        ("G-6-PD deficiency, anti-PD-L2", "PD"),
+        ("works at ABC. ABC who is 10 years old", "ABC"),
+        ("A boy named T.S, well. T.S's mother said", "TS"),
+        ("MM/DD/YYYY\n\nJane Roe, O.D.\n", "OD"),
+    ],
+)
+def test_codes_and_initials_are_no_short_forms(text: str, short_form: str) -> None:
+    assert found(text, ShortFormFinder([short_form])) == []
+
+
+@pytest.mark.parametrize(
     ("text", "short_form", "n"),
     [
+        ("free T4/T3, T3 5.2, T3 normal", "T3", 3),
+        ("IA chemotherapy", "IA", 1),
+        ("ended with T", "T", 1),
+        ("lungs RS clear, RS: wheeze", "RS", 2),
+        ("PS 6, 3 mg PS", "PS", 2),
+        ("on INH, RIF/INH, post-INH", "INH", 3),
+        ("PD-guided, anti-PD, PD-1", "PD", 3),
+        ("drops O.D. daily,\nPred Forte q4h O.D.", "OD", 2),
         ("rates of 29CR + 29PR, 4PR", "PR", 2),
         ("heart block HR 40, nerve blocks. HR 50", "HR", 2),
         ("heel slides LE 2x10, nerve blocks LE", "LE", 2),

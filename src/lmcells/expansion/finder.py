@@ -4,9 +4,11 @@ A short form is a token of `lmcells.notes.tokens`, or begins with one. So all to
 once, and only the few that may be short forms are checked one by one:
 
 - case: a short form is found as the inventory writes it, and in another case unless that is an English word: "pt" and
-  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c");
+  "Htn" are PT and HTN, "or", "Pet" and "no" are words. Four characters and more may be in any case ("HBA1c"), three
+  may begin with a small letter if they have one sense ("hCG");
 - in all-caps text, capitals carry no information: there "OR" and "IS" are words, but not in "TO THE OR";
-- "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA";
+- "PTs", "PT's", "DC'd", "p.o.", "P.O." and "C & S" are found; "CT" is found in "CT-guided" and not in "CTA"; "HER-2"
+  is HER2, and "NSAIDS" a plural where the inventory knows one of the long form, as it does not of CPR in "CPRS";
 - units after numbers ("24 hr", "8 PM"), Roman numerals ("stage IV"), letters in names ("hepatitis C"), names
   ("Dr. ABC"), parts of words ("co-worker") and list labels are not; see `look_alikes`.
 """
@@ -22,6 +24,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from lmcells.expansion.grammar import is_code
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.expansion.look_alikes import LookAlikes, Written
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, UNIT_NAMES
@@ -36,6 +39,8 @@ _SPACED_AMPERSAND = re.compile(
 )
 _BETWEEN_AMPERSANDS = re.compile(r"[^&]{2,}")
 _DOSING = re.compile(r"q[A-Z]+$")  # "qHS"
+_SMALL_FIRST = re.compile(r"(?![pcy][TNM]|aV)[a-z][A-Z]{2}$")  # "hCG", not the stage "pNX" and the lead "aVR"
+_NUMBERED = re.compile(r"([A-Za-z]{3,})(-?)(\d{1,2})")
 _VOWELS = frozenset("aeiouy")
 _CACHE_SIZE = 20_000
 _SLOTS_EACH = 128  # so that less than 1 % of the other words pass the filter and must be looked up
@@ -111,6 +116,13 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
             return  # a stop word in lower case, or not a word: cannot be found
         word, start, end = next((token for token in tokens if token.word != NUMBER), tokens[0])
     plain = short_form.replace(".", "")
+    if numbered := _NUMBERED.fullmatch(short_form):
+        letters, hyphen, number = numbered.groups()
+        if hyphen:
+            yield f"{letters}{number}".lower(), _Entry(short_form, letters + number), "", None
+        else:
+            hyphenated = f"{letters}-{number}"
+            yield letters.lower(), _Entry(short_form, hyphenated), "", hyphenated + r"(?![^\W_])"
     if short_form[:start] or short_form[end:].strip("."):
         pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
         yield word, _Entry(short_form, plain, start), "", pattern
@@ -170,17 +182,18 @@ class ShortFormFinder:
 
     def _best(self, text: str, start: int, end: int, hash_: int, look_alikes: LookAlikes) -> Found | None:
         """Return the longest short form that begins with the token; of several, the closest in spelling."""
-        written = text[start:end]
-        fits = self._known_fits.get(written)
+        token = text[start:end]
+        fits = self._known_fits.get(token)
         if fits is None:
-            fits = self._known_fits[written] = self._fits(written, hash_)
+            fits = self._known_fits[token] = self._fits(token, hash_)
         if longer := [each for index in self._indices for each in index.longer.get(hash_, ())]:
             fits = sorted([*self._longer_fits(text, start, longer), *fits], key=attrgetter("rank"))
         for fit in fits:
             first, last = start - fit.entry.lead, start - fit.entry.lead - fit.rank[0]
             written_as_unit = fit.entry.short_form == fit.stem and fit.stem.islower()
             may_be_unit = written_as_unit or self._is_unit(fit.entry.short_form)
-            if not look_alikes(Written(first, last, fit.stem), may_be_unit=may_be_unit):
+            written = Written(first, last, fit.stem)
+            if not (look_alikes(written, may_be_unit=may_be_unit) or is_code(text, first, last)):
                 if "." in fit.stem and text[last : last + 1] == ".":
                     last += 1  # the last dot of "p.o." belongs to it
                 return Found(first, last, fit.entry.short_form)
@@ -191,12 +204,15 @@ class ShortFormFinder:
         fits = []
         for entry, ending in chain.from_iterable(index.whole(hash_) for index in self._indices):
             stem = written[: len(written) - len(ending)]
+            far = 1 if ending else 0
             if ending and not _inflects(stem, written, ending):
-                continue
+                if not self._is_capital_plural(written, ending, entry):
+                    continue
+                far = 4  # "MEDS" is closer to Meds than to MED
             misfit = self._misfit(stem, entry)
             if misfit is not None:
                 length = len(stem) if ending in _TIMES else len(written)
-                fits.append(_Fit((-length, misfit + bool(ending)), stem, entry))
+                fits.append(_Fit((-length, misfit + far), stem, entry))
         return sorted(fits, key=attrgetter("rank"))
 
     def _longer_fits(self, text: str, start: int, longer: list[tuple[_Entry, str]]) -> Iterator[_Fit]:
@@ -209,6 +225,13 @@ class ShortFormFinder:
             misfit = 0 if match[0].replace(".", "") == entry.plain else 2
             if not (self._exact and misfit):
                 yield _Fit((first - match.end(), misfit), match[0], entry)
+
+    def _is_capital_plural(self, written: str, ending: str, entry: _Entry) -> bool:
+        """ "NSAIDS", if the inventory knows a plural of the first sense; not "CPRS" and "LOSS"."""
+        if ending != "s" or len(written) < 4 or not written.isupper() or written.lower() in NOT_SHORTHAND:
+            return False
+        sense = next(iter(self._inventory.senses(entry.short_form)), None)
+        return sense is not None and f"{sense.long_form}s" in sense.forms
 
     def _is_unit(self, short_form: str) -> bool:
         """Whether a sense of a short form may follow a number."""
@@ -234,7 +257,9 @@ class ShortFormFinder:
             return None
         is_mixed = not (plain.isupper() or plain.islower() or capitalised)
         if is_mixed and len(plain) < 4 and not _DOSING.match(plain):
-            return None
+            has_one_sense = len(self._inventory.by_short_form[entry.short_form]) == 1
+            if not (has_one_sense and _SMALL_FIRST.match(plain)):
+                return None
         return 2 if plain.isupper() == entry.plain.isupper() else 3  # "pt" is closer to Pt than to PT
 
 

@@ -1,14 +1,16 @@
 """Counted forms: short forms with a value, expanded by a small grammar instead of an inventory.
 
-    q6h -> every 6 hours    x3 -> times three    x10 days -> for 10 (days)    A&Ox3 -> alert and oriented times three
+    q4-6h -> every 4-6 hours    x3 -> times three    x 7-10 days -> for 7-10 (days)    A&Ox3 -> alert and oriented ...
     G3P2012 -> gravida 3 para 2012    POD#3 -> postoperative day 3    D5W -> 5% dextrose in water    27yo -> year old
 
-Joined forms, too: w/ fever, p/vax, R shoulder. Codes that nobody reads out (pT3a, L5, CD20) are expanded on request.
+Joined forms, too: w/ fever, p/vax, p/1st, R shoulder. Codes that nobody reads out (pT3a, L5,
+CD20) are expanded on request.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +22,12 @@ _PLAIN = bytes(
     for each in map(chr, range(256))
 )
 _LOOK_BACK = 16  # characters of a match before what its rule needs
+_CODE_REACH = 40  # characters before a short form that may belong to a code
+_OPENING = 2_000  # characters of a note in which its patient is named
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-_PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year"}
-_DURATION = r"(?:days?|d|wks?|weeks?|w|mos?|months?|yrs?|years?|hrs?|hours?|h|mins?|minutes?|doses?|nights?)"
-_PERIOD = r"(?:hours?|hrs?|h|days?|d|weeks?|wks?|wk|w|months?|mos?|minutes?|mins?|min)"
+_PERIODS = {"h": "hour", "d": "day", "w": "week", "mo": "month", "min": "minute", "y": "year", "s": "second"}
+_PERIOD = r"(?:hours?|hrs?|days?|weeks?|wks?|months?|mos?|years?|yrs?|minutes?|mins?|seconds?|secs?)"
+_RANGE = r"(?:\s?(?:[-–]|to)\s?\d{1,3})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,28 @@ def find_codes(text: str) -> list[Counted]:
     return _without_overlaps(_matches(text, _CODES))
 
 
+def is_code(text: str, start: int, end: int) -> bool:
+    """Whether what looks like a short form is part of a code: "T3 NX", "CN VI", "C1-INH", "RS-13.", "7 Ps".
+
+    So are initials and titles ("a boy named T.S.", "XYZ, O.D."), and ABC for a name that was taken out.
+    """
+    contexts = _code_contexts(text[start:end])
+    if not contexts:
+        return False
+    before = text[max(0, start - _CODE_REACH) : start]
+    if text.startswith(".", start + 1):
+        named = _INITIALS.search(text, 0, _OPENING)
+        if named is not None and text.startswith(named[1], start):
+            return True
+    return any(context.search(before) or follows.match(text, end) for context, follows in contexts)
+
+
+@lru_cache(maxsize=1 << 14)
+def _code_contexts(written: str) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
+    """Return what may stand before or after a code that is written so."""
+    return [(before, after) for shape, before, after in _CODE_SHAPES if shape.fullmatch(written)]
+
+
 def _matches(text: str, rules: "_Rules") -> Iterator[Counted]:
     for rule, start in rules.needed(text):
         for match in rule.pattern.finditer(text, max(0, start - _LOOK_BACK)):
@@ -133,16 +159,23 @@ def _every(match: re.Match[str]) -> str:
     period = next(
         name for key, name in sorted(_PERIODS.items(), key=lambda pair: -len(pair[0])) if unit.startswith(key)
     )
-    count = re.sub(r"\s", "", match["n"])
-    return f"every {_plural(count, period)}"
+    return f"every {_plural(_counted(match), period)}"
 
 
-def _in_words(count: str) -> str:
-    return _NUMBER_WORDS[int(count)] if int(count) < len(_NUMBER_WORDS) else count
+def _counted(match: re.Match[str]) -> str:
+    """Return a number or a range: "4-6" of "4 to 6"."""
+    return re.sub(r"\s?(?:[-–]|to)\s?", "-", match["n"])
 
 
-def _times(match: re.Match[str]) -> str:
-    return f"times {_in_words(match['n'])}"
+def _in_words(count: int) -> str:
+    return _NUMBER_WORDS[count] if count < len(_NUMBER_WORDS) else str(count)
+
+
+def _times(match: re.Match[str]) -> str | None:
+    first, *last = map(int, _counted(match).split("-"))
+    if last and last[0] <= first:
+        return None  # a suture: 3-0
+    return f"times {' to '.join(_in_words(each) for each in (first, *last))}"
 
 
 def _gravida(match: re.Match[str]) -> str:
@@ -169,10 +202,25 @@ def _period_of(match: re.Match[str]) -> str | None:
 
 
 def _aged(match: re.Match[str]) -> str:
+    """ "27yo" is "year old", "6 mo old" is "month", and "for 6 mo" is "months"."""
     unit = {"y": "year", "m": "month", "w": "week", "d": "day"}[match["unit"].lower()]
-    return unit if match["old"] else f"{unit} old"
+    if match["old"] is not None:
+        return unit
+    text, is_month = match.string, match["age"].lower().startswith("mo")
+    if is_month and (
+        _BEFORE_PERIOD.search(text, max(0, match.start() - 7), match.start())
+        or _AGO_FOLLOWS.match(text, match.end())
+    ):
+        return unit if match["n"] == "1" else f"{unit}s"
+    return f"{unit} old"
 
 
+def _after_or_with(match: re.Match[str]) -> str:
+    ordinals = {"1st": "first", "2nd": "second", "3rd": "third"}
+    return f"{'with' if match['word'] == 'w' else 'after'} {ordinals.get(match['n'], match['n'])}"
+
+
+_AGO_FOLLOWS = re.compile(r"\s(?:later|ago|post|prior|after|of|hx|history)\b|\sp/", re.I)
 _BEFORE_PERIOD = re.compile(r"\b(?:for|x|past|last|in|since|every)\s$", re.I)
 _SIDES = {"R": "right", "L": "left", "r": "right", "l": "left"}
 _SIDED = (
@@ -182,22 +230,24 @@ _SIDED = (
     "hemisphere|lobe|thumb|heel|index|middle|ventricle|atrium|atrial|ventricular|lobectomy|mastectomy|nephrectomy|tube|face|facial|"
     "cheek|jaw|jugular|subclavian|clavicle|scapula|rib|ribs|vocal|tonsil|parotid|thyroid|adrenal|ureter|ureteral|hand|arm"
 )
-_NUMBER = r"(?P<n>\d{1,2}(?:\s?-\s?\d{1,2})?)"
-_AFTER = (
-    "vax|vacc|inj|shot|immun|dose|recv|the\\b|being\\b|last\\b|that\\b|each\\b|onset|event|flu\\b|mmr|dtp"
-)
+_NUMBER = rf"(?P<n>\d{{1,2}}{_RANGE}?)"
 _RULES = _Rules(
     # q6h, q.1h., q 4-6 hours, q2wk; 4hrly
     _rule(
-        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD})(?![a-z])(?:\.(?!\w))?",
+        rf"(?<![\w.])q\.?\s?{_NUMBER}\s?(?P<unit>{_PERIOD}|[dhw])(?![a-z])(?:\.(?!\w))?",
         _every,
         needs=["q0", "q.0", "q 0"],
     ),
     _rule(rf"(?<![\w.]){_NUMBER}\s?-?(?P<unit>h)(?:r|ou?r)?ly\b", _every, needs=["hrly", "hourly", "hly"]),
-    # x3, x 10 days; not 4 x 3 cm, nor x3.5
-    _rule(rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}})(?=\s?{_DURATION}\b)", r"for \g<n>", needs=["x0", "x 0"]),
+    # x3, x 7-10 days; not 4 x 3 cm, 3"x2", "x 6 .8 cm", 10^9, nor a block "x 1 D"
     _rule(
-        r"[xX](?<!\w[xX])(?<!\d [xX])(?:(?<=x)|\s)\s?(?P<n>\d{1,3})(?![\w%/]|\.\d|\s?(?:x|cm|mm|mg|ml|by)\b)",
+        rf"[xX](?<!\w[xX])\s?(?P<n>\d{{1,3}}(?:\.\d|\s1/2)?{_RANGE}?)(?=\s?(?:{_PERIOD}|doses?|nights?|(?-i:[dhw]))\b)",
+        lambda m: f"for {_counted(m)}",
+        needs=["x0", "x 0"],
+    ),
+    _rule(
+        r"[xX](?<!\w[xX])(?<!\d\s[xX])(?<!\d[\"”″][xX])(?<!\d[\"”″]\s[xX])(?:(?<=x)|\s)\s?(?P<n>\d{1,3}(?:[-–]\d{1,3})?)"
+        r"(?![\w%/^]|\s?\.\d|[-–]\d|\s?(?:x|cm|em|mm|mg|ml|by|inch|inches)\b)",
         _times,
         needs=["x0", "x 0"],
         flags=0,
@@ -208,7 +258,8 @@ _RULES = _Rules(
         needs=["ox0", "ox 0", "o x0", "o x 0", "o×0", "o ×0"],
     ),
     _rule(
-        r"\bG(?P<g>\d{1,2})\s?,?\s?P(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?!\w)",
+        # Not "rotavirus G3 G4 P1", its serotypes.
+        r"\bG(?<!G\d\sG)(?P<g>\d{1,2})\s?,?\s?P\s?(?P<p>\d{1,4}(?:-\d){0,3})(?:\s?,?\s?A[bB]?(?P<a>\d))?(?![\w[])",
         _gravida,
         needs=["g0"],
         flags=0,
@@ -222,9 +273,9 @@ _RULES = _Rules(
         needs=["d0w", "d00w", "d0n", "d00n", "d0l", "d0 0/0", "d0 n", "d00 w", "d0 w"],
         flags=0,
     ),
-    # 27yo, 45 y/o M, 9 mo old
+    # 27yo, 45 y/o M, 9 mo old, 4 1/2 mo old
     _rule(
-        r"\d(?<![\w./-]\d)\d{0,2}\s?-?(?P<age>(?P<unit>[ymwd])[./]?o\.?)"
+        r"(?P<n>\d(?:(?<![\w./-]\d)|(?<=\s1/2))\d{0,2})\s?-?(?P<age>(?!mom\b)(?P<unit>[ymwd])[./]?o\.?)"
         r"(?=[MF]?(?!\w))(?P<old>(?=[\s-]+old\b))?",
         _aged,
         needs=[
@@ -236,7 +287,8 @@ _RULES = _Rules(
             "0y.o",
             "0 y.o",
             "0mo",
-            "0 mo ",
+            "0 mo",
+            "0-mo",
             "0m/o",
             "0 m/o",
             "0wo",
@@ -264,9 +316,12 @@ _RULES = _Rules(
         group="sex",
         flags=0,
     ),
-    # w/ fever, w/fever, p/vax; R shoulder, (L) arm
-    _rule(r"(?<![\w/])w/(?=\s|[a-z]{3})(?!in\b|out\b)", "with", needs=["w/"]),
-    _rule(rf"(?<![\w/])p/(?=\s?(?:{_AFTER}))", "after", needs=["p/"]),
+    # w/ fever, w/fever, p/vax, p/1st; R shoulder, (L) arm
+    _rule(r"(?<![\w/])w/(?=\s|[a-z]{2}|a\b)(?!in\b|out\b|wo\b)", "with", needs=["w/"]),
+    _rule(r"(?<![\w/&])(?:p/(?=\s?[a-zA-Z]{2})|P/(?=\s?[a-z]{3}))", "after", needs=["p/"], flags=0),
+    _rule(
+        r"(?<![\w/&])(?P<word>[wp])/(?P<n>\d+(?:st|nd|rd|th)?)", _after_or_with, needs=["w/0", "p/0"], flags=0
+    ),
     _rule(
         rf"(?P<side>[RL])(?<![\w.'][RL])(?=[ .-]\s?(?i:{_SIDED})\b)",
         lambda m: _SIDES[m["side"]],
@@ -310,3 +365,45 @@ _CODES = _Rules(
     ),
     _rule(r"\bCD(?P<n>\d{1,3}[a-z]?)\b", r"cluster of differentiation \g<n>", needs=["cd"], flags=0),
 )
+_INITIALS = re.compile(r"\b(?:named|called|initials)\s([A-Z]\.[A-Z])\b")
+_NEVER = r"(?!)"
+_STAGE = r"(?:[0-4OoIiXxl][a-d]?\d?|is)"
+_CODE_SHAPES = [
+    (re.compile(shape), re.compile(rf"(?:{before})$"), re.compile(after))
+    for shape, before, after in (
+        # A category beside another: "T3 NX", "pT3a N0 MO".
+        (r"[pcyr]?T(?:[0-4il][a-d]?|is)", _NEVER, rf"[\s,;/]{{0,3}}[pcyr]?N\s?{_STAGE}\b"),
+        (
+            r"[pcyr]?[NM][0-4OoIil]",
+            rf"[pcyr]?[TN]\s?{_STAGE}[\s,;/]{{0,3}}",
+            rf"[\s,;/]{{0,3}}[pcyr]?M\s?{_STAGE}\b|\s?\((?i:distant|regional)\b",
+        ),
+        # Cranial nerves, levels of the neck, stages: "CN VI", "levels IA, IB".
+        (
+            r"[IVX]{1,4}[A-Ca-c]?",
+            r"\b(?:CN|[Cc]ranial nerves?|[Ll]evels?|[Ll]eads?|FIGO(?: stage)?)\s"
+            r"(?:[IVX]{1,4}[AB]?(?:,|\sand|-|/)\s?){0,4}",
+            _NEVER,
+        ),
+        (r"RS", _NEVER, r"\s(?:complex|wave)"),
+        # Marks and mnemonics: "As and Bs", "the 6 Ps".
+        (
+            r"[A-Z]s",
+            r"\b[A-F]'?s(?:,|,?\sand|\sor|/)\s?|\b(?:[3-9]|three|four|five|six|seven)\s",
+            r"(?:,|,?\sand|\sor|/)\s?[A-F]s\b",
+        ),
+        (r"[TB]", _NEVER, r"-?\s(?:or|and)\s[TB][ -]cell"),
+        # A number of cassettes: "sectioned. RS-13."
+        (r"[AERT]S", _NEVER, r"\s?-\s?\d{1,2}(?:\.?\s*(?:\n|$)|\.\s)"),
+        # Proteins: C1-INH, G-6-PD, PD-L2.
+        (r"[A-Z]{2,4}", r"(?<![A-Za-z])[A-Z]-?\d-", _NEVER),
+        (r"[A-Z]{2}", _NEVER, r"-[A-Z]\d\b"),
+        (r"(?!M)[A-Z]\.[A-Z]", r"\n[A-Z][\w.]*(?:\s[A-Z][\w.]*){0,3},\s", _NEVER),
+        # Names that were taken out: "works at ABC".
+        (
+            r"ABC",
+            r"\b(?:at|by|named|RE:|Dear|Dr\.|Mr\.|Mrs\.|Ms\.)\s",
+            r"\s(?:who|Hospital|Clinic|Medical|General|University|Laborator)|,?\s(?:is\s)?an?\s\d",
+        ),
+    )
+]

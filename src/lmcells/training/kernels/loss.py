@@ -11,7 +11,8 @@ from lmcells.training.device_corpus import Chunk
 from lmcells.training.kernels.attention import attend_and_mix
 from lmcells.training.kernels.lookup import look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
-from lmcells.training.kernels.objective import ModelDropouts, divergence_and_table, gaussian_rows, hinge
+from lmcells.training.kernels.model_network import ModelDropouts, divergence_and_table
+from lmcells.training.kernels.objective import gaussian_rows, hinge
 from lmcells.training.kernels.operands import HIDDEN, NARROW, WIDTH, Dropout, narrow_autocast
 from lmcells.training.kernels.windows import TimeMajor, draw_sections, draw_windows, sections_of
 from lmcells.training.sampler import Sampler

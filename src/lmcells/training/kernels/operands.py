@@ -104,3 +104,18 @@ def tile_of_program(n_rows, ROWS: tl.constexpr, WIDTH: tl.constexpr):
 def exact_tanh(x):
     """tanh in float32."""
     return 1.0 - 2.0 / (tl.exp(2.0 * x) + 1.0)
+
+
+@triton.jit
+def head_weights(weight, v_weight, unit, column, width, DIM: tl.constexpr):
+    """Both heads' weights, [mean ; log-variance ; zeros]: unit (..K..), column (..128..), broadcast."""
+    there = unit < width
+    weights = tl.load(weight + column * width + unit, mask=there & (column < DIM), other=0.0)
+    return weights + tl.load(v_weight + unit + column * 0, mask=there & (column == DIM), other=0.0)
+
+
+@triton.jit
+def head_bias(bias, v_bias, column, DIM: tl.constexpr):
+    return tl.load(bias + column, mask=column < DIM, other=0.0) + tl.where(
+        column == DIM, tl.load(v_bias), 0.0
+    )
