@@ -46,19 +46,20 @@ def of_before(corpus: Corpus) -> Corpus:
     return Corpus(corpus.folder, replace(corpus.manifest, files=files))
 
 
-@pytest.mark.parametrize("block", [None, 1, 3, 1 << 22])
+@pytest.mark.parametrize("kind", ["section", "document"])  # words have most sections, and few documents
+@pytest.mark.parametrize("block", [None, 1, 30, 1 << 22])
 def test_word_and_metadata_counts_are_those_of_the_tokens(
-    corpus: Corpus, block: int | None, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, kind: str, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if block is not None:
         monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
-    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), "section")
-    section = corpus.segment_metadata("section")[corpus.token_segment]
+    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), kind)
+    of_token = corpus.segment_metadata(kind)[corpus.token_segment]
     for word in range(len(corpus.words)):
-        expected = np.bincount(section[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
+        expected = np.bincount(of_token[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
         np.testing.assert_allclose(counts.metadata_given_word(word, add=1.0), expected / expected.sum())
     for metadata in range(counts.n_metadata):
-        expected = np.bincount(corpus.tokens[section == metadata], minlength=len(corpus.words)) + 0.5
+        expected = np.bincount(corpus.tokens[of_token == metadata], minlength=len(corpus.words)) + 0.5
         np.testing.assert_allclose(counts.word_given_metadata(metadata, add=0.5), expected / expected.sum())
 
 
