@@ -19,7 +19,6 @@ from lmcells.files import atomic_folder, read_json
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
-from lmcells.notes.spelled_out import spell_out
 from lmcells.notes.token_arrays import TokenArrays, find_tokens, slots_of
 from lmcells.notes.tokens import spell
 
@@ -121,6 +120,8 @@ def build_shard(
     for note in notes:
         text, note_headers = note.text, with_opening(find_headers(note), text_length=len(note.text))
         if settings.spelled_out:
+            from lmcells.notes.spelled_out import spell_out  # slow to import
+
             text, note_headers = spell_out(text, note_headers, note_id=note.id, share=settings.spelled_out)
         found.append(note_headers)
         pieces.add(text)
