@@ -27,7 +27,7 @@ from lmcells.training import TrainingWarning, load_configuration
 from lmcells.training.configuration import Overrides
 
 if TYPE_CHECKING:
-    from lmcells.evaluation.training_scores import TrainingScorer
+    from lmcells.evaluation.evaluate import TrainingScorer
     from lmcells.language_model.model import LanguageModel
     from lmcells.model import CellModel
     from lmcells.pretrained.phrase_store import PhraseStore
@@ -110,7 +110,7 @@ def train(
     }
     scorer = None
     if evaluate:
-        from lmcells.evaluation.training_scores import BEST, TrainingScorer
+        from lmcells.evaluation.evaluate import BEST, TrainingScorer
 
         scorer = TrainingScorer(
             list(map(Path, evaluate)),

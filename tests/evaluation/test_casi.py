@@ -28,22 +28,22 @@ def write(path: Path, lines: Iterable[str], *, encoding: str = "utf-8") -> Path:
     return path
 
 
-def read(path: Path) -> tuple[list[casi.CasiRow], ReadReport]:
+def read(path: Path) -> tuple[list[Example], ReadReport]:
     report = ReadReport()
     return list(casi.read_casi_rows(path, report=report)), report
 
 
 def row(
     text: str = "seen by PT today", *, start: int = 8, long_form: str = "x", short_form: str = "PT"
-) -> casi.CasiRow:
-    return casi.CasiRow(1, short_form, long_form, start, start + 1, None, text)
+) -> Example:
+    return Example("casi/1", text, start, start + 1, short_form, None, long_form, "casi/1")
 
 
-def meaning(*long_forms: str) -> list[casi.CasiRow]:
+def meaning(*long_forms: str) -> list[Example]:
     return [row(long_form=each) for each in long_forms]
 
 
-def left(name: str, *rows: casi.CasiRow) -> list[int]:
+def left(name: str, *rows: Example) -> list[int]:
     """Positions of the rows that a filter leaves."""
     kept = casi.FILTERS[name][1](list(rows))
     return [position for position, row in enumerate(rows) if any(row is each for each in kept)]
@@ -56,7 +56,8 @@ def test_a_published_row_is_read_as_it_stands(tmp_path: Path) -> None:
     rows, report = read(
         write(tmp_path / "casi.txt", [published("seen by PT  today", section="HOSPITAL  COURSE")])
     )
-    assert rows == [casi.CasiRow(1, "PT", "physical therapy", 8, 9, "HOSPITAL COURSE", "seen by PT  today")]
+    labels = ("PT", "HOSPITAL COURSE", "physical therapy")
+    assert rows == [Example("casi/1", "seen by PT  today", 8, 9, *labels, note_id="casi/1")]
     assert report.n_read == 1
 
 
@@ -77,10 +78,10 @@ def test_a_line_that_is_no_row_is_counted_and_the_rest_goes_on(tmp_path: Path) -
     lines = [published("PT a"), "PT|x|PT|0", "", "PT|x|PT|zero|1||PT b", published("PT c")]
     header = "sf|target_lf|sf_rep|start_idx|end_idx|section|context"
     rows, report = read(write(tmp_path / "casi.txt", [header, *lines]))
-    assert [each.number for each in rows] == [1, 5]
+    assert [each.id for each in rows] == ["casi/1", "casi/5"]
     assert report.n_seen == 4
     rows, report = read(write(tmp_path / "casi.txt", lines))
-    assert [each.number for each in rows] == [1, 5]
+    assert [each.id for each in rows] == ["casi/1", "casi/5"]
     assert report.skipped == {"fewer than 7 columns": 1, "an offset is not a whole number": 1}
     assert report.first_seen["fewer than 7 columns"] == "casi.txt:2"
     assert report.n_seen == 4
@@ -96,7 +97,8 @@ def test_a_csv_resave_keeps_the_numbers_of_the_published_rows(tmp_path: Path) ->
     path = tmp_path / "casi.csv"
     path.write_text("\n".join(lines))
     rows, report = read(path)
-    assert [(each.number, each.text) for each in rows] == [(16004, 'PT. a, "b"\nc'), (8, "PT d")]
+    assert [each.id for each in rows] == ["casi/16004", "casi/8"]
+    assert [each.text for each in rows] == ['PT. a, "b"\nc', "PT d"]
     assert report.skipped == {"fewer than 7 columns": 1}
 
 
@@ -125,7 +127,7 @@ def test_a_file_that_is_not_casi_is_refused(tmp_path: Path) -> None:
         ("tokens", [row("ratio of PT-1 x", start=9, short_form="PT-1")]),
     ],
 )
-def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[casi.CasiRow]) -> None:
+def test_a_filter_drops_what_it_should_and_nothing_else(name: str, dropped: list[Example]) -> None:
     kept = [
         *meaning("x", "symptom", "a name", "right atrium"),
         row("sent C&S now", start=5, short_form="C&S"),
@@ -258,10 +260,10 @@ def test_canonical_forms_name_the_senses_and_sections_are_mapped(tmp_path: Path)
     assert built.account["n_without_canonical_form"] == 0
 
 
-def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses() -> None:
-    canonical = casi.canonical_forms(
-        [("MP", ["A  b"], ["meta", "carpal"]), ("MP", ["b"], ["meta"]), ("MP", ["carpal"], ["carpal"])]
-    )
+def test_senses_with_one_name_are_merged_and_shared_forms_do_not_mix_senses(tmp_path: Path) -> None:
+    rows = ["MP,A  b,meta;carpal", "MP,b,meta", "MP,carpal,carpal"]
+    path = write(tmp_path / "forms.csv", ["sf,target_lf_sense,target_label", *rows])
+    canonical = casi.load_canonical_forms(path)
     assert canonical["MP", "a b"] is canonical["MP", "b"]
     assert [canonical["MP", key].long_form for key in ("a b", "carpal")] == ["meta", "carpal"]
     assert ("XX", "b") not in canonical

@@ -8,7 +8,7 @@ import pytest
 from expansion.clinic import INVENTORY, THERAPY, clinic_corpus
 from lmcells.errors import ConfigError
 from lmcells.evaluation.dataset import Example, write_dataset
-from lmcells.evaluation.training_scores import TrainingScorer
+from lmcells.evaluation.evaluate import TrainingScorer
 from lmcells.expansion import save_inventory
 
 

@@ -462,3 +462,26 @@ def test_time_is_linear_on_hostile_text(piece: str, size: int) -> None:
     find = ShortFormFinder([*SHORT_FORMS, "C", "F"])
     text = piece * (size // len(piece))
     assert all(0 <= each.start < each.end <= len(text) for each in find(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "short_form"),
+    [
+        ("the serosa appears hemorr hagic", "hemorr"),
+        ("clinically relevant cardio-vascular disease", "cardio"),
+        ("a saw was used to resect the head", "resect"),
+        ("dressed with Op-Site", "op"),
+        ("TRYING TO RE-LIGHT A FIRECRACKER", "RE"),
+        ("POSTOPERATIVE DIAGNOSIS (ES): cataract", "ES"),
+        ("no pain per se", "se"),
+    ],
+)
+def test_parts_of_words_brands_and_verbs_are_no_short_forms(text: str, short_form: str) -> None:
+    assert found(text, ShortFormFinder([short_form])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "short_form"), [("temp oral 98.6", "temp"), ("s/p resect of mass", "resect")]
+)
+def test_a_short_form_beside_a_word_is_found(text: str, short_form: str) -> None:
+    assert [name for _, name in found(text, ShortFormFinder([short_form]))] == [short_form]

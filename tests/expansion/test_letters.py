@@ -40,3 +40,16 @@ def test_ordinary_words_names_and_scanned_noise_are_left_alone() -> None:
     )
     expander = Expander.from_pretrained()
     assert [e for note in notes for e in expander(note) if e.source == "letters"] == []
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "Platelet cout 164, hematocrit 37.",
+        "The posterior cervi cal lips on the right side.",
+        "He presented to his primary physici\n\nLABORATORY DATA: negative",
+        "He had a slight slur to his speech.",
+    ],
+)
+def test_typing_errors_and_parts_of_words_are_no_short_forms(note: str) -> None:
+    assert [e for e in Expander.from_pretrained()(note) if e.source == "letters"] == []

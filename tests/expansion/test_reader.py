@@ -17,6 +17,7 @@ INVENTORY = SenseInventory.from_senses(
         Sense("PE", "physical examination", ("physical examination", "physical exam")),
         Sense("PE", "pulmonary embolism"),
         Sense("AF", "atrial fibrillation"),
+        Sense("PAF", "paroxysmal atrial fibrillation"),
         Sense("BID", "twice a day", ("twice a day", "twice daily")),
     ]
 )
@@ -82,6 +83,7 @@ def test_the_ends_of_a_long_section_are_not_cut() -> None:
         ("atrial fibrillation (AF). AF again", [("AF", "atrial fibrillation")] * 2),
         ("AF first, then AF (Atrial  fibrillation)", [("AF", "atrial fibrillation")] * 2),
         ("physiotherapy (PT), PTs", [("PT", "physical therapy"), ("PTs", "physical therapy")]),
+        ("paroxysmal AF (PAF)", [("AF", None), ("PAF", "paroxysmal atrial fibrillation")]),
         ("aspirin twice daily (BID)", [("BID", "twice a day")]),
         ("partial tear (PT) and PT", [("PT", "partial tear"), ("PT", "partial tear")]),
         ("physical therapy (PT) for the pt", [("PT", "physical therapy"), ("pt", None)]),
@@ -93,11 +95,51 @@ def test_the_ends_of_a_long_section_are_not_cut() -> None:
             "ZZT here, zigzag zone test (ZZT), zzt and ZZTs",
             [*[("ZZT", "zigzag zone test")] * 2, ("ZZTs", "zigzag zone test")],
         ),
+        (
+            "PE - posterior edge\nAF - anterior face\n2 PE",
+            [*[("PE", "posterior edge"), ("AF", "anterior face")], ("PE", "posterior edge")],
+        ),
         ("PE: lungs clear\n\nPE ruled out", [("PE", "physical examination"), ("PE", None)]),
     ],
 )
 def test_what_a_note_says_itself(text: str, expected: list[tuple[str, str | None]]) -> None:
     assert meanings(text) == expected
+
+
+HEADERS = NoteReader(
+    SenseInventory.from_senses(
+        [
+            Sense("RESP", "response"),
+            Sense("RESP", "respiratory"),
+            Sense("MS", "mental status"),
+            Sense("MS", "musculoskeletal"),
+            Sense("RX", "treatment"),
+            Sense("RX", "medication"),
+            Sense("IC", "informed consent"),
+            Sense("IC", "inspiratory capacity"),
+            Sense("POH", "past ocular history"),
+            Sense("POH", "past obstetric history"),
+        ]
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PHYSICAL EXAM:\nRESP: clear", "respiratory"),  # the sense that its alias names
+        ("RX: aspirin daily", "medication"),
+        ("PHYSICAL EXAM:\nRESP - clear", None),  # a sub-heading needs a colon
+        ("PLAN:\nRESP: clear", None),  # and its section
+        ("REVIEW OF SYSTEMS:\nMS: no pain", None),  # two senses name a sub-heading
+        ("IC: given", "informed consent"),  # without an alias: the only sense that names a section
+        ("IC - given", None),
+        ("POH: none", None),
+    ],
+)
+def test_a_header_has_the_sense_of_its_section(text: str, expected: str | None) -> None:
+    (found,) = HEADERS(text)
+    assert (found.defined and found.defined.long_form) == expected
 
 
 def test_a_short_form_of_the_note_alone_waits_for_its_definition_when_there_are_two() -> None:

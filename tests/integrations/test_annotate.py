@@ -316,7 +316,7 @@ def test_an_engine_that_is_not_installed_says_what_to_install(
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, f"lmcells.integrations.{engine}_engine", raising=False)
     with pytest.raises(MissingExtra, match=rf"pip install 'lmcells\[{engine}\]'"):
-        find_engine(engine)
+        find_engine(engine, workers=1)
 
 
 def test_running_again_does_nothing_and_says_the_same(settings: ExpanderSettings, tmp_path: Path) -> None:

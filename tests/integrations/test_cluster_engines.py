@@ -101,7 +101,7 @@ def test_a_model_that_is_not_on_the_cluster_is_one_line(ray: Any, spark: Any, tm
     assert (ray, spark) != (None, None)
     for engine in ("ray", "spark"):
         with pytest.raises(InputError, match=r"^(Ray|Spark) stopped[^\n]*continue with --resume\.$"):
-            list(find_engine(engine)(task, shards, 1))
+            list(find_engine(engine, workers=1)(task, shards))
 
 
 def test_java_may_come_from_a_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def note_table(path: Path, n_notes: int = 20) -> Path:
 
 
 def run(settings: ExpanderSettings, notes: Path, output: Path, **options: Any) -> dict[str, Any]:
-    return annotate(NoteFiles([notes]), output, expander=settings, omop=True, **options)
+    return annotate(NoteFiles([notes]), output, expander=settings, **{"omop": NoteNlpOptions()} | options)
 
 
 def test_a_note_table_becomes_a_note_nlp_table(settings: ExpanderSettings, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_note_table_becomes_a_note_nlp_table(settings: ExpanderSettings, tmp_p
 def test_all_formats_hold_the_same_rows(settings: ExpanderSettings, tmp_path: Path) -> None:
     notes = note_table(tmp_path / "note.csv")
     for suffix in ("csv", "jsonl", "parquet"):
-        run(settings, notes, tmp_path / f"out.{suffix}", nlp_time=TIME)
+        run(settings, notes, tmp_path / f"out.{suffix}", omop=NoteNlpOptions(time=TIME))
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.schema.field("nlp_date").type == pa.date32()
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().split("\n")[:-1]]
@@ -184,9 +184,9 @@ def test_rows_may_be_appended_with_concepts_of_sections_and_without_the_abstaine
     concepts = read_section_concepts(tmp_path / "map.csv")
     assert dict(concepts) == {"ASSESSMENT AND PLAN": 11, "PLAN": 12, "LABORATORY DATA": 13}
     unsure = replace(settings, threshold=0.52)
-    options = NoteNlpOptions(first_id=501, with_abstained=False, section_concepts=concepts)
-    for name, note_nlp in (("all.jsonl", NoteNlpOptions()), ("some.jsonl", options)):
-        run(unsure, notes, tmp_path / name, nlp_time=TIME, note_nlp=note_nlp, shard_notes=6)
+    options = NoteNlpOptions(first_id=501, with_abstained=False, section_concepts=concepts, time=TIME)
+    for name, omop in (("all.jsonl", NoteNlpOptions(time=TIME)), ("some.jsonl", options)):
+        run(unsure, notes, tmp_path / name, omop=omop, shard_notes=6)
     every, some = (
         [json.loads(line) for line in (tmp_path / name).read_text().split("\n")[:-1]]
         for name in ("all.jsonl", "some.jsonl")

@@ -104,7 +104,7 @@ def test_a_damaged_file_is_refused(copy: Path, name: str, damage: str) -> None:
         (lambda c: c["language_model"].update(newer=1), "does not know, or lacks some: newer"),
         (lambda c: c["language_model"].update(layers=0), "layers is 0"),
         (lambda c: c["language_model"].update(layers=3), "forward_stack.layers.2.* is missing"),
-        (lambda c: c["language_model"].update(feed_forward=8), r"is of float32 \(32, 16\), the settings"),
+        (lambda c: c["language_model"].update(feed_forward=8), r"is of float32 \(32, 16\), the model's sett"),
         (lambda c: c["language_model"].update(n_words=2), "names, the model's settings say 2"),
     ],
 )
@@ -132,7 +132,7 @@ def test_a_tensor_file_that_is_none_is_refused(copy: Path) -> None:
         load_language_model(copy)
     write_tensors(copy / "model.safetensors", {})
     vouch_for(copy, "model.safetensors")
-    with pytest.raises(ModelError, match="is missing, the settings need floats"):
+    with pytest.raises(ModelError, match="is missing, the model's settings need floats"):
         load_language_model(copy)
 
 

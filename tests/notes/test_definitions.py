@@ -23,6 +23,15 @@ def defined(text: str) -> list[tuple[str, str]]:
         ("coronary artery bypass graft [CABG]", "CABG", "coronary artery bypass graft"),
         ("an electrocardiogram (ECG; normal)", "ECG", "electrocardiogram"),
         ("type 2 diabetes mellitus (T2DM, 2010)", "T2DM", "type 2 diabetes mellitus"),
+        ("alanine aminotransferase (ALT), ALT 20", "ALT", "alanine aminotransferase"),
+        ("high triglycerides (TG)", "TG", "triglycerides"),
+        (
+            "Beck Depression Inventory, Second Edition (BDI-II)",
+            "BDI-II",
+            "Beck Depression Inventory, Second Edition",
+        ),
+        ("a CT/MRI (magnetic resonance imaging)", "MRI", "magnetic resonance imaging"),
+        ("Sterol delta8-delta7 isomerases (SIs), SIs", "SI", "Sterol delta8-delta7 isomerases"),
         ("levels of interleukin-6 (IL-6)", "IL-6", "interleukin-6"),
         ("immunoglobulin G (IgG)", "IgG", "immunoglobulin G"),
         ("messenger RNA (mRNA)", "mRNA", "messenger RNA"),
@@ -103,7 +112,45 @@ def test_a_list_of_abbreviations_is_read() -> None:
     assert dict(defined(text)) == listed
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SECTIONS\nRA-right apical margin\nAD --adrenal gland\nTK - tumor with adjacent kidney (2)",
+        "Sections: RA - right apical margin, AD - adrenal gland; TK: tumor with kidney submitted whole",
+        "RA = right apex\n\n* AD — adrenal\n* TK – tumor and normal kidney",
+    ],
+)
+def test_a_legend_is_read(text: str) -> None:
+    beginnings = {"RA": "right ap", "AD": "adrenal", "TK": "tumor "}
+    found = dict(defined(text))
+    assert found.keys() == beginnings.keys()
+    assert all(long_form.startswith(beginnings[short_form]) for short_form, long_form in found.items())
+    assert found["TK"].endswith("kidney")
+
+
+def test_a_legend_entry_ends_with_a_noun() -> None:
+    legend = "PBM -- posterior bone margin shaved\nAM -- anterior mucosal and soft tissue margin\nTA-tumor and adrenal"
+    assert dict(defined(legend)) == {
+        "PBM": "posterior bone margin",
+        "AM": "anterior mucosal and soft tissue margin",
+        "TA": "tumor and adrenal",
+    }
+
+
+def test_one_entry_is_a_legend_if_its_initials_or_other_legends_say_so() -> None:
+    assert defined("FSC - frozen section control") == [("FSC", "frozen section control")]
+    assert defined("PM - proximal margin") == []
+    legend = "RS - representative sections\nLN - lymph nodes"
+    apart = "The specimen is received fresh. It weighs 20 grams, and is serially sectioned and submitted."
+    assert ("PM", "proximal margin") in defined(f"{legend}\n{apart}\nPM - proximal margin")
+
+
 NO_DEFINITIONS = [
+    *["pump failure (MI, myocarditis)", "RV strain pattern (PE); PE", "pain (peritoneal irritation), pain"],
+    "prostatic base (BR1A, BR1B, BR2A)",
+    "PMH: asthma\nDH: nil\nFH: father has MI\nSH: single\nOE: well",
+    "BP - normal\nWBC - white count elevated\nMS - muscle strength full\nCV - regular",
+    "A1-A3 - apex\nNON-NEOPLASTIC KIDNEY\nC2-C12 - cervix\nFl - five lymph nodes",
     *[
         "treated with placebo (PT)",
         "seen in the hospital (IH)",
@@ -170,7 +217,8 @@ def test_both_places_hold_what_is_said_of_them(words: list[str], between: str) -
 
 
 @pytest.mark.parametrize(
-    "piece", ["(", "((AF)", "AF = a ", "a (AB", "ab ab ab ab (ABABABABAB) ", "Abbreviations: AF, a"]
+    "piece",
+    ["(", "((AF)", "AF = a ", "a (AB", "ab ab ab ab (ABABABABAB) ", "Abbreviations: AF, a", "\nRA - right a"],
 )
 def test_time_is_linear_on_hostile_text(piece: str) -> None:
     n = 100_000 // len(piece)  # minutes, if time were quadratic

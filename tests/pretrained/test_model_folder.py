@@ -326,18 +326,14 @@ def test_a_missing_shortened_or_changed_file_is_refused(copy: Path, name: str) -
 def test_missing_and_misshapen_tensors_are_named(copy: Path) -> None:
     arrays = read_tensors(copy / "model.safetensors")
     rewrite(copy, "model.safetensors", {**arrays, "variational.gate.bias": np.zeros(3, np.float32)})
-    with pytest.raises(
-        ModelError, match=r"has variational\.gate\.bias of float32 \(3,\), .* need floats \(2,\)"
-    ):
+    with pytest.raises(ModelError, match=r"gate\.bias is of float32 \(3,\), .* need floats \(2,\)"):
         PretrainedModel.from_pretrained(copy)
     rewrite(copy, "model.safetensors", {**arrays, "variational.gate.bias": np.zeros(2, np.int32)})
-    with pytest.raises(ModelError, match=r"gate\.bias of int32"):
+    with pytest.raises(ModelError, match=r"gate\.bias is of int32"):
         PretrainedModel.from_pretrained(copy)
     del arrays["prior.words.weight"]
     rewrite(copy, "model.safetensors", arrays)
-    with pytest.raises(
-        ModelError, match=r"lacks 1 of the \d+ tensors of a model of kind 'lmc': prior\.words\.weight"
-    ):
+    with pytest.raises(ModelError, match=r"prior\.words\.weight is missing, the model's settings need"):
         PretrainedModel.from_pretrained(copy)
 
 

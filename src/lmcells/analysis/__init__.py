@@ -22,7 +22,6 @@ class Row(dict[str, Any]):
             raise AttributeError(name) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values by their names."""
         return self
 
 

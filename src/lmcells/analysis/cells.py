@@ -56,7 +56,6 @@ def expected_sections(model: PretrainedModel) -> Expectation:
     """The expectation of every section; all zeros for a section without counted words (n_counted is 0)."""
     require_sections(model)
     prior, table = model.prior, model.statistics
-    assert isinstance(prior, NumpyModelNetwork)  # no other model has sections
     words = np.repeat(np.arange(len(model.words)), np.diff(table.offsets))
     order = np.argsort(table.metadata, kind="stable")
     sections, words, counts = table.metadata[order], words[order], table.counts[order]
@@ -112,8 +111,7 @@ class WordCells:
         """The cells of some words: (n,) -> n Gaussians."""
         if section is None:
             return NumpyGaussian(self.expected.mean[words], self.expected.log_variance[words])
-        metadata, prior = metadata_id(self.model, section), self.model.prior
-        return prior(words, np.asarray(metadata)) if isinstance(prior, NumpyModelNetwork) else prior(words)
+        return self.model.prior(words, np.asarray(metadata_id(self.model, section)))
 
     @cached_property
     def expected(self) -> NumpyGaussian:

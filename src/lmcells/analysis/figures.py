@@ -46,7 +46,6 @@ def bare(axes: Axes, **ticks: Any) -> None:
 
 
 def section_label(section: str) -> str:
-    """A section's name as a label."""
     return _UNNAMED.get(section, label(section))
 
 

@@ -61,7 +61,6 @@ class GaussianMixture:
 
     @property
     def dim(self) -> int:
-        """The dimension of the latent space."""
         return int(self.means.shape[1])
 
     @property
@@ -98,7 +97,6 @@ class GaussianMixture:
         return float(np.exp(-(self.weights @ np.log(self.weights))))
 
     def sample(self, n: int, *, random: Random) -> Floats:
-        """Draw points: (n, d)."""
         return self.sample_with_components(n, random=random)[0]
 
     def sample_with_components(self, n: int, *, random: Random) -> tuple[Floats, npt.NDArray[np.int64]]:

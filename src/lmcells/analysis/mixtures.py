@@ -83,15 +83,14 @@ def phrase_mixture(model: PretrainedModel, phrase: str) -> Marginal:
 def section_mixture(model: PretrainedModel, section: str, *, most: int | None = MOST_WORDS) -> Marginal:
     """p(z | m), over the `most` likely words of the section."""
     id_ = section_id(model, section)
-    statistics, prior = model.statistics, model.prior
-    assert isinstance(prior, NumpyModelNetwork)  # no other model has sections
+    statistics = model.statistics
     n_counted = int(statistics.counts[statistics.metadata == id_].sum())
     if not n_counted:
         advice = "Choose a section with more text."
         raise InputError(f"the model kept no counts of the words under {model.sections[id_]!r}. {advice}")
     weights = statistics.word_given_metadata(id_, add=0)
     kept = _heaviest(weights, most)
-    cells = prior(kept, np.full(kept.size, id_))
+    cells = model.prior(kept, np.full(kept.size, id_))
     names = [model.words[word] for word in kept.tolist()]
     return _marginal(model.sections[id_], names, weights[kept], cells, n_counted=n_counted)
 

@@ -46,7 +46,6 @@ def log_sum_exp(terms: Floats) -> Floats:
 
 
 def log_softmax(scores: Floats) -> Floats:
-    """The logarithm of the softmax of each row."""
     return scores - log_sum_exp(scores)[:, None]
 
 

@@ -1,24 +1,27 @@
-"""`lmcells annotate`: files of notes -> one row per expansion."""
+"""`lmcells annotate`, `audit` and `export`: whole files of notes, what they lack, and formats for other tools."""
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
-from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import Command, adder
+from lmcells.cli.arguments import Command, adder, expander_settings, note_files, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
-from lmcells.errors import ConfigError
+from lmcells.errors import ConfigError, InputError, MissingExtra
 from lmcells.expansion.reader import SECTION_STYLES
-from lmcells.integrations.annotate import annotate, annotate_stream
-from lmcells.integrations.omop import parse_nlp_time
+from lmcells.integrations import exports
+from lmcells.integrations.annotate import annotate
+from lmcells.integrations.audit import audit
+from lmcells.integrations.omop import export_note_nlp
 from lmcells.integrations.shards import ENGINES, SHARD_NOTES
+from lmcells.notes.readers import ReadReport
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
+def _add_annotate(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("notes INPUT", "file or folder of notes, - for standard input", nargs="+", type=Path)
     written = "file to write: .jsonl, .csv or .parquet; - writes JSON lines to standard output"
@@ -26,46 +29,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "rows: the fields of an expansion and note_id; omop: rows of NOTE_NLP"
     add("--output-format", text, one_of=("rows", "omop"))
     arguments.add_note_nlp(parser)
-    expanding = parser.add_argument_group("expanding")
-    arguments.add_expander(expanding)
-    arguments.add_finding(expanding)
-    text = "how to find sections that the file does not give"
-    adder(expanding)("--sections", text, one_of=SECTION_STYLES)
-    arguments.add_columns(parser.add_argument_group("reading notes"))
-    add = adder(arguments.add_running(parser, resumes="a job"))
+    add = _add_expanding(parser, finding=True, resumes="a job")
     add("--engine", "where to run", one_of=ENGINES)
     add("--workers N", "processes, each of which loads the model (1)", type=int, default=1)
     add("--shard-notes N", "notes per shard (%(default)d)", type=int, default=SHARD_NOTES)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Expand the notes and print the counts."""
-    omop = options.output_format == "omop"
-    note_nlp = arguments.note_nlp_options(options, is_omop=omop, flag="--output-format")
+def _add_expanding(parser: argparse.ArgumentParser, *, finding: bool, resumes: str) -> Callable[..., None]:
+    """How notes are read and expanded; -> a function that adds options of running."""
+    expanding = parser.add_argument_group("expanding")
+    arguments.add_expander(expanding)
+    if finding:
+        arguments.add_finding(expanding)
+    adder(expanding)("--sections", "how to find sections that the file does not give", one_of=SECTION_STYLES)
+    arguments.add_columns(parser.add_argument_group("reading notes"))
+    return adder(arguments.add_running(parser, resumes=resumes))
+
+
+def _annotate(options: argparse.Namespace) -> None:
+    is_omop, to_stdout = options.output_format == "omop", options.output == Path("-")
+    omop = arguments.note_nlp_options(options, is_omop=is_omop, flag="--output-format")
+    if to_stdout and options.resume:
+        raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
     with ProgressLine() as line:
-        notes = arguments.note_files(options)
-        nlp_time = parse_nlp_time(options.nlp_date) if options.nlp_date else None
-        running: dict[str, Any] = {
-            "expander": arguments.expander_settings(options),
-            "note_nlp": note_nlp,
-            **{name: getattr(options, name) for name in ("engine", "workers", "shard_notes")},
-            "on_progress": line.notes,
-        }
-        if to_stdout := options.output == Path("-"):
-            if options.resume:
-                raise ConfigError("--resume: standard output cannot be written again. Write to a file.")
-            nlp_time = (nlp_time or datetime.now()) if omop else None
-            report = annotate_stream(notes, sys.stdout.buffer, nlp_time=nlp_time, **running)
-        else:
-            keep = {"resume": options.resume, "overwrite": options.overwrite}
-            report = annotate(notes, options.output, omop=omop, nlp_time=nlp_time, **keep, **running)
+        output = sys.stdout.buffer if to_stdout else options.output
+        given = picked(options, annotate, notes=note_files(options), output=output, omop=omop)
+        report = annotate(**given, expander=expander_settings(options), on_progress=line.notes)
     title = "standard output" if to_stdout else str(options.output)
-    with redirect_stdout(sys.stderr) if to_stdout else nullcontext():  # standard output is for the rows
-        print_result(options, {"output": str(options.output), **report}, [(title, _summary(report))])
-
-
-def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [
+    rows = [
         ("notes read", report["n_read"]),
         *account_rows(report),
         *((f"not expanded: {reason}", n) for reason, n in report["failed"].items()),
@@ -76,6 +67,80 @@ def _summary(report: dict[str, Any]) -> list[tuple[str, Any]]:
         ("abstained", sum(report["abstained"].values())),
         *((f"abstained: {reason}", n) for reason, n in report["abstained"].items()),
     ]
+    with redirect_stdout(sys.stderr) if to_stdout else nullcontext():  # standard output is for the rows
+        print_result(options, {"output": str(options.output), **report}, [(title, rows)])
+
+
+def _add_audit(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("notes NOTES", "file or folder of notes", nargs="+", type=Path)
+    arguments.add_output(parser, "FOLDER", "folder to write", replaces="an audit")
+    add("--min-count N", "minimum number of notes that have what is listed", number=2)
+    add("--no-context", "write only counts, no examples from the notes")
+    add = _add_expanding(parser, finding=False, resumes="an audit")
+    add("--workers N", "processes", number=1)
+
+
+def _audit(options: argparse.Namespace) -> None:
+    if find_spec("jinja2") is None:
+        raise MissingExtra("Jinja2", extra="report", purpose="The page of an audit")
+    given = picked(options, audit, notes=note_files(options), expander=expander_settings(options))
+    with ProgressLine() as line:
+        report = audit(**given, with_context=not options.no_context, on_progress=line.notes)
+    rows = [
+        ("notes read", report["n_read"]),
+        *account_rows(report),
+        ("short forms that the inventory lacks", report["n_unknown_short_forms"]),
+        ("senses proposed for them", report["n_site_inventory"]),
+        ("short forms whose sense is unsure", report["n_unsure_short_forms"]),
+        ("headers that no rule knows", report["n_sections"]),
+    ]
+    print_result(options, {"output": str(options.output), **report}, [(str(options.output), rows)])
+    print(
+        f"{options.output} holds words of the notes: patient data. Only you may read it; look through it before you "
+        "pass it on.",
+        file=sys.stderr,
+    )
+
+
+_FORMATS: dict[str, tuple[str, str | None, Callable[..., int]]] = {
+    "brat": ("documents", None, exports.export_brat),
+    "doccano": ("documents", ".jsonl", exports.export_doccano),
+    "label-studio": ("tasks", ".json", exports.export_label_studio),
+    "omop": ("rows", None, export_note_nlp),
+    "notes": ("notes", ".jsonl", exports.export_notes),
+}  # what is written, the suffix of the file, and by which function
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    add = adder(parser)
+    add("annotations ANNOTATIONS", "file written by `lmcells annotate`", type=Path)
+    add("--notes NOTES", "the notes that were annotated", required=True, nargs="+", type=Path)
+    add("--to", "what to write", required=True, choices=tuple(_FORMATS))
+    arguments.add_output(parser, "OUT", "folder (brat) or file to write", replaces="an export")
+    arguments.add_columns(parser)
+    arguments.add_note_nlp(parser)
+    arguments.add_json(parser)
+
+
+def _export(options: argparse.Namespace) -> None:
+    what, suffix, write = _FORMATS[options.to]
+    if suffix not in (None, options.output.suffix.lower()):
+        raise ConfigError(f"--output {options.output}: for {options.to} its name must end in {suffix}.")
+    if options.to == "label-studio":
+        arguments.refuse_existing(options.output.with_suffix(".xml"), options)
+    note_nlp = arguments.note_nlp_options(options, is_omop=options.to == "omop", flag="--to")
+    report = ReadReport()
+    notes = exports.read_annotated(options.annotations, note_files(options), report=report)
+    more: dict[str, Any] = {"brat": {"overwrite": options.overwrite}, "omop": {"options": note_nlp}}
+    try:
+        n_written = write(notes, options.output, **more.get(options.to, {}))
+    except OSError as error:
+        raise InputError(f"{options.output} cannot be written: {error.strerror or error}.") from error
+    counts = report.to_dict()
+    data = {"output": str(options.output), "n_written": n_written, **counts}
+    rows = [("notes read", report.n_read), *account_rows(counts), (what, n_written)]
+    print_result(options, data, [(str(options.output), rows)])
 
 
 _ANNOTATE = """\
@@ -91,4 +156,32 @@ examples:
   lmcells annotate NOTEEVENTS.csv.gz --output expansions.jsonl --resume
   zcat notes.jsonl.gz | lmcells annotate - --output - | jq -r .long_form
   lmcells annotate note.csv --output note_nlp.csv --output-format omop"""
-COMMANDS = {"annotate": Command(_ANNOTATE, add_arguments, run)}
+_AUDIT = """\
+what the inventory and the section rules lack for your notes
+
+Read notes and list, by frequency, the short forms that the inventory lacks, with long forms that the notes define or
+that the letters suggest; those it has whose sense was often unsure; and headers that no rule knows. FOLDER gets a page
+(audit.html), tables, and two files to edit and use: site_inventory.csv (--inventory) and header_rules.json
+(--header-rules). They hold text of the notes, so only you may read them. An audit that was stopped goes on with
+--resume.
+
+examples:
+  lmcells audit notes/ --output audit
+  lmcells audit NOTEEVENTS.csv.gz --output audit --workers 8 --min-count 20 --resume
+  lmcells audit notes.jsonl --output audit2 --inventory audit/site_inventory.csv --no-context"""
+_EXPORT = """\
+write annotations for brat, doccano, Label Studio or OMOP
+
+Join what `lmcells annotate` wrote with the notes that were annotated, and write it for an annotation tool: brat (a
+folder), doccano (JSON lines) or Label Studio (JSON, and its labeling configuration as .xml); as OMOP's NOTE_NLP; or as
+notes, JSON lines with the text that the offsets count in.
+
+examples:
+  lmcells export expansions.jsonl --notes notes/ --to brat --output brat_folder
+  lmcells export expansions.parquet --notes notes.csv --to label-studio --output tasks.json
+  lmcells export expansions.csv --notes note.csv --to omop --output note_nlp.csv"""
+COMMANDS = {
+    "annotate": Command(_ANNOTATE, _add_annotate, _annotate),
+    "audit": Command(_AUDIT, _add_audit, _audit),
+    "export": Command(_EXPORT, _add_export, _export),
+}

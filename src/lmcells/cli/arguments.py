@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,13 @@ def at_least(least: int) -> Callable[[str], int]:
     return whole_number
 
 
+def picked(options: argparse.Namespace, function: Callable[..., Any], **instead: Any) -> dict[str, Any]:
+    """Return the options that a function, or a dataclass, has parameters for, and what it gets instead of others."""
+    names = signature(function).parameters
+    return {name: value for name, value in vars(options).items() if name in names} | instead
+
+
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """--json, for machines."""
     adder(parser)("--json", "print the summary as JSON")
 
 
@@ -124,7 +130,6 @@ def add_columns(reading: argparse._ActionsContainer) -> None:
 
 
 def columns_of(options: argparse.Namespace) -> Columns:
-    """Return how the options say that files are read."""
     return Columns(
         text=options.text_column,
         id=options.id_column,
@@ -136,7 +141,6 @@ def columns_of(options: argparse.Namespace) -> Columns:
 
 
 def note_files(options: argparse.Namespace) -> "NoteFiles":
-    """Return the notes that the options name."""
     from lmcells.integrations.rows import NoteFiles
 
     return NoteFiles(options.notes, options.format, columns_of(options))
@@ -175,12 +179,8 @@ def expander_settings(options: argparse.Namespace) -> "ExpanderSettings":
     """Return which expander the options name; those that a command does not have keep their defaults."""
     from lmcells.expansion.settings import ExpanderSettings
 
-    given = vars(options)
-    names = {each.name for each in fields(ExpanderSettings)} & given.keys()
-    return ExpanderSettings(
-        **{name: given[name] for name in names if given[name] is not None},
-        letters=not given.get("no_letters", False),
-    )
+    given = {name: value for name, value in picked(options, ExpanderSettings).items() if value is not None}
+    return ExpanderSettings(**given, letters=not getattr(options, "no_letters", False))
 
 
 def add_note_nlp(parser: argparse._ActionsContainer) -> None:
@@ -192,17 +192,20 @@ def add_note_nlp(parser: argparse._ActionsContainer) -> None:
     add("--no-abstained", "omop: leave out short forms that were not expanded")
 
 
-def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions":
-    """Return the options of NOTE_NLP; refuses them for another format."""
-    from lmcells.integrations.omop import NoteNlpOptions, read_section_concepts
+def note_nlp_options(options: argparse.Namespace, *, is_omop: bool, flag: str) -> "NoteNlpOptions | None":
+    """Return the options of NOTE_NLP; None for another format, for which they are refused."""
+    from lmcells.integrations.omop import NoteNlpOptions, parse_nlp_time, read_section_concepts
 
     for name in ("nlp_date", "first_id", "section_concepts", "no_abstained"):
         if not is_omop and getattr(options, name) not in (None, False):
             raise ConfigError(f"--{name.replace('_', '-')} is for {flag} omop. Leave it out.")
+    if not is_omop:
+        return None
     return NoteNlpOptions(
         first_id=1 if options.first_id is None else options.first_id,
         with_abstained=not options.no_abstained,
         section_concepts=read_section_concepts(options.section_concepts) if options.section_concepts else (),
+        time=parse_nlp_time(options.nlp_date) if options.nlp_date else None,
     )
 
 
@@ -242,10 +245,8 @@ def refuse_existing_outputs(options: argparse.Namespace) -> None:
         return
     parts = [part.partition("=")[0].strip() for part in (given.get("split") or "").split(",")]
     for name in _WRITTEN:
-        if given.get(name):
-            for part in parts:
-                flag = f"--{name.replace('_', '-')}"
-                refuse_existing(part_of_split(given[name], part), options, flag=flag)
+        for part in parts if given.get(name) else ():
+            refuse_existing(part_of_split(given[name], part), options, flag=f"--{name.replace('_', '-')}")
 
 
 def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--output") -> None:
@@ -253,7 +254,5 @@ def refuse_existing(path: Path, options: argparse.Namespace, *, flag: str = "--o
     may_resume = getattr(options, "resume", None)
     if options.overwrite or may_resume or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
-    resuming = "" if may_resume is None else " continue with --resume,"
-    raise InputError(
-        f"{flag} {path} exists already. Choose another,{resuming} or replace it with --overwrite."
-    )
+    others = "" if may_resume is None else " continue with --resume,"
+    raise InputError(f"{flag} {path} exists already. Choose another,{others} or replace it with --overwrite.")

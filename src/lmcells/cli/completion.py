@@ -47,10 +47,11 @@ def _run(options: argparse.Namespace) -> None:
     print(_fish_script(commands) if options.shell == "fish" else _bash_script(commands, shell=options.shell))
 
 
-def _commands(
-    parser: argparse.ArgumentParser, names: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]]:
-    """Yield each command with its parser and the commands that it has itself, with what they do."""
+# The names of a command, its parser, and the commands that it has itself, with what they do.
+_Found = tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]
+
+
+def _commands(parser: argparse.ArgumentParser, names: tuple[str, ...]) -> Iterator[_Found]:
     groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     inner = {each.dest: each.help or "" for group in groups for each in group._choices_actions}
     yield names, parser, inner
@@ -63,9 +64,7 @@ def _flags(parser: argparse.ArgumentParser) -> list[tuple[str, argparse.Action]]
     return [(flag, each) for each in parser._actions for flag in each.option_strings if flag.startswith("--")]
 
 
-def _bash_script(
-    commands: list[tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]], *, shell: str
-) -> str:
+def _bash_script(commands: list[_Found], *, shell: str) -> str:
     cases, choices = [], []
     for names, parser, inner in commands:
         words = " ".join(inner or (flag for flag, _ in _flags(parser)))
@@ -81,7 +80,7 @@ def _bash_script(
     return (start if shell == "zsh" else "") + script
 
 
-def _fish_script(commands: list[tuple[tuple[str, ...], argparse.ArgumentParser, dict[str, str]]]) -> str:
+def _fish_script(commands: list[_Found]) -> str:
     lines = ["complete -c lmcells -n '__fish_use_subcommand' -f"]
     for names, parser, inner in commands:
         seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, add_json, adder, note_files, part_of_split
+from lmcells.cli.arguments import REPEATED, Command, add_json, adder, note_files, part_of_split, picked
 from lmcells.cli.terminal import ProgressLine, Table, account_rows, print_result
 from lmcells.errors import InputError
 from lmcells.evaluation.casi import OPTIONAL, build_casi_dataset
@@ -37,13 +37,8 @@ def _add_casi(parser: argparse.ArgumentParser) -> None:
 
 def _casi(options: argparse.Namespace) -> None:
     _refuse_input_as_output(options.output, [options.raw])
-    built = build_casi_dataset(
-        options.raw,
-        canonical_forms=options.canonical_forms,
-        section_map=options.section_map,
-        match_short_forms=options.match_short_forms,
-        skip=options.skip + ["single-sense"] * options.keep_single_sense,
-    )
+    skip = options.skip + ["single-sense"] * options.keep_single_sense
+    built = build_casi_dataset(options.raw, **picked(options, build_casi_dataset, skip=skip))
     if built.examples:
         write_dataset(options.output, built.examples)
         if options.inventory_output:
@@ -106,25 +101,18 @@ def _reverse(options: argparse.Namespace) -> None:
     inventory = load_inventory(options.inventory)
     finder = LongFormFinder(inventory, spelled_only=options.spelled_forms)
     report = ReadReport()
-    names = ("max_per_sense", "min_found", "window", "seed", "allow_candidates", "drop_repeated")
-    parts = build_reverse_dataset(
-        _read_notes(options, report),
-        inventory,
-        finder=finder,
-        find_sections=frequent_sections(
-            (note for note in _read_notes(options, ReadReport()) if not (split and split.part_of(note.id))),
-            style=options.sections,
-            min_count=options.min_header_count,
-            header_rules=options.header_rules,
-        ),
-        split=split,
-        **{name: getattr(options, name) for name in names},
+    sections = frequent_sections(
+        (note for note in _read_notes(options, ReadReport()) if not (split and split.part_of(note.id))),
+        style=options.sections,
+        min_count=options.min_header_count,
+        header_rules=options.header_rules,
     )
+    given: dict[str, Any] = {"notes": _read_notes(options, report), "inventory": inventory, "split": split}
+    given |= {"finder": finder, "find_sections": sections}
+    parts = build_reverse_dataset(**picked(options, build_reverse_dataset, **given))
     if not any(part.examples for part in parts.values()):
-        raise InputError(
-            f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur. "
-            "Give more notes, or an inventory whose long forms are written out in them."
-        )
+        why = f"no example was found in {report.n_read:,} notes: a short form needs two senses that occur"
+        raise InputError(f"{why}. Give more notes, or an inventory whose long forms are written out in them.")
     datasets = []
     for name, part in parts.items():
         output = part_of_split(options.output, name)

@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from lmcells.cli.arguments import Command, add_overwrite, adder
-from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_table
+from lmcells.cli.arguments import Command, add_overwrite, adder, picked
+from lmcells.cli.terminal import ProgressLine, print_columns, print_json, print_result, print_rows
 from lmcells.errors import InputError
 from lmcells.evaluation.calibrate import fit_calibration, report_calibration, score_mentions
 from lmcells.evaluation.dataset import read_dataset
@@ -39,7 +39,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add("--errors FILE", "--notes: also write every error with its text (mode 0600)", type=Path)
     add("--outcomes FILE", "--notes: store the verdicts of each note, to resume (mode 0600)", type=Path)
     text = "--notes: also measure calibration with a fifth of the senses taken out (six times as long)"
-    add("--take-out-senses", text)
+    add("--take-out-senses", text, dest="take_out", action="store_true")
     add("--resume", "--notes: continue from --outcomes after a stop")
     add("--corpus", "the training corpus: counts of long forms, and the leakage check", type=Path)
     add("--section-map FILE", "foreign to known headers, CSV or JSON", type=Path)
@@ -68,13 +68,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         require_matplotlib()  # before the work, not after it
     with ProgressLine() as line:
         results = evaluate(
-            models,
-            dataset=options.dataset,
-            inventory=options.inventory,
-            corpus=options.corpus,
-            section_map=options.section_map,
-            ranking=options.ranking,
-            seed=options.seed,
+            **picked(options, evaluate),
             leakage_check=not options.no_leakage_check,
             on_model=lambda name: line.update(f"{models.index(name) + 1} of {len(models)}: {name}"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
@@ -90,7 +84,6 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _evaluate_notes(options: argparse.Namespace) -> None:
-    """Score whole notes, end to end."""
     for path in (options.errors, options.outcomes):
         if path is not None and path.exists() and not (options.overwrite or options.resume):
             raise InputError(f"{path} exists already. Choose another name, or replace it with --overwrite.")
@@ -98,14 +91,7 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
         raise InputError("--resume needs --outcomes FILE, which keeps what became of each note.")
     with ProgressLine() as line:
         results = evaluate_notes(
-            options.models,
-            notes=options.notes,
-            inventory=options.inventory,
-            outcomes=options.outcomes,
-            errors=options.errors,
-            resume=options.resume,
-            take_out=options.take_out_senses,
-            seed=options.seed,
+            **picked(options, evaluate_notes),
             on_progress=lambda model, n: line.update(f"{model}: {n:,} notes"),
             on_warning=lambda warning: print(f"lmcells evaluate: {warning}", file=sys.stderr),
         )
@@ -133,9 +119,8 @@ def _evaluate_notes(options: argparse.Namespace) -> None:
         by_source = [(name, *(str(n.get(v, 0)) for v in verdicts)) for name, n in each.by_source.items()]
         print_columns([("source", *verdicts), *by_source])
         print(f"{each.model}: answers of at least this probability")
-        formats = {"probability": ".2f", "answered": ",.0f", "precision": ".3f", "recall": ".3f"}
-        cells = [tuple(format(row[name], how) for name, how in formats.items()) for row in each.thresholds]
-        print_columns([tuple(formats), *cells])
+        columns = "probability {probability:.2f} | answered {answered:,.0f} | precision {precision:.3f} | "
+        print_rows(each.thresholds, columns + "recall {recall:.3f}")
 
 
 def _print_results(results: Sequence[ModelResult], *, dataset: Path) -> None:
@@ -222,11 +207,8 @@ def _calibrate(options: argparse.Namespace) -> None:
             calibration = replace(calibration, least_probability=options.least_probability)
         calibration.save(folder)
     result = {**asdict(calibration), **report_calibration(mentions, calibration)}
-    if options.json:
-        print_json(result)
-    else:
-        rows = [(name, f"{each:.4f}" if isinstance(each, float) else each) for name, each in result.items()]
-        print_table(rows, title=str(options.model))
+    rows = [(name, f"{each:.4f}" if isinstance(each, float) else each) for name, each in result.items()]
+    print_result(options, result, [(str(options.model), rows)])
 
 
 _EVALUATE = f"""\

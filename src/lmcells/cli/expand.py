@@ -74,9 +74,8 @@ def read_text(given: str, *, encoding: str = "utf-8") -> str:
     """Return the note: the content of a file if there is one, standard input for "-", else the text given."""
     if given == "-":
         if sys.stdin.isatty():
-            raise InputError(
-                'no note was given. Give one: lmcells expand "TEXT", or a file, or - for a pipe.'
-            )
+            how = 'lmcells expand "TEXT", or a file, or - for a pipe'
+            raise InputError(f"no note was given. Give one: {how}.")
         return _decode(sys.stdin.buffer.read(), encoding, name="standard input")
     try:
         given.encode("utf-8")
@@ -108,9 +107,8 @@ def _decode(content: bytes, encoding: str, *, name: str) -> str:
     except LookupError:
         raise ConfigError(f"--encoding: found {encoding!r}, allowed: utf-8, cp1252, utf-16, ...") from None
     except UnicodeDecodeError as error:
-        raise FormatError(
-            f"{name} is not {encoding.upper()} text (byte {error.start:,}). Name its encoding with --encoding."
-        ) from None
+        found = f"{name} is not {encoding.upper()} text (byte {error.start:,})"
+        raise FormatError(f"{found}. Name its encoding with --encoding.") from None
 
 
 def render(text: str, expansions: Sequence[Expansion], *, width: int = 100, color: bool = True) -> str:

@@ -16,7 +16,8 @@ from lmcells.corpus.corpus import MANIFEST
 from lmcells.corpus.packing import pack_corpus, unpack_corpus
 from lmcells.errors import InputError
 from lmcells.files import read_tensors
-from lmcells.language_model.folder import EMBEDDINGS, LanguageModelFolder, is_language_model, read_folder
+from lmcells.language_model.config import LanguageModelConfig
+from lmcells.language_model.folder import EMBEDDINGS, is_language_model, read_folder
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import CONFIG, TOKENIZER, WEIGHTS, model_folder
 
@@ -37,9 +38,9 @@ def _info(options: argparse.Namespace) -> None:
         named = {"corpus": str(path), "fingerprint": corpus.manifest.fingerprint}
         print_result(options, named | corpus.manifest.to_dict(), _corpus_tables(corpus))
     elif is_language_model(path):
-        saved = read_folder(path)
-        summary = _summarize_language_model(saved)
-        print_result(options, summary, _language_model_tables(saved, summary))
+        config, saved = read_folder(path)
+        summary = _summarize_language_model(path, config, saved)
+        print_result(options, summary, _language_model_tables(config, summary))
     elif (path / CONFIG).is_file():
         model = PretrainedModel.from_pretrained(path, verify=options.verify)
         n = sum(array.size for array in model.arrays.values())
@@ -93,37 +94,40 @@ def _model_tables(model: PretrainedModel, n_parameters: int) -> Iterator[Table]:
     yield _most_frequent(model.words, model.word_counts)
 
 
-def _summarize_language_model(saved: LanguageModelFolder) -> dict[str, Any]:
-    arrays = read_tensors(saved.folder / WEIGHTS)
+def _summarize_language_model(
+    folder: Path, config: LanguageModelConfig, saved: dict[str, Any]
+) -> dict[str, Any]:
+    arrays = read_tensors(folder / WEIGHTS)
     n_parameters = sum(array.size for array in arrays.values())
     n_in_tables = sum(array.size for name, array in arrays.items() if name in EMBEDDINGS)
-    settings = {name: getattr(saved, name) for name in ("corpus", "training", "files", "written_by")}
+    settings = {name: saved[name] for name in ("corpus", "training", "files", "written_by")}
     return {
-        "model": str(saved.folder),
+        "model": str(folder),
         "kind": "elmo",
         "n_parameters": n_parameters,
         "n_parameters_without_embeddings": n_parameters - n_in_tables,
-        "config": {"language_model": saved.config.to_dict(), **settings},
+        "config": {"language_model": config.to_dict(), **settings},
     }
 
 
-def _language_model_tables(saved: LanguageModelFolder, summary: dict[str, Any]) -> Iterator[Table]:
-    training = saved.training
+def _language_model_tables(config: LanguageModelConfig, summary: dict[str, Any]) -> Iterator[Table]:
+    saved = summary["config"]
+    training = saved["training"]
     rows: list[tuple[str, Any]] = [
-        ("kind", f"elmo ({saved.config.kind})"),
-        ("written by", f"lmcells {saved.written_by}"),
-        ("words", saved.config.n_words),
+        ("kind", f"elmo ({config.kind})"),
+        ("written by", f"lmcells {saved['written_by']}"),
+        ("words", config.n_words),
         ("parameters", summary["n_parameters"]),
         ("parameters without embeddings", summary["n_parameters_without_embeddings"]),
-        ("bytes", sum(file["bytes"] for file in saved.files.values())),
+        ("bytes", sum(file["bytes"] for file in saved["files"].values())),
         ("tokenizer rules", TOKENIZER),
         ("seed", str(training.get("seed"))),
         ("training ended when", _ENDINGS.get(str(training.get("ended_by")), "not recorded")),
     ]
-    yield str(saved.folder), rows
-    yield "settings", flat_rows(saved.config.to_dict())
+    yield summary["model"], rows
+    yield "settings", flat_rows(config.to_dict())
     yield "training", flat_rows(training)
-    yield "corpus", flat_rows(saved.corpus)
+    yield "corpus", flat_rows(saved["corpus"])
 
 
 def _most_frequent(words: list[str], counts: npt.NDArray[np.integer]) -> Table:

@@ -17,7 +17,7 @@ from lmcells.analysis.statistics import with_interval
 from lmcells.cli import inspect_view as views
 from lmcells.cli.arguments import add_reading, adder, at_least, command_group, note_files
 from lmcells.cli.inspect_words import MIXTURES, NEIGHBORS, SENSES, UNCERTAINTY, VECTORS
-from lmcells.cli.terminal import print_columns
+from lmcells.cli.terminal import print_columns, print_rows
 from lmcells.errors import InputError
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.rankers import calibration_of
@@ -68,7 +68,7 @@ def _print_nearest_sections(found: Row) -> None:
     one, other = sections.NETWORK_NAMES.values()
     columns = f"{one} {{one[section]}} | cosine {{one[cosine]:.2f}} | "
     columns += f"{other} {{other[section]}} | cosine {{other[cosine]:.2f}}"
-    views.print_rows(rows, columns, left=(0, 2))
+    print_rows(rows, columns, left=(0, 2))
 
 
 def _print_clusters(data: Mapping[str, Any], n_shown: int) -> None:
@@ -105,9 +105,8 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
         where = report.first_seen[reason]
         print(f"lmcells inspect: {n:,} skipped: {reason} (first at {where})", file=sys.stderr)
     if not examples:
-        raise InputError(
-            "no short form of the inventory was found. Give other notes, or another --inventory."
-        )
+        nothing = "no short form of the inventory was found"
+        raise InputError(f"{nothing}. Give other notes, or another --inventory.")
     summary, alone = gate.summarise_gate(ranker, examples), gate.weigh_alone(ranker)
     checks = gate.check_gate(examples, summary, alone)
     shown = gate.spread(examples, n=options.examples)
@@ -117,8 +116,12 @@ def _look_at_gate(options: argparse.Namespace, model: PretrainedModel) -> views.
         _print_checks(checks)
         _print_examples(shown)
 
-    data: dict[str, Any] = {"summary": summary, "checks": checks, "examples": list(map(asdict, shown))}
-    data["sections_alone"] = alone
+    data = {
+        "summary": summary,
+        "checks": checks,
+        "examples": list(map(asdict, shown)),
+        "sections_alone": alone,
+    }
     return data, views.draw(options, "figures.draw_gate", summary, checks, alone), print_view
 
 
@@ -127,10 +130,9 @@ def _occurrences(
 ) -> Iterator[gate.Occurrence]:
     if options.dataset is not None:
         examples = read_dataset(options.dataset, report=report)
-        # Any short form has a gate; a given inventory says which of them are meant.
-        return gate.occurrences_of(
-            each for each in examples if options.inventory is None or each.short_form in inventory
-        )
+        if options.inventory is None:  # any short form has a gate
+            return gate.occurrences_of(examples)
+        return gate.occurrences_of(each for each in examples if each.short_form in inventory)
     reading = {"sections": options.sections, "header_rules": options.header_rules}
     return gate.occurrences_in(_notes(options, report), inventory, **reading)
 
@@ -144,27 +146,23 @@ def _notes(options: argparse.Namespace, report: ReadReport) -> Iterator[Note]:
 def _print_summary(summary: Row, *, n_shown: int) -> None:
     """Print the sections with enough examples, those with the most weight first."""
     shown = [each for each in summary.sections if each.n >= gate.LEAST_EXAMPLES] or summary.sections
-    print(
-        f"weight of the section: mean {summary.mean:.3f}, deviation {summary.deviation:.3f}; {summary.n:,} short "
-        f"forms, {len(summary.sections):,} sections"
-    )
+    n_found = f"{summary.n:,} short forms, {len(summary.sections):,} sections"
+    print(f"weight of the section: mean {summary.mean:.3f}, deviation {summary.deviation:.3f}; {n_found}")
     has_lengths = any(section.n_section_tokens is not None for section in shown)
     columns = "section {section} | n {n:,} | mean {mean:.3f} | dev {deviation:.3f} | "
     columns += "10 % {quantiles[0]:.3f} | median {quantiles[2]:.3f} | 90 % {quantiles[4]:.3f} | words {n_words:.1f} | "
     columns += "length {n_section_tokens:.1f} | " if has_lengths else ""
     columns += "training tokens {n_training_tokens:,} | topicality {topicality:.2f}"
-    views.print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
+    print_rows([{**each, "section": _short(each.section)} for each in shown[:n_shown]], columns)
     n_left_out = len(summary.sections) - min(len(shown), n_shown)
     if n_left_out:
-        print(
-            f"  and {n_left_out:,} more with less weight or fewer than {gate.LEAST_EXAMPLES} examples: --json has all"
-        )
+        fewer = f"fewer than {gate.LEAST_EXAMPLES} examples"
+        print(f"  and {n_left_out:,} more with less weight or {fewer}: --json has all")
 
 
 def _print_checks(checks: Sequence[Row]) -> None:
-    print(
-        "\ndo short, topical sections get more weight? Spearman's correlation of the weight [95 %, bootstrap]"
-    )
+    asked = "do short, topical sections get more weight?"
+    print(f"\n{asked} Spearman's correlation of the weight [95 %, bootstrap]")
     rows = [("", "n", "rho", "holds")]
     among = ""
     for check in checks:
@@ -217,25 +215,20 @@ def _look_at_interpolation(options: argparse.Namespace, model: PretrainedModel) 
     how = {"text": options.text, "steps": options.steps, "calibration": calibration}
     paths = [interpolate(ranker, options.short_form, section=each, **how) for each in options.section]
 
-    def print_view() -> None:
-        for path in paths:
-            _print_path(path)
-
-    data = {"paths": paths}
-    return data, views.draw(options, "figures.draw_interpolation", paths), print_view
+    figure = views.draw(options, "figures.draw_interpolation", paths)
+    return {"paths": paths}, figure, partial(_print_paths, paths)
 
 
-def _print_path(path: Row) -> None:
+def _print_paths(paths: Sequence[Row]) -> None:
     """Print the probabilities at a few of the steps, at the learnt weight, and without a section."""
-    n_columns = min(6, len(path.weights))
-    shown = np.linspace(0, len(path.weights) - 1, n_columns).round().astype(int).tolist()
-    words = f"{path.n_words} words around it" if path.n_words else "no words around it"
-    weight = f"the gate gives the section {path.learnt_weight:.2f}"
-    print(f"{path.short_form} in {path.section}, {words}; {weight}")
-    steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
-    ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
-    columns = " | ".join(["weight of the section {long_form}", *steps, *ends])
-    views.print_rows(path.long_forms, columns)
+    for path in paths:
+        words = f"{path.n_words or 'no'} words around it"
+        weight = f"the gate gives the section {path.learnt_weight:.2f}"
+        print(f"{path.short_form} in {path.section}, {words}; {weight}")
+        shown = np.linspace(0, len(path.weights) - 1, min(6, len(path.weights))).round().astype(int).tolist()
+        steps = [f"{path.weights[step]:.2f} {{probabilities[{step}]:.3f}}" for step in shown]
+        ends = ("learnt {learnt:.3f}", "no section {without_section:.3f}")
+        print_rows(path.long_forms, " | ".join(["weight of the section {long_form}", *steps, *ends]))
 
 
 _SECTIONS = """\

@@ -4,15 +4,14 @@ A view looks at a model and returns its data, a figure or None, and a function t
 """
 
 import argparse
-import string
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 from lmcells.analysis.interpolation import section_ranker
 from lmcells.cli.arguments import Command, add_overwrite, adder, at_least
-from lmcells.cli.terminal import print_columns, print_json
+from lmcells.cli.terminal import print_json
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion import SenseInventory, load_inventory
 from lmcells.expansion.layers import shipped_inventory
@@ -26,18 +25,15 @@ _FIGURES = (".svg", ".pdf", ".png")
 
 
 def add_min_count(add: Callable[..., None]) -> None:
-    """--min-count: which words are searched."""
     text = "only words seen N times or more in training (the 10,000 most frequent)"
     add("--min-count N", text, type=at_least(1))
 
 
 def add_inventory(add: Callable[..., None]) -> None:
-    """--inventory; see `open_inventory`."""
     add("--inventory FILE", "short forms and their long forms, JSON or CSV (the shipped ones)", type=Path)
 
 
 def add_ranker(add: Callable[..., None]) -> None:
-    """--inventory and --ranking; see `open_ranker`."""
     add_inventory(add)
     ways = "masked-span: by what fits where the short form is masked; divergence: the paper's; "
     ways += "auto: masked-span if the model supports it"
@@ -45,7 +41,6 @@ def add_ranker(add: Callable[..., None]) -> None:
 
 
 def add_model(add: Callable[..., None]) -> None:
-    """--model and --json."""
     add("--model MODEL", "model folder, or default (the shipped model)", default=DEFAULT)
     add("--json", "print the data as JSON, not as a table")
 
@@ -87,14 +82,12 @@ def view(
 
 
 def open_inventory(options: argparse.Namespace) -> SenseInventory:
-    """Open the inventory of --inventory, or the shipped one."""
     return load_inventory(options.inventory) if options.inventory else shipped_inventory()
 
 
 def open_ranker(
     options: argparse.Namespace, model: PretrainedModel, *, null_metadata: bool = False
 ) -> PosteriorRanker:
-    """Return the ranker of --inventory and --ranking."""
     inventory = open_inventory(options)
     return section_ranker(model, inventory, ranking=options.ranking, null_metadata=null_metadata)
 
@@ -110,22 +103,3 @@ def draw(options: argparse.Namespace, name: str, *arguments: Any, **more: Any) -
         if error.name != "matplotlib":
             raise
         raise MissingExtra("matplotlib", extra="report", purpose="Drawing a figure") from None
-
-
-class _Dashes(string.Formatter):
-    """Writes None as a dash."""
-
-    def format_field(self, value: Any, format_spec: str) -> Any:
-        return "-" if value is None else super().format_field(value, format_spec)
-
-
-def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
-    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
-    parts = [column.partition("{") for column in columns.split(" | ")]
-    titles = [title.strip() for title, _, _ in parts]
-    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
-
-
-def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
-    """Print a table."""
-    print_columns(table(rows, columns), left=left)

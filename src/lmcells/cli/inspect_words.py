@@ -18,8 +18,8 @@ from lmcells.analysis.statistics import N_RESAMPLES, with_interval
 from lmcells.analysis.uncertainty import MIN_COUNT, VARIANCES, word_variances
 from lmcells.analysis.vectors import FORMATS, require_format, section_vectors, word_vectors, write_vectors
 from lmcells.cli import inspect_view as views
-from lmcells.cli.arguments import Command, add_overwrite, adder
-from lmcells.cli.terminal import print_columns, print_json, print_table
+from lmcells.cli.arguments import Command, add_overwrite, adder, picked
+from lmcells.cli.terminal import print_columns, print_result, print_rows, table
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import model_folder
 
@@ -30,14 +30,13 @@ def _add_neighbors(parser: argparse.ArgumentParser) -> None:
     add("--section NAME", f'the section it is in, or "{NULL_SECTION}" (its average over sections)')
     text = "the other words' cells: under the same section, or expected over their own sections"
     add("--against", text, one_of=AGAINST)
-    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES)
+    add("--by", "KL divergence of the cells, or cosine of their means", one_of=MEASURES, dest="measure")
     views.add_min_count(add)
-    add("--top N", "list N words", number=10)
+    add("--top N", "list N words", number=10, dest="n")
 
 
 def _look_at_neighbors(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    how = {"against": options.against, "measure": options.by, "min_count": options.min_count}
-    found = nearest_words(WordCells(model), options.word, options.section, n=options.top, **how)
+    found = nearest_words(WordCells(model), **picked(options, nearest_words))
     return found, views.draw(options, "figures.draw_nearest_words", found), partial(_print_nearest, found)
 
 
@@ -50,7 +49,7 @@ def _print_nearest(found: Row) -> None:
         moved = f"; {found.moved:.2f} nats from its average meaning"
     print(f"{found.word} {where}; variance {found.variance:.2f}{moved}")
     columns = "nearest {word} | KL {divergence:.2f} | cosine {cosine:.2f} | seen {count:,}"
-    views.print_rows(found.neighbors, columns)
+    print_rows(found.neighbors, columns)
 
 
 def _add_senses(parser: argparse.ArgumentParser) -> None:
@@ -60,18 +59,15 @@ def _add_senses(parser: argparse.ArgumentParser) -> None:
     add("--words WORD", "words to compare it with", nargs="+", default=[])
     add("--n-sections N", "sections to choose, if none are given", number=6)
     add("--n-words N", "words to choose, if none are given", number=12)
-    add("--top N", "list N nearest words for each section", number=5)
+    add("--top N", "list N nearest words for each section", number=5, dest="n_neighbors")
     views.add_min_count(add)
 
 
 def _look_at_senses(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
-    known = WordCells(model)
-    chosen = ("sections", "words", "min_count", "n_sections", "n_words")
-    how = {name: getattr(options, name) for name in chosen}
-    senses = word_senses(known, options.word, **how, n_neighbors=options.top)
-    movement = measure_movement(known)
-    data = {**senses, "movement": movement}
-    return data, views.draw(options, "figures.draw_senses", senses), partial(_print_senses, senses, movement)
+    cells = WordCells(model)
+    senses, movement = word_senses(cells, **picked(options, word_senses)), measure_movement(cells)
+    figure = views.draw(options, "figures.draw_senses", senses)
+    return {**senses, "movement": movement}, figure, partial(_print_senses, senses, movement)
 
 
 def _print_senses(senses: Row, movement: Row) -> None:
@@ -84,7 +80,7 @@ def _print_senses(senses: Row, movement: Row) -> None:
         near = ", ".join(each.word for each in sense.neighbors)
         rows.append(Row(sense, letter=letter, section=sense.section or "average", near=near))
     columns = "{letter} | section {section} | seen {count:,} | moved {moved:.2f} | nearest words {near}"
-    views.print_rows(rows, columns, left=(0, 1, 4))
+    print_rows(rows, columns, left=(0, 1, 4))
     print()
     shares = []
     for word, *of_word, average in zip(senses.words, *(sense.likenesses for sense in every), strict=True):
@@ -110,7 +106,7 @@ def _add_mixtures(parser: argparse.ArgumentParser) -> None:
     add("names NAME", "a word or phrase; with --sections, a section", nargs="+")
     add("--sections", "the names are sections")
     add("--top N", "list N components of each mixture, the heaviest", number=5, least=0)
-    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2)
+    add("--samples N", "draws from each mixture", number=N_SAMPLES, least=2, dest="n_samples")
     add("--seed N", "random seed", number=0, least=0)
 
 
@@ -118,7 +114,7 @@ def _look_at_mixtures(options: argparse.Namespace, model: PretrainedModel) -> vi
     mixture = section_mixture if options.sections else phrase_mixture
     by_name = {marginal.name: marginal for marginal in (mixture(model, name) for name in options.names)}
     marginals = list(by_name.values())
-    data = compare(marginals, n_samples=options.samples, seed=options.seed)
+    data = compare(marginals, **picked(options, compare))
     part = "word" if options.sections else "section"
     figure = views.draw(options, "point_figures.draw_mixtures", marginals, data.divergences, part=part)
     return data, figure, partial(_print_comparison, data, part=part, n_shown=options.top)
@@ -138,7 +134,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
         )
         if n_shown:
             columns = part + " {name} | weight {weight:.3f} | variance {variance:.3f}"
-            views.print_rows(each.components[:n_shown], columns)
+            print_rows(each.components[:n_shown], columns)
         print()
     if not data.divergences:
         return
@@ -146,7 +142,7 @@ def _print_comparison(data: Row, *, part: str, n_shown: int) -> None:
     print(f"KL(one || other) in nats, {n_samples:,} draws")
     columns = "{from} || {to} | sampled {sampled} | variational {variational:.2f} | matched {matched:.2f} | "
     rows = [{**each, "sampled": _with_error(each.sampled)} for each in data.divergences]
-    views.print_rows(rows, columns + "convex {convex:.2f}")
+    print_rows(rows, columns + "convex {convex:.2f}")
 
 
 def _with_error(found: Mapping[str, float]) -> str:
@@ -172,11 +168,9 @@ def _write_vectors(options: argparse.Namespace) -> None:
     write_vectors(options.output, (names, vectors))
     summary = {"format": format_, options.what: len(names), "dimensions": vectors.shape[1]}
     n_left_out = len(getattr(model, options.what)) - len(names)
-    if options.json:
-        print_json({"output": str(options.output), **summary, "left_out": n_left_out})
-        return
     left_out = [("left out, no word counted", n_left_out)] if n_left_out else []
-    print_table([*summary.items(), *left_out], title=str(options.output))
+    data = {"output": str(options.output), **summary, "left_out": n_left_out}
+    print_result(options, data, [(str(options.output), [*summary.items(), *left_out])])
 
 
 def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
@@ -194,17 +188,16 @@ def _add_uncertainty(parser: argparse.ArgumentParser) -> None:
 def _look_at_uncertainty(options: argparse.Namespace, model: PretrainedModel) -> views.Seen:
     variances = word_variances(model, inventory=views.open_inventory(options), min_count=options.min_count)
     named = variances.named(model, options.words)
+    associations = variances.associations(n_resamples=options.resamples, seed=options.seed)
     data = {
         "by": options.by,
         "n_words": len(variances.words),
         "words": named,
         "most": variances.ranked(options.by, most=options.top),
         "least": variances.ranked(options.by, most=options.top, largest=False),
-        "associations": variances.associations(n_resamples=options.resamples, seed=options.seed),
+        "associations": associations,
     }
-    figure = views.draw(
-        options, "point_figures.draw_uncertainty", variances, data["associations"], named=named
-    )
+    figure = views.draw(options, "point_figures.draw_uncertainty", variances, associations, named=named)
     return data, figure, partial(_print_uncertainty, data, options.min_count)
 
 
@@ -212,14 +205,14 @@ def _print_uncertainty(data: Mapping[str, Any], at_least: int) -> None:
     print(f"{data['n_words']:,} words seen {at_least:,} times or more")
     columns = "{word} | count {count:,} | sections {n_sections:.1f} | senses {n_senses} | "
     columns += "within {within:.4f} | percentile {percentile:.0f} | between {between:.4f} | total {total:.4f}"
-    rows = views.table([], columns)
+    rows = table([], columns)
     titles = ("asked for:", f"largest variance {data['by']}:", f"smallest variance {data['by']}:")
     for title, group in zip(titles, ("words", "most", "least"), strict=True):
         words = []
         for each in data[group]:
             shown = {"n_senses": each.n_senses or None, "percentile": 100 * each.share_below}
             words.append(Row(each, word=f"  {each.word}", **shown))
-        rows += [[title, *[""] * 7], *views.table(words, columns)[1:]] if words else []
+        rows += [[title, *[""] * 7], *table(words, columns)[1:]] if words else []
     print_columns(rows)
     print("\nSpearman's rank correlation [95 %]")
     by_row: dict[tuple[str, str], dict[str, str]] = {}

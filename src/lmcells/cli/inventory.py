@@ -4,11 +4,12 @@ import argparse
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lmcells.cli import arguments
-from lmcells.cli.arguments import REPEATED, Command, adder, at_least
+from lmcells.cli.arguments import REPEATED, Command, adder, at_least, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
@@ -58,34 +59,22 @@ def _find(options: argparse.Namespace) -> None:
     found = [sense for sense, n_notes in proposed if n_notes >= options.min_count]
     n_rare = len(proposed) - len(found)
     if not found:
-        raise InputError(
-            f"no definition was found in at least {options.min_count:,} of {report.n_read:,} notes "
-            f"({n_rare:,} in fewer). Give more notes, or a smaller --min-count."
-        )
+        found_in = f"at least {options.min_count:,} of {report.n_read:,} notes ({n_rare:,} in fewer)"
+        raise InputError(f"no definition was found in {found_in}. Give more notes, or a smaller --min-count.")
     inventory = SenseInventory.from_senses(found)
     save_inventory(inventory, options.output)
-    summary = {
-        "inventory": str(options.output),
-        "notes": report.to_dict(),
-        "min_count": options.min_count,
-        "n_definitions": definitions.n_definitions,
-        "n_wordings": definitions.n_wordings,
-        "n_senses_too_rare": n_rare,
-        "n_senses": inventory.n_senses,
-        "n_short_forms": len(inventory),
-        "n_ambiguous_short_forms": _n_ambiguous(inventory),
+    counts = {
+        "definitions": ("n_definitions", definitions.n_definitions),
+        "distinct definitions": ("n_wordings", definitions.n_wordings),
+        f"skipped: senses in fewer than {options.min_count:,} notes": ("n_senses_too_rare", n_rare),
+        "senses": ("n_senses", inventory.n_senses),
+        "short forms": ("n_short_forms", len(inventory)),
+        "ambiguous short forms": ("n_ambiguous_short_forms", _n_ambiguous(inventory)),
     }
-    rows = [
-        ("notes read", report.n_read),
-        *account_rows(report.to_dict()),
-        ("definitions", summary["n_definitions"]),
-        ("distinct definitions", summary["n_wordings"]),
-        *([(f"skipped: senses in fewer than {options.min_count:,} notes", n_rare)] if n_rare else []),
-        ("senses", summary["n_senses"]),
-        ("short forms", summary["n_short_forms"]),
-        ("ambiguous short forms", summary["n_ambiguous_short_forms"]),
-    ]
-    print_result(options, summary, [(str(options.output), rows)])
+    summary = {"inventory": str(options.output), "notes": report.to_dict(), "min_count": options.min_count}
+    rows = [("notes read", report.n_read), *account_rows(report.to_dict())]
+    rows += [(title, n) for title, (name, n) in counts.items() if n or name != "n_senses_too_rare"]
+    print_result(options, summary | dict(counts.values()), [(str(options.output), rows)])
 
 
 def _require_suffix(output: Path) -> None:
@@ -114,7 +103,7 @@ def _check(options: argparse.Namespace) -> None:
     inventory = SenseInventory({name: senses for name, senses in layer.by_short_form.items() if senses})
     if not placed and not bad_rows:
         raise InventoryError(f"{options.inventory}: the inventory is empty. Give at least one sense.")
-    corpus = Corpus.open(options.corpus) if options.corpus else None
+    corpus = options.corpus and Corpus.open(options.corpus)
     below = SenseLookup(extend(shipped_inventory(), [rule for rule in rules if rule.action != "forbid"]))
     idle = [
         f"{place}: {sense.short_form!r} never meant {sense.long_form!r}"
@@ -172,19 +161,16 @@ def _check(options: argparse.Namespace) -> None:
         _print_list("may be the same twice", pairs[:most], n=len(findings))
         _print_list("not known by occurrences", [_sense_line(each, nearest) for each in shown], n=len(worst))
     if bad_rows:
-        raise InventoryError(
-            f"{options.inventory}: {len(bad_rows):,} rows cannot be used. Correct those listed above."
-        )
+        found = f"{options.inventory}: {len(bad_rows):,} rows cannot be used"
+        raise InventoryError(f"{found}. Correct those listed above.")
 
 
 def _sense_line(known: inventory_check.SenseKnowledge, nearest: Mapping[str, str]) -> str:
     line = f"{known.sense.short_form}: {known.sense.long_form!r}, {known.how}"
     if known.unknown_words:
-        words = (
-            f"{word!r}" + (f" (near {nearest[word]!r})" if word in nearest else "")
-            for word in known.unknown_words
-        )
-        line += f"; not in the vocabulary: {', '.join(words)}"
+        near = {word: f" (near {nearest[word]!r})" for word in known.unknown_words if word in nearest}
+        words = ", ".join(f"{word!r}{near.get(word, '')}" for word in known.unknown_words)
+        line += f"; not in the vocabulary: {words}"
     return line if known.n_in_corpus is None else f"{line}; {known.n_in_corpus:,} in the corpus"
 
 
@@ -203,7 +189,7 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "NEW_MODEL", "folder to write", replaces="a model")
     add("--min-count N", "how often a long form must occur in the corpus (4)", type=at_least(1))
     text = "maximum number of phrases in the phrase store; the rarest others are dropped (no limit)"
-    add("--prototypes N", text, type=at_least(1))
+    add("--prototypes N", text, type=at_least(1), dest="max_prototypes")
     text = "senses whose long forms are kept in the store too; may be repeated"
     add("--long-forms INVENTORY", text, type=Path, **REPEATED)
     add("--device auto|cpu|cuda", "where to compute (auto)", default="auto")
@@ -211,37 +197,29 @@ def _add_compile(parser: argparse.ArgumentParser) -> None:
 
 
 def _compile(options: argparse.Namespace) -> None:
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        raise MissingExtra("torch", extra="train", purpose="Compiling an inventory") from None
+    if find_spec("torch") is None:
+        raise MissingExtra("torch", extra="train", purpose="Compiling an inventory")
     from lmcells.expansion.inventory_compilation import compile_inventory
     from lmcells.training.distributed import choose_device
     from lmcells.training.prototypes import MIN_COUNT
 
-    device = choose_device(options.device)
-    inventory = load_inventory(options.inventory)
-    corpus = Corpus.open(options.corpus)
-    model = PretrainedModel.from_pretrained(model_folder(options.model), verify=True)
+    given = picked(
+        options,
+        compile_inventory,
+        device=choose_device(options.device),
+        inventory=load_inventory(options.inventory),
+        corpus=Corpus.open(options.corpus),
+        model=PretrainedModel.from_pretrained(model_folder(options.model), verify=True),
+        min_count=options.min_count or MIN_COUNT,
+        kept=[load_inventory(path) for path in options.long_forms],
+    )
     with ProgressLine() as line:
         line.update("reading the occurrences of long forms")
         try:
-            result: dict[str, Any] = compile_inventory(
-                model,
-                inventory,
-                corpus,
-                output=options.output,
-                name=options.inventory.name,
-                device=device,
-                min_count=options.min_count or MIN_COUNT,
-                max_prototypes=options.prototypes,
-                kept=[load_inventory(path) for path in options.long_forms],
-                overwrite=options.overwrite,
-            ).to_dict()
+            result = compile_inventory(**given, name=options.inventory.name).to_dict()
         except OSError as error:
-            raise InputError(
-                f"--output {options.output} cannot be written: {error.strerror or error}."
-            ) from error
+            why = error.strerror or error
+            raise InputError(f"--output {options.output} cannot be written: {why}.") from error
     titles = {
         "n_senses": "senses",
         "n_senses_found": "senses that the corpus has",

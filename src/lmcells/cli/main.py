@@ -18,8 +18,10 @@ from lmcells.cli.arguments import Command, add_command, refuse_existing_outputs
 from lmcells.errors import LmcellsError
 
 # Each command, and the module of `lmcells.cli` that has it in its `COMMANDS`.
+_ELSEWHERE = {"audit": "annotate", "export": "annotate", "review": "serve", "calibrate": "evaluate"}
+_ELSEWHERE |= {"pack": "info", "unpack": "info"}
 COMMANDS = {
-    name: {"calibrate": "evaluate", "pack": "info", "unpack": "info"}.get(name, name)
+    name: _ELSEWHERE.get(name, name)
     for name in (
         "expand annotate audit export serve review inventory prepare train calibrate dataset evaluate reproduce "
         "inspect info pack unpack completion"

@@ -5,14 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lmcells.cli.arguments import Command, add_output, add_reading, add_running, adder, columns_of
+from lmcells.cli.arguments import Command, add_output, add_reading, add_running, adder, columns_of, picked
 from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus, CorpusSettings
 from lmcells.corpus.build import READING, build_corpus
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     defaults = CorpusSettings()
     adder(parser)("inputs INPUT", "file or folder of notes", nargs="+", type=Path)
     add_output(parser, "CORPUS", "folder to write", replaces="a corpus")
@@ -24,32 +23,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exclude-ids FILE", "ids of notes to leave out, or a dataset", type=Path)
     add("--stop-words", 'also read words such as "of" and "the"')
     text = "share of sections in which a short form that the note defines is read as its long form (0)"
-    add("--spell-out SHARE", text, type=float, default=defaults.spelled_out)
+    add("--spell-out SHARE", text, type=float, default=defaults.spelled_out, dest="spelled_out")
     add = adder(add_running(parser, resumes="a build"))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     add("--workers N", "processes (all cores)", type=int, default=cores)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Build the corpus and print what was read."""
+def _run(options: argparse.Namespace) -> None:
     with ProgressLine() as line:
         corpus = build_corpus(
-            options.inputs,
-            output=options.output,
-            settings=CorpusSettings(
-                sections=options.sections,
-                min_count=options.min_count,
-                min_header_count=options.min_header_count,
-                header_rules=options.header_rules,
-                stop_words=options.stop_words,
-                spelled_out=options.spell_out,
-            ),
-            format=options.format,
+            **picked(options, build_corpus),
+            settings=CorpusSettings(**picked(options, CorpusSettings)),
             columns=columns_of(options),
-            exclude_ids=options.exclude_ids,
-            workers=options.workers,
-            resume=options.resume,
-            overwrite=options.overwrite,
             on_progress=lambda step, *read: line.notes(*read) if step == READING else line.update(step),
         )
     data = {"corpus": str(options.output), **corpus.manifest.to_dict()}
@@ -58,14 +43,11 @@ def run(options: argparse.Namespace) -> None:
 
 def _summary(corpus: Corpus) -> list[tuple[str, Any]]:
     manifest, report = corpus.manifest, corpus.manifest.report
-    optional = {
-        "notes excluded": report["n_excluded"],
-        "excluded ids not found": report["n_excluded_ids_not_found"],
-    }
+    excluded = {"notes excluded": "n_excluded", "excluded ids not found": "n_excluded_ids_not_found"}
     return [
         ("notes read", report["n_read"]),
         *account_rows(report),
-        *((name, count) for name, count in optional.items() if count),
+        *((title, report[name]) for title, name in excluded.items() if report[name]),
         ("notes in the corpus", manifest.sizes["n_documents"]),
         ("tokens", manifest.sizes["n_tokens"]),
         ("words", manifest.sizes["n_words"]),
@@ -84,4 +66,4 @@ examples:
   lmcells prepare NOTEEVENTS.csv.gz --output corpus --sections paper
   lmcells prepare notes.jsonl more/ --output corpus --exclude-ids test_ids.txt --workers 8
   lmcells prepare news.parquet --output corpus --text-column body --metadata-column topic"""
-COMMANDS = {"prepare": Command(_PREPARE, add_arguments, run)}
+COMMANDS = {"prepare": Command(_PREPARE, _add_arguments, _run)}

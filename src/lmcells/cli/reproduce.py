@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, adder
+from lmcells.cli.arguments import REPEATED, Command, adder, picked
 from lmcells.cli.terminal import ProgressLine, print_json
 from lmcells.errors import InputError
 
@@ -52,9 +52,8 @@ def _run(options: argparse.Namespace) -> None:
     had_time = True
     if not options.steps:
         with ProgressLine() as line:
-            had_time = execute(
-                steps, chosen, jobs=options.jobs, minutes=options.minutes, say=_say, show_progress=line.update
-            )
+            given = picked(options, execute, steps=steps, chosen=chosen)
+            had_time = execute(**given, say=_say, show_progress=line.update)
     states = [(step.name, *steps.state(step.name)) for step in chosen]
     if options.json:
         print_json([dict(zip(("step", "state", "why"), each, strict=True)) for each in states])

@@ -1,52 +1,57 @@
-"""`lmcells serve`: expansion over HTTP, and a page to try it on."""
+"""`lmcells serve` and `lmcells review`: expansion over HTTP, and a page to try it on or to review notes."""
 
 import argparse
+import getpass
 import os
 import re
+import secrets
+import socket
+import sys
+import time
+import webbrowser
+from dataclasses import fields
 from pathlib import Path
+from threading import Thread
 
-from lmcells.cli.arguments import REPEATED, Command, add_expander, adder, expander_settings
-from lmcells.errors import ConfigError, MissingExtra
+from lmcells.cli import arguments
+from lmcells.cli.arguments import REPEATED, Command, adder, expander_settings, picked
+from lmcells.cli.terminal import ProgressLine
+from lmcells.errors import ConfigError, InputError, MissingExtra
+from lmcells.notes.readers import ReadReport
+from lmcells.service.review_files import EXPORTS, add_notes
+from lmcells.service.reviews import ReviewStore
 from lmcells.service.settings import ServiceSettings, read_tokens
 
+_START_SECONDS = 60.0  # for the page to open
 _EXTRA = ("fastapi", "httptools", "prometheus_client", "pydantic", "starlette", "uvicorn")
-_LIMITS = {
-    "max_body": (float, "MB", "per request (%(default)g), else 413"),
-    "max_note_length": (int, "N", "characters per note (%(default)d), else 422"),
-    "max_notes": (int, "N", "notes per request (%(default)d), else 422"),
-    "max_concurrency": (int, "N", "requests at a time in each process (%(default)d), else 429"),
-    "max_connections": (int, "N", "open connections of each process (%(default)d); idle ones are closed"),
-    "deadline": (float, "SECONDS", "for an answer (%(default)g), else 503"),
-}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
+def _add_serve(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("--host", "address to listen on (127.0.0.1: this machine only)", default="127.0.0.1")
     port = os.environ.get("LMCELLS_PORT", "8000")
     add("--port", "port to listen on, 0 for a free one (LMCELLS_PORT, else 8000)", type=int, default=port)
     add("--reviews FILE", "file for the reviewers' decisions (SQLite, mode 0600)")
-    add_expander(parser)
+    arguments.add_expander(parser)
     add("--workers N", "processes (1)", type=int, default=1)
     add("--log-format", "of the log on standard error", one_of=("text", "json"))
     add("--check", "only ask the service on this port whether it is ready")
     add = adder(parser.add_argument_group("access"))
     add("--token-file FILE", "tokens that clients may send, one per line", type=Path)
-    add("--tls-certificate FILE", "PEM file: serve https")
-    add("--tls-key FILE", "its private key, unless it is in the same file")
+    add("--tls-certificate FILE", "PEM file: serve https", dest="certificate")
+    add("--tls-key FILE", "its private key, unless it is in the same file", dest="key")
     text = "name by which clients may call it, repeatable (on 127.0.0.1: localhost; else any)"
     add("--allowed-host NAME", text, **REPEATED)
     add("--root-path PATH", "path under which a proxy serves it, such as /acronyms", default="")
     add("--trusted-proxy IP", "proxy whose X-Forwarded-For is believed, repeatable", **REPEATED)
     add = adder(parser.add_argument_group("limits"))
-    for name, (kind, metavar, what) in _LIMITS.items():
-        default = getattr(ServiceSettings(), name)
-        add(f"--{name.replace('_', '-')} {metavar}", what, type=kind, default=default)
+    for each in fields(ServiceSettings):
+        if each.metadata:
+            name = f"--{each.name.replace('_', '-')} {each.metadata['metavar']}"
+            add(name, each.metadata["help"], type=type(each.default), default=each.default)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Serve until a signal ends it."""
+def _serve(options: argparse.Namespace) -> None:
     try:
         from lmcells.service.server import TOKEN, ServerOptions, check, serve
     except ModuleNotFoundError as error:
@@ -59,26 +64,16 @@ def run(options: argparse.Namespace) -> None:
         raise ConfigError(f"--port: found {options.port}, allowed: 0 to 65535.")
     if options.root_path and not re.fullmatch(r"(/[\w.~-]+)+", options.root_path):
         raise ConfigError(f"--root-path: found {options.root_path!r}, allowed: a path such as /acronyms.")
-    if options.tls_key and not options.tls_certificate:
+    if options.key and not options.certificate:
         raise ConfigError("--tls-key: found without --tls-certificate. Give both.")
     tokens: tuple[str, ...] = (os.environ[TOKEN],) if TOKEN in os.environ else ()
     if options.token_file:
         tokens += read_tokens(options.token_file)
-    limits = {name: getattr(options, name) for name in _LIMITS}
+    limits = picked(options, ServiceSettings, reviewer=getattr(options, "reviewer", None) or "")
     server = ServerOptions(
         expander_settings(options),
-        ServiceSettings(
-            **limits,
-            allowed_hosts=tuple(options.allowed_host),
-            reviews=options.reviews,
-            reviewer=getattr(options, "reviewer", None) or "",
-            tokens=tokens,
-        ),
-        host=options.host,
-        port=options.port,
-        root_path=options.root_path,
-        certificate=options.tls_certificate,
-        key=options.tls_key,
+        ServiceSettings(**limits, allowed_hosts=tuple(options.allowed_host), tokens=tokens),
+        **picked(options, ServerOptions),
         trusted_proxies=tuple(options.trusted_proxy),
         json_log=options.log_format == "json",
     )
@@ -86,6 +81,81 @@ def run(options: argparse.Namespace) -> None:
         check(server)
     else:
         serve(server, n_workers=options.workers)
+
+
+def _add_review(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of `lmcells serve`, and its own."""
+    add = adder(parser)
+    add("notes NOTES", "files or folders of notes to add to the queue", nargs="*", type=Path)
+    add("--reviewer NAME", "name of the reviewer (%(default)s)", default=_user())
+    add("--no-browser", "only print the address of the page")
+    add("--export NAME", f"print reviews and exit: {', '.join(EXPORTS)}", choices=tuple(EXPORTS))
+    arguments.add_columns(parser.add_argument_group("reading notes"))
+    _add_serve(parser)
+    parser.set_defaults(port=0)
+
+
+def _review(options: argparse.Namespace) -> None:
+    """Add the notes, then serve the page until a signal ends it; or export."""
+    if options.reviews is None:
+        raise InputError("give --reviews FILE, where decisions are kept. It is made if it does not exist.")
+    if options.export and not Path(options.reviews).exists():
+        raise InputError(f"--reviews {options.reviews} does not exist. Give a file with reviews.")
+    store = ReviewStore(Path(options.reviews))
+    if options.export:
+        inventory = expander_settings(options).open().inventory
+        sys.stdout.writelines(EXPORTS[options.export](store.list_notes(), inventory))
+        return
+    if options.notes:
+        _add_notes(store, options)
+    if options.port == 0:
+        options.port = _free_port(options.host)
+    # Other users of the machine stay out.
+    token = os.environ.setdefault("LMCELLS_TOKEN", secrets.token_urlsafe(16))
+    scheme = "https" if options.certificate else "http"
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "::1": "[::1]"}.get(options.host, options.host)
+    address = f"{scheme}://{host}:{options.port}{options.root_path}/#token={token}"
+    print(f"{options.reviews}: {store.counts('')['n_notes']:,} notes. Review them at {address}", flush=True)
+    if not options.no_browser:
+        Thread(target=_open_page, args=(options, address), daemon=True).start()
+    _serve(options)
+
+
+def _add_notes(store: ReviewStore, options: argparse.Namespace) -> None:
+    report = ReadReport()
+    notes = arguments.note_files(options).read(report)
+    expander = expander_settings(options).open()
+    with ProgressLine() as line:
+        add_notes(store, notes, expander, on_progress=lambda n: line.update(f"{n:,} notes expanded"))
+    if report.skipped:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.skipped.items())
+        print(f"lmcells review: skipped: {reasons}", file=sys.stderr)
+
+
+def _open_page(options: argparse.Namespace, address: str) -> None:
+    """Open the page as soon as the service listens."""
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((options.host, options.port), timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            webbrowser.open(address)
+            return
+
+
+def _free_port(host: str) -> int:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, 0), family=family) as server:
+        return int(server.getsockname()[1])
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # nobody is logged in under a name
+        return "reviewer"
 
 
 _SERVE = """\
@@ -102,4 +172,19 @@ examples:
   LMCELLS_TOKEN=secret lmcells serve --host 0.0.0.0 --port 8080 --workers 2
   lmcells serve --host 0.0.0.0 --token-file tokens.txt --tls-certificate server.pem --tls-key server.key
   curl -H 'Content-Type: application/json' -d '{"text": "Pt in PT."}' http://127.0.0.1:8000/v1/expand"""
-COMMANDS = {"serve": Command(_SERVE, add_arguments, run)}
+_REVIEW = """\
+review expansions on a page, and keep the decisions
+
+Open the page of `lmcells serve` on notes to review: those with the most doubt and with the most frequent unknown forms
+come first. Decisions are kept in the file of --reviews (SQLite, mode 0600), with the text of the notes, until they are
+deleted on the page. Several reviewers may share the file, also at the same time.
+They are exported on the page, or with --export: corrected annotations (annotations.jsonl, or note_nlp.csv for OMOP), a
+site inventory (site_inventory.csv, for --inventory), and labelled notes (labelled.jsonl, for lmcells evaluate --notes).
+The page is on a free port unless --port names one, and is opened with a new token unless LMCELLS_TOKEN is set.
+
+examples:
+  lmcells review notes.jsonl --reviews reviews.db
+  lmcells review --reviews reviews.db --reviewer Ana
+  lmcells review --reviews reviews.db --export site_inventory.csv > site.csv
+  lmcells annotate notes.jsonl --output expansions.jsonl --inventory site.csv"""
+COMMANDS = {"serve": Command(_SERVE, _add_serve, _serve), "review": Command(_REVIEW, _add_review, _review)}

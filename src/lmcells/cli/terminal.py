@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import shutil
+import string
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,11 +33,9 @@ class ProgressLine:
     def notes(self, n_notes: int, n_characters: int, share: float | None = None) -> None:
         """Show how many notes were read, how fast, and the time left if the share of the input is known."""
         seconds = max(time.monotonic() - self._began, 1e-9)
-        speed = (
-            f"{n_notes:,} notes, {n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
-        )
+        speed = f"{n_notes / seconds:,.0f} notes/s, {n_characters / seconds / 1e6:,.1f} MB/s"
         left = f"{share:.0%} of the input, {clock(seconds * (1 - share) / share)} left, " if share else ""
-        self.update(left + speed)
+        self.update(f"{left}{n_notes:,} notes, {speed}")
 
     def counting(self, notes: Iterable[Note]) -> Iterator[Note]:
         """Pass notes on, and show how many there were."""
@@ -78,7 +77,6 @@ def has_colors(stream: TextIO) -> bool:
 
 
 def print_json(value: Any) -> None:
-    """Print a value for machines."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     print(json.dumps(value, ensure_ascii=not is_unicode, indent=1))
 
@@ -89,16 +87,11 @@ def print_result(options: argparse.Namespace, data: Mapping[str, Any], tables: I
         print_json(data)
     else:
         for title, rows in tables:
-            print_table(rows, title=title)
-
-
-def print_table(rows: Sequence[tuple[str, Any]], *, title: str = "") -> None:
-    """Print names and values, one pair a line; numbers with separators, aligned."""
-    if title:
-        print(title)
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, value in rows:
-        print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
+            if title:
+                print(title)
+            width = max((len(name) for name, _ in rows), default=0)
+            for name, value in rows:
+                print(f"  {name:<{width}}  {f'{value:,}' if isinstance(value, int) else value}")
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> None:
@@ -110,6 +103,24 @@ def print_columns(rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) 
             for column, (value, width) in enumerate(zip(row, widths, strict=True))
         ]
         print("  ".join(["", *cells]).rstrip())
+
+
+class _Dashes(string.Formatter):
+    """Writes None as a dash."""
+
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def table(rows: Iterable[Mapping[str, Any]], columns: str) -> list[list[str]]:
+    """Titles and cells of a table; a column is its title and how to format a row: "word {word} | seen {count:,}"."""
+    parts = [column.partition("{") for column in columns.split(" | ")]
+    titles = [title.strip() for title, _, _ in parts]
+    return [titles, *([_Dashes().vformat(brace + form, (), row) for _, brace, form in parts] for row in rows)]
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: str, *, left: Sequence[int] = (0,)) -> None:
+    print_columns(table(rows, columns), left=left)
 
 
 def account_rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:

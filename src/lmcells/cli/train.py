@@ -7,16 +7,12 @@ import sys
 import warnings
 from pathlib import Path
 
-from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder
-from lmcells.cli.terminal import ProgressLine, print_json, print_table
+from lmcells.cli.arguments import REPEATED, Command, add_overwrite, add_running, adder, picked
+from lmcells.cli.terminal import ProgressLine, print_result
 from lmcells.pretrain import ELMO, KINDS, TrainedModel, train
 from lmcells.training import PRESETS, TrainingStopped, TrainingWarning
 
 _ASKED_FOR = ("seed", "settings", "corpus")  # what a record repeats of the command line
-_PASSED_ON = (
-    "output", "kind", "preset", "config", "device", "resume", "overwrite", "dtype", "prototypes", "long_forms",
-    "from_model", "evaluate", "inventory", "keep_best",
-)  # fmt: skip
 _OVERRIDES = (
     "epochs",
     "seed",
@@ -26,8 +22,7 @@ _OVERRIDES = (
 )  # flags that are settings of training
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add = adder(parser)
     add("corpus CORPUS", "corpus folder", type=Path)
     add("--output MODEL", "folder to write", required=True, type=Path)
@@ -64,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--keep-best", "for each dataset, keep the model that is best on the others, in MODEL.training/best")
 
 
-def run(options: argparse.Namespace) -> None:
-    """Train, save the model, and print how it went."""
-    flags = {flag: getattr(options, flag) for flag in _OVERRIDES}
-    named = [f"training.{flag}={value}" for flag, value in flags.items() if value is not None]
+def _run(options: argparse.Namespace) -> None:
+    flags = ((flag, getattr(options, flag)) for flag in _OVERRIDES)
+    named = [f"training.{flag}={value}" for flag, value in flags if value is not None]
     shown: list[str] = []
 
     def show(message: str) -> None:
@@ -82,18 +76,17 @@ def run(options: argparse.Namespace) -> None:
         warnings.simplefilter("always", TrainingWarning)
         warnings.showwarning = lambda message, *_: print(f"lmcells train: {message}", file=sys.stderr)
         try:
-            given = {name: getattr(options, name) for name in _PASSED_ON}
             overrides = [*named, *options.overrides]
-            trained = train(options.corpus, overrides=overrides, on_progress=show, **given)
+            trained = train(**picked(options, train, overrides=overrides), on_progress=show)
         except TrainingStopped as stopped:
             print(f"lmcells train: {stopped}", file=sys.stderr)
             number = signal.SIGINT if "SIGINT" in str(stopped) else signal.SIGTERM
             raise SystemExit(128 + number) from None
     if int(os.environ.get("RANK", "0")) == 0:  # torchrun starts several processes, of which one prints
-        _print_summary(trained, as_json=options.json)
+        _print_summary(options, trained)
 
 
-def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
+def _print_summary(options: argparse.Namespace, trained: TrainedModel) -> None:
     kind = trained.model.config.kind
     is_elmo = kind not in KINDS
     record = {name: value for name, value in trained.record.items() if name not in _ASKED_FOR}
@@ -103,15 +96,12 @@ def _print_summary(trained: TrainedModel, *, as_json: bool) -> None:
         **{name: value for name, value in record.items() if name != "losses"},
         **record.get("losses", {}),
     }
-    if as_json:
-        print_json(summary)
-        return
     rows = [
         (name.replace("_", " "), f"{value:,.4g}" if isinstance(value, float) else value)
         for name, value in summary.items()
         if name != "model" and not isinstance(value, dict)
     ]
-    print_table(rows, title=str(trained.folder))
+    print_result(options, summary, [(str(trained.folder), rows)])
 
 
 _TRAIN = """\
@@ -130,4 +120,4 @@ examples:
   lmcells train corpus --output model --resume
   lmcells train corpus --output model --evaluate dev.jsonl --inventory senses.json
   torchrun --nproc-per-node 8 -m lmcells train corpus --output model"""
-COMMANDS = {"train": Command(_TRAIN, add_arguments, run)}
+COMMANDS = {"train": Command(_TRAIN, _add_arguments, _run)}

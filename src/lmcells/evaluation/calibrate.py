@@ -74,7 +74,6 @@ def expected_calibration_error(
 
 
 def coverage_curve(confidence: npt.ArrayLike, is_right: npt.ArrayLike) -> CoverageCurve:
-    """Coverage and accuracy at every threshold."""
     p, right = _pair(confidence, is_right)
     threshold, group, size = np.unique(-p, return_inverse=True, return_counts=True)  # most confident first
     answered = np.cumsum(size)

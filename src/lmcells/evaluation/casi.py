@@ -8,15 +8,16 @@ paper: a comma CSV with a header and, in a first column without a name, the row'
 import csv
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lmcells.errors import ConfigError, FormatError, InputError, nearest
-from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset
+from lmcells.evaluation.dataset import Example, load_section_map, map_section, read_dataset, reading
 from lmcells.expansion import Sense, SenseInventory
 from lmcells.notes.readers import ReadReport
 from lmcells.notes.readers.opening import open_utf8
@@ -30,25 +31,16 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CasiRow:
-    """One annotated short form."""
-
-    number: int  # of its line in the published file
-    short_form: str
-    long_form: str
-    start: int
-    end: int  # of the last character or of the one after it: the file has both
-    section: str | None
-    text: str = field(repr=False)
-
-
 Line = tuple[int, str]  # its number in the file, from 1, and its content
 Cells = tuple[int, int, list[str]]  # line in the file, number of the row, cells in the order of `COLUMNS`
 
 
-def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
-    """Stream the rows; broken ones are skipped and counted with their line and reason."""
+def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[Example]:
+    """Stream the rows; broken ones are skipped and counted with their line and reason.
+
+    The id of a row is its line in the published file. Its end is that of the last character or of the one after it: the
+    file has both.
+    """
     with open_utf8(path) as file:
         lines = _decoded(file, report, path)
         first = next(lines, None)
@@ -66,7 +58,8 @@ def read_casi_rows(path: Path, *, report: ReadReport) -> Iterator[CasiRow]:
                 continue
             report.n_read += 1
             long_form, section = " ".join(long_form.split()), " ".join(section.split())
-            yield CasiRow(number, short_form.strip(), long_form, int(start), int(end), section or None, text)
+            id_, labels = f"casi/{number}", (short_form.strip(), section or None, long_form)
+            yield Example(id_, text, int(start), int(end), *labels, note_id=id_)
 
 
 def _decoded(lines: Iterable[bytes], report: ReadReport, path: Path) -> Iterator[Line]:
@@ -115,51 +108,35 @@ def _resaved_cells(lines: Iterator[Line], path: Path) -> Iterator[Cells]:
 CanonicalForms = Mapping[tuple[str, str], Sense]
 
 
-def canonical_forms(rows: Iterable[tuple[str, Sequence[str], Sequence[str]]]) -> CanonicalForms:
-    """From the short form, spellings and forms of senses; a sense is named after its first form.
-
-    Rows of one name are one sense. A spelling says more than a form, which two senses may share.
-    """
-    forms_of: dict[tuple[str, str], list[str]] = {}  # by short form and name
-    by_spelling: dict[tuple[str, str], tuple[str, str]] = {}
-    by_form: dict[tuple[str, str], tuple[str, str]] = {}
-    for short_form, spellings, forms in rows:
-        name = short_form, _key(forms[0])
-        forms_of.setdefault(name, []).extend(forms)
-        for names, written in ((by_spelling, spellings), (by_form, forms)):
-            for each in written:
-                names.setdefault((short_form, _key(each)), name)
-    senses = {name: Sense(name[0], forms[0], tuple(forms)) for name, forms in forms_of.items()}
-    return {key: senses[name] for key, name in (by_form | by_spelling).items()}
-
-
 def load_canonical_forms(path: Path) -> CanonicalForms:
     """Read the authors' `labeled_sf_lf_map.csv`, one row per sense, or a file like it.
 
     The columns are `sf`, `target_lf_sense` (all spellings, separated by ";") and `target_label` (the canonical forms,
-    separated by ";", the first one being the name).
+    separated by ";", the first one being the name). Rows of one name are one sense. A spelling says more than a form,
+    which two senses may share.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return canonical_forms(_canonical_rows(csv.DictReader(file), path))
-    except OSError as error:
-        raise InputError(f"canonical forms {path} cannot be read: {error.strerror or error}.") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FormatError(f"canonical forms {path}: not CSV in UTF-8. Save it as such.") from error
-
-
-def _canonical_rows(rows: "csv.DictReader[str]", path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
-    if missing:
-        needed = ", ".join(CANONICAL_COLUMNS)
-        raise FormatError(f"canonical forms {path}: no column {missing[0]!r}. Needed: {needed}.")
-    for row in rows:
-        short_form, sense, label = (row[column] or "" for column in CANONICAL_COLUMNS)
-        forms = [form.strip() for form in label.split(";") if form.strip()]
-        if not short_form.strip() or not forms:
-            what = f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty"
-            raise FormatError(f"{what}. Fill both, or remove the line.")
-        yield short_form.strip(), [sense, *sense.split(";")], forms
+    forms_of: dict[tuple[str, str], list[str]] = {}  # by short form and name
+    by_spelling: dict[tuple[str, str], tuple[str, str]] = {}
+    by_form: dict[tuple[str, str], tuple[str, str]] = {}
+    with reading(path, "canonical forms") as text:
+        rows = csv.DictReader(StringIO(text, newline=""))
+        missing = [column for column in CANONICAL_COLUMNS if column not in (rows.fieldnames or ())]
+        if missing:
+            needed = ", ".join(CANONICAL_COLUMNS)
+            raise FormatError(f"canonical forms {path}: no column {missing[0]!r}. Needed: {needed}.")
+        for row in rows:
+            short_form, sense, label = ((row[column] or "").strip() for column in CANONICAL_COLUMNS)
+            forms = [form.strip() for form in label.split(";") if form.strip()]
+            if not short_form or not forms:
+                what = f"canonical forms {path}, line {rows.line_num}: 'sf' or 'target_label' is empty"
+                raise FormatError(f"{what}. Fill both, or remove the line.")
+            name = short_form, _key(forms[0])
+            forms_of.setdefault(name, []).extend(forms)
+            for names, written in ((by_spelling, [sense, *sense.split(";")]), (by_form, forms)):
+                for each in written:
+                    names.setdefault((short_form, _key(each)), name)
+    senses = {name: Sense(name[0], forms[0], tuple(forms)) for name, forms in forms_of.items()}
+    return {key: senses[name] for key, name in (by_form | by_spelling).items()}
 
 
 def _key(long_form: str) -> str:
@@ -186,7 +163,7 @@ def split_correction(long_form: str) -> tuple[str, str | None]:
     return (long_form[: match.start()].strip(), match[1].upper()) if match else (long_form, None)
 
 
-def _hits_short_form(row: CasiRow) -> object:
+def _hits_short_form(row: Example) -> object:
     """Whether the row's start is that of the short form as a word, with a space within two characters after it.
 
     The end follows from the start, so that the file's two conventions for it do not matter.
@@ -195,27 +172,27 @@ def _hits_short_form(row: CasiRow) -> object:
     return word.match(row.text, row.start)
 
 
-def _is_token(row: CasiRow) -> bool:
+def _is_token(row: Example) -> bool:
     word, end = spell(row.short_form), row.start + len(row.short_form)
     return any(token == (word, row.start, end) for token in iterate_tokens(row.text))
 
 
-Filter = Callable[[list[CasiRow]], list[CasiRow]]
+Filter = Callable[[list[Example]], list[Example]]
 
 
-def _where(keep: Callable[[CasiRow], object]) -> Filter:
+def _where(keep: Callable[[Example], object]) -> Filter:
     return lambda rows: [row for row in rows if keep(row)]
 
 
-def _without_duplicates(rows: list[CasiRow]) -> list[CasiRow]:
+def _without_duplicates(rows: list[Example]) -> list[Example]:
     """Without rows that have the long form and the words of an earlier one."""
-    first: dict[tuple[str, str], CasiRow] = {}
+    first: dict[tuple[str, str], Example] = {}
     for row in rows:
         first.setdefault((row.long_form, " ".join(_WORD.findall(row.text.lower()))), row)
     return list(first.values())
 
 
-def _without_single_senses(rows: list[CasiRow]) -> list[CasiRow]:
+def _without_single_senses(rows: list[Example]) -> list[Example]:
     n_senses = Counter(short_form for short_form, _ in {(row.short_form, row.long_form) for row in rows})
     return [row for row in rows if n_senses[row.short_form] > 1]
 
@@ -248,8 +225,7 @@ FILTERS: dict[str, tuple[str, Filter]] = {
 OPTIONAL = tuple(name for name in FILTERS if name not in ("nulls", "offsets"))  # those two make an example
 
 
-@dataclass(frozen=True, slots=True)
-class CasiDataset:
+class CasiDataset(NamedTuple):
     """The examples, the senses that occur, and how many rows each filter removed, for JSON."""
 
     examples: list[Example]
@@ -296,15 +272,14 @@ def build_casi_dataset(
         rows = left
     used = sorted({(row.short_form, row.long_form) for row in rows})
     inventory = SenseInventory.from_senses(sense_of[key] for key in used)
-    sections = [map_section(row.section, targets) for row in rows]
     conventions = {-1: "inclusive", 0: "exclusive"}
     end_offsets = (conventions.get(row.end - row.start - len(row.short_form), "neither") for row in rows)
     without = [row for row in rows if (row.short_form, _key(row.long_form)) not in canonical]
-    examples = []
-    for row, (section, _) in zip(rows, sections, strict=True):
-        id_, end = f"casi/{row.number}", row.start + len(row.short_form)
-        labelled = row.short_form, section, row.long_form
-        examples.append(Example(id_, row.text, row.start, end, *labelled, note_id=id_))
+    sections = [map_section(row.section, targets) for row in rows]
+    examples = [
+        replace(row, end=row.start + len(row.short_form), section=section)
+        for row, (section, _) in zip(rows, sections, strict=True)
+    ]
     account = {
         "n_rows": n_rows,
         "n_examples": len(rows),
@@ -320,13 +295,13 @@ def build_casi_dataset(
 
 
 def _name_senses(
-    rows: list[CasiRow], canonical: CanonicalForms
-) -> tuple[list[CasiRow], dict[tuple[str, str], Sense]]:
+    rows: list[Example], canonical: CanonicalForms
+) -> tuple[list[Example], dict[tuple[str, str], Sense]]:
     """Give every row the name of its sense; return the rows, and the senses by short form and name.
 
     Spellings that differ in case alone are one sense, named as it was first written.
     """
-    named: list[CasiRow] = []
+    named: list[Example] = []
     senses: dict[tuple[str, str], Sense] = {}
     as_written: dict[tuple[str, str], Sense] = {}
     for row in rows:

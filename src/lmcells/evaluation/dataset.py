@@ -14,6 +14,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,9 @@ def rank_of(name: str, *, seed: int | str = "") -> int:
     return int.from_bytes(digest.digest(), "big")
 
 
+_SPLIT = "Write it as dev=0.1,test=0.2."
+
+
 @dataclass(frozen=True, slots=True)
 class NoteSplit:
     """Named parts of the notes and their shares. The part of a note depends on its id alone."""
@@ -136,29 +140,26 @@ class NoteSplit:
     shares: Mapping[str, float]  # notes beyond their sum are in no part
 
     def __post_init__(self) -> None:
-        example = "Write it as dev=0.1,test=0.2."
         for name, share in self.shares.items():
             if not re.fullmatch(r"[\w-]+", name):
                 allowed = "letters, digits, '_' and '-'"
-                raise ConfigError(f"split: found the name {name!r}, allowed: {allowed}. {example}")
+                raise ConfigError(f"split: found the name {name!r}, allowed: {allowed}. {_SPLIT}")
             if not 0.0 < share <= 1.0:
-                raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {example}")
-        if sum(self.shares.values()) > 1.0 + 1e-9:
-            raise ConfigError(f"split: the shares add to {sum(self.shares.values()):g}, allowed: at most 1.")
+                raise ConfigError(f"split: found {name}={share}, allowed: above 0, at most 1. {_SPLIT}")
+        if (total := sum(self.shares.values())) > 1.0 + 1e-9:
+            raise ConfigError(f"split: the shares add to {total:g}, allowed: at most 1.")
 
     @classmethod
     def parse(cls, written: str) -> "NoteSplit":
         """Read "dev=0.1,test=0.2"."""
+        parts = [part.partition("=") for part in written.split(",")]
         try:
-            parts = [
-                (name.strip(), float(share)) for name, share in (p.split("=") for p in written.split(","))
-            ]
+            shares = {name.strip(): float(share) for name, _, share in parts}
         except ValueError:
-            parts = []
-        if not parts or len(dict(parts)) < len(parts):
-            allowed = "each name once, with its share. Write it as dev=0.1,test=0.2"
-            raise ConfigError(f"split: found {written!r}, allowed: {allowed}.")
-        return cls(dict(parts))
+            shares = {}
+        if len(shares) < len(parts):
+            raise ConfigError(f"split: found {written!r}, allowed: each name once, with its share. {_SPLIT}")
+        return cls(shares)
 
     def part_of(self, note_id: str) -> str | None:
         """Return the part of a note, None where it is in no part."""
@@ -193,35 +194,36 @@ def load_section_map(path: Path) -> SectionMap:
 
     An empty cell or null says that a header has no counterpart. Case and punctuation of headers do not matter.
     """
-    try:
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"section map {path} cannot be read: {error.strerror or error}.") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"section map {path}: not UTF-8 text. Save it as UTF-8.") from error
-    if path.suffix.lower() == ".json":
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        if not isinstance(value, dict) or not all(isinstance(each, str | None) for each in value.values()):
-            expected = '{"foreign header": "known header"}'
-            raise FormatError(f"section map {path}: expected a JSON object, {expected}.")
-        return section_map_of({header: target or None for header, target in value.items()})
     section_map: dict[str, str | None] = {}
-    rows = csv.reader(io.StringIO(text, newline=""))
-    try:
-        for row in rows:
-            if rows.line_num == 1 or not row:
-                continue
-            if len(row) < 2:
+    with reading(path, "section map") as text:
+        if path.suffix.lower() == ".json":
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict) or not all(
+                isinstance(each, str | None) for each in value.values()
+            ):
+                expected = '{"foreign header": "known header"}'
+                raise FormatError(f"section map {path}: expected a JSON object, {expected}.")
+            return section_map_of({header: target or None for header, target in value.items()})
+        for row in (rows := csv.reader(io.StringIO(text, newline=""))):
+            if rows.line_num > 1 and len(row) == 1:
                 needed = "two, foreign and known header"
-                raise FormatError(
-                    f"section map {path}, line {rows.line_num}: {len(row)} column. Needed: {needed}."
-                )
-            section_map[row[0]] = row[1].strip() or None
-    except csv.Error as error:
-        raise FormatError(f"section map {path}, line {rows.line_num}: not CSV ({error}).") from error
+                raise FormatError(f"section map {path}, line {rows.line_num}: 1 column. Needed: {needed}.")
+            if rows.line_num > 1 and row:
+                section_map[row[0]] = row[1].strip() or None
     if not section_map:
         raise FormatError(f"section map {path} is empty. Give a header line and two columns.")
     return section_map_of(section_map)
+
+
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[str]:
+    """Yield the text of a small table; one that cannot be read is refused in one line."""
+    try:
+        yield path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{what} {path} cannot be read: {error.strerror or error}.") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FormatError(f"{what} {path}: not CSV in UTF-8. Save it as such.") from error

@@ -48,7 +48,6 @@ class CosineRanker(Generic[Text]):
     _long_forms: dict[str, Floats] = field(default_factory=dict)  # short form -> (K, d), computed once
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Cosines, one per candidate."""
         windows = _normalised(self.encode([self.window(mention) for mention in mentions]))
         new = sorted({mention.short_form for mention in mentions} - self._long_forms.keys())
         if new:

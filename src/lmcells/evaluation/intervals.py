@@ -245,13 +245,9 @@ def _difference(first: Tally, second: Tally) -> dict[str, Floats]:
 
 
 def _require_same_test(first: Predictions, second: Predictions) -> None:
-    is_same = (
-        first.ids == second.ids
-        and first.short_forms == second.short_forms
-        and first.candidates == second.candidates
-        and np.array_equal(first.truth, second.truth)
-    )
-    if not is_same:
+    same = ("ids", "short_forms", "candidates")
+    is_same = all(getattr(first, name) == getattr(second, name) for name in same)
+    if not is_same or not np.array_equal(first.truth, second.truth):
         n_common = len(set(first.ids) & set(second.ids))
         raise InputError(
             f"{first.model} and {second.model} were not evaluated on the same examples and candidates, in one order "

@@ -12,17 +12,18 @@ right for "times".
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lmcells.errors import FormatError
 from lmcells.expansion.inventory import SenseInventory
 from lmcells.notes.readers import ReadReport
 
 SHORT_FORM, NONE = "short_form", "none"
 KINDS = (SHORT_FORM, NONE, "code", "compound", "everyday", "unit_or_title", "unclear")
+
+Row = dict[str, Any]  # {"id", "text", "mentions"}, or one of its mentions
 
 _FUNCTION_WORDS = frozenset("a an and by for in of on or the to with".split())
 _SUFFIXES = (
@@ -57,7 +58,7 @@ def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]
     In brat and Label Studio a region's label is its kind (any other label is a short form), and its text note or
     text area holds the senses, separated by ";". A bad row is counted with its place and reason, and skipped.
     """
-    read: Callable[[Any], tuple[object, object, list[Mark]]]
+    read: Callable[[Any], Any]
     rows: Iterable[Any]
     if path.is_dir():
         texts = (each for each in sorted(path.glob("*.txt")) if each.with_suffix(".ann").is_file())
@@ -65,40 +66,33 @@ def read_marked_notes(path: Path, *, report: ReadReport) -> Iterator[MarkedNote]
     elif path.suffix == ".json":
         rows, read = json.loads(path.read_text("utf-8")), _read_task
     else:
-        rows, read = path.read_text("utf-8").split("\n"), _read_line
+        rows, read = path.read_text("utf-8").split("\n"), json.loads
     for number, row in enumerate(rows, start=1):
         if isinstance(row, str) and not row.strip():
             continue
         try:
-            yield _checked(*read(row))
+            yield _marked_note(read(row))
             report.n_read += 1
         except (KeyError, TypeError, ValueError) as error:
-            why = f"not a marked note ({type(error).__name__})"
-            report.skip(str(error) if isinstance(error, FormatError) else why, number)
+            report.skip(f"not a marked note ({type(error).__name__})", number)
 
 
-def _checked(note_id: object, text: object, marks: Iterable[Mark]) -> MarkedNote:
+def _marked_note(row: Row) -> MarkedNote:
+    """Check a row of our JSON lines, which the other formats are read into."""
+    note_id, text, marks = row["id"], row["text"], []
     if not isinstance(note_id, str | int) or not isinstance(text, str):
         raise TypeError
-    ordered = tuple(sorted(marks, key=lambda mark: (mark.start, mark.end)))
-    for mark in ordered:
+    for each in row["mentions"]:
+        mark = Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
         if mark.kind not in KINDS or not 0 <= mark.start < mark.end <= len(text):
             raise ValueError
         if mark.kind == SHORT_FORM and not mark.senses:
             raise ValueError
-    return MarkedNote(str(note_id), text, ordered)
+        marks.append(mark)
+    return MarkedNote(str(note_id), text, tuple(sorted(marks, key=lambda mark: (mark.start, mark.end))))
 
 
-def _read_line(line: str) -> tuple[object, object, list[Mark]]:
-    row = json.loads(line)
-    marks = [
-        Mark(each["start"], each["end"], each["kind"], tuple(each.get("senses") or ()))
-        for each in row["mentions"]
-    ]
-    return row["id"], row["text"], marks
-
-
-def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
+def _read_brat(path: Path) -> Row:
     labels: dict[str, tuple[str, int, int]] = {}
     senses: dict[str, str] = {}
     for line in path.with_suffix(".ann").read_text("utf-8").splitlines():
@@ -109,11 +103,11 @@ def _read_brat(path: Path) -> tuple[object, object, list[Mark]]:
         elif key.startswith("#"):
             target, _, note = rest.partition("\t")
             senses[target.split()[1]] = note
-    marks = [_region(*where, senses.get(key, "")) for key, where in labels.items()]
-    return path.stem, path.read_text("utf-8"), marks
+    mentions = [_mention(*where, senses.get(key, "")) for key, where in labels.items()]
+    return {"id": path.stem, "text": path.read_text("utf-8"), "mentions": mentions}
 
 
-def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
+def _read_task(task: Row) -> Row:
     regions: dict[str, dict[str, Any]] = defaultdict(lambda: {"senses": ""})
     for result in task["annotations"][0]["result"]:
         value, region = result["value"], regions[result["id"]]
@@ -122,13 +116,17 @@ def _read_task(task: Mapping[str, Any]) -> tuple[object, object, list[Mark]]:
             region["label"] = value["labels"][0]
         if "text" in value and result["type"] == "textarea":
             region["senses"] = ";".join(value["text"])
-    marks = [_region(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()]
-    return task["data"].get("note_id", task.get("id")), task["data"]["text"], marks
+    mentions = [
+        _mention(each["label"], each["start"], each["end"], each["senses"]) for each in regions.values()
+    ]
+    note_id = task["data"].get("note_id", task.get("id"))
+    return {"id": note_id, "text": task["data"]["text"], "mentions": mentions}
 
 
-def _region(label: str, start: int, end: int, senses: str) -> Mark:
+def _mention(label: str, start: int, end: int, senses: str) -> Row:
     kind = label.lower() if label.lower() in KINDS else SHORT_FORM
-    return Mark(start, end, kind, tuple(sense.strip() for sense in senses.split(";") if sense.strip()))
+    named = [sense.strip() for sense in senses.split(";") if sense.strip()]
+    return {"start": start, "end": end, "kind": kind, "senses": named}
 
 
 class Meanings:

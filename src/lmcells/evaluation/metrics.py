@@ -51,7 +51,6 @@ class Tally:
 
     @cached_property
     def n_examples(self) -> Floats:
-        """Examples of each short form."""
         return self.by_short_form(self.support)
 
 
@@ -211,7 +210,6 @@ def acronym_table(predictions: Predictions) -> list[Row]:
 
 
 def confusion_matrix(predictions: Predictions, short_form: str) -> ConfusionMatrix:
-    """True against predicted long forms of one short form."""
     index = predictions.short_forms.index(short_form)
     here = predictions.short_form_index == index
     long_forms = predictions.candidates[index]

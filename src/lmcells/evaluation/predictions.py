@@ -172,7 +172,6 @@ class Predictions:
 
     @cached_property
     def log_probability_of_truth(self) -> Floats:
-        """Log p of the true long form."""
         return self.log_probabilities[np.arange(len(self)), self.truth]
 
     @cached_property

@@ -192,26 +192,21 @@ FLOOR = 1e-6  # in place of a probability of 0: NLL stays finite, and no count i
 SectionCounts = Mapping[tuple[str, str], Counter[str]]  # short form, long form -> section -> occurrences
 
 
+@dataclass(eq=False)
 class PriorRanker:
     """Scores log p(sense), where p may depend on the section; with a seed, ties are broken at random."""
 
-    def __init__(
-        self,
-        inventory: SenseInventory,
-        probability: Callable[[Sense, str], float],
-        *,
-        seed: int | None = None,
-    ) -> None:
-        self._inventory, self._probability, self._seed = inventory, probability, seed
+    inventory: SenseInventory
+    probability: Callable[[Sense, str], float]
+    seed: int | None = None
 
     def scores(self, mentions: Sequence[Mention]) -> list[Floats]:
-        """Log p of each candidate."""
-        random = np.random.default_rng(self._seed)
+        random = np.random.default_rng(self.seed)
         scores = []
         for mention in mentions:
-            senses = self._inventory.senses(mention.short_form)
-            p = [self._probability(sense, mention.section or NO_SECTION) for sense in senses]
-            noise = 0.0 if self._seed is None else TIE_BREAK * random.random(len(p))
+            senses = self.inventory.senses(mention.short_form)
+            p = [self.probability(sense, mention.section or NO_SECTION) for sense in senses]
+            noise = 0.0 if self.seed is None else TIE_BREAK * random.random(len(p))
             scores.append(np.log(np.maximum(p, FLOOR)) + noise)
         return scores
 
@@ -246,19 +241,15 @@ class SectionRanker(PriorRanker):
     """
 
     def __init__(self, inventory: SenseInventory, counts: SectionCounts, *, seed: int = 0) -> None:
-        super().__init__(inventory, self._of_section, seed=seed)
-        self._counts = counts
-        self._totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
-        self._known = frozenset(section for of_sense in counts.values() for section in of_sense)
+        known = frozenset(section for of_sense in counts.values() for section in of_sense)
+        totals = {sense: of_sense.total() for sense, of_sense in counts.items()}
 
-    def knows(self, section: str) -> bool:
-        """Whether anything was counted under a header."""
-        return known_section(section, self._known) is not None
+        def probability(sense: Sense, section: str) -> float:
+            key, name = (sense.short_form, sense.long_form), known_section(section, known)
+            return counts[key][name] / totals[key] if name and totals.get(key) else 0.0
 
-    def _of_section(self, sense: Sense, section: str) -> float:
-        key = sense.short_form, sense.long_form
-        name = known_section(section, self._known)
-        return self._counts[key][name] / self._totals[key] if name and self._totals.get(key) else 0.0
+        super().__init__(inventory, probability, seed=seed)
+        self.knows = lambda section: known_section(section, known) is not None  # whether it was counted
 
 
 def count_sections_of_examples(examples: Iterable[Example]) -> SectionCounts:

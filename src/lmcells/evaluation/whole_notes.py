@@ -105,7 +105,6 @@ class WholeNoteScores:
 def summarize(
     model: str, notes: Sequence[Sequence[Outcome]], *, seed: int = 0, n_resamples: int = 2000
 ) -> WholeNoteScores:
-    """Add up the outcomes of notes."""
     rows = [Counter(outcome.verdict for outcome in outcomes) for outcomes in notes]
     sums = [(n["right"], n["wrong"], n["false"], n["unsure"] + n["missed"]) for n in rows]
     table = np.array(sums, np.float64).reshape(-1, 4)

@@ -20,8 +20,7 @@ from lmcells.expansion.ranking import best_ranker, share_within_notes
 from lmcells.expansion.reader import Occurrence
 from lmcells.notes.tokens import is_in_capitals
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.folder import model_folder
-from lmcells.pretrained.hub import push_folder
+from lmcells.pretrained.folder import model_folder, push_folder
 
 Context = TypeVar("Context")
 

@@ -14,7 +14,7 @@ once, and only the few that may be short forms are checked one by one:
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from copy import copy
 from functools import cache, reduce
 from itertools import chain
@@ -78,7 +78,8 @@ class _Index:
 
     def __init__(self, short_forms: Iterable[str], *, exact: bool) -> None:
         case = "" if exact else "(?i)"
-        keys = [key for each in short_forms for key in _keys_of(each)]
+        known = dict.fromkeys(short_forms)
+        keys = [key for each in known for key in _keys_of(each, known)]
         hashes = hash_words([word for word, *_ in keys])
         self.longer: dict[int, list[tuple[_Entry, str]]] = {}
         for hash_, (_, entry, _, pattern) in zip(hashes.tolist(), keys, strict=True):
@@ -106,7 +107,7 @@ class _Index:
         return found
 
 
-def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
+def _keys_of(short_form: str, known: Container[str]) -> Iterator[tuple[str, _Entry, str, str | None]]:
     """Yield the words that a short form is indexed by, with its entry, an ending, and a pattern if it is longer."""
     if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
         word, start, end = short_form.lower(), 0, len(short_form)  # it is a single token
@@ -118,11 +119,10 @@ def _keys_of(short_form: str) -> Iterator[tuple[str, _Entry, str, str | None]]:
     plain = short_form.replace(".", "")
     if numbered := _NUMBERED.fullmatch(short_form):
         letters, hyphen, number = numbered.groups()
-        if hyphen:
-            yield f"{letters}{number}".lower(), _Entry(short_form, letters + number), "", None
-        else:
-            hyphenated = f"{letters}-{number}"
-            yield letters.lower(), _Entry(short_form, hyphenated), "", hyphenated + r"(?![^\W_])"
+        other = letters + number if hyphen else f"{letters}-{number}"
+        if other not in known:
+            key, pattern = (other.lower(), None) if hyphen else (letters.lower(), other + r"(?![^\W_])")
+            yield key, _Entry(short_form, other), "", pattern
     if short_form[:start] or short_form[end:].strip("."):
         pattern = r"\s+".join(map(re.escape, short_form.split())) + r"(?![^\W_])"
         yield word, _Entry(short_form, plain, start), "", pattern
@@ -172,7 +172,7 @@ class ShortFormFinder:
         hits = np.flatnonzero(may_be & ~tokens.is_stop_word)
         if len(self._known_fits) > _CACHE_SIZE:
             self._known_fits.clear()
-        look_alikes = LookAlikes(text)
+        look_alikes = LookAlikes(text, self._inventory)
         columns = (tokens.starts[hits].tolist(), tokens.ends[hits].tolist(), tokens.hashes[hits].tolist())
         found = [
             self._best(text, start, end, hash_, look_alikes)

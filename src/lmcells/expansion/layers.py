@@ -50,7 +50,11 @@ def shipped_inventory() -> SenseInventory:
     for row in list(csv.reader(path.read_text("utf-8").splitlines()))[1:]:
         short_form, long_form, forms, concept_id, *error_prone = row
         sense = Sense(
-            short_form, long_form, tuple(forms.split(";")), concept_id or None, "yes" in error_prone
+            short_form,
+            long_form,
+            tuple(forms.split(";")) if forms else (),
+            concept_id or None,
+            "yes" in error_prone,
         )
         senses.setdefault(short_form, []).append(sense)
     return SenseInventory({name: tuple(found) for name, found in senses.items()}, has_priors=True)

@@ -6,17 +6,14 @@ initials. The first factor is a log-linear model of how clinicians shorten words
 the masked span (`lmcells.expansion.ranking`).
 
 A short form is a token of three to eight letters that does not occur in edited prose, and that is a truncated word
-(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS). The words of edited
-prose (`prose_words.txt`) occur at least three times in the papers, textbooks and leaflets of the training text, or five
-times in its dictated notes.
+(abdo, devel) or its consonants (hlth, recvd); or one in capitals whose letters are initials (BSS).
 """
 
 import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
-from importlib import resources
+from functools import cached_property
 from operator import mul
 
 import numpy as np
@@ -25,7 +22,8 @@ import numpy.typing as npt
 from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
 from lmcells.expansion.long_forms import Floats
-from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
+from lmcells.expansion.look_alikes import is_part_of_word
+from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, prose_words
 from lmcells.notes.token_arrays import Hashes, TokenArrays, hash_words
 from lmcells.notes.tokens import STOP_WORDS, is_in_capitals
 from lmcells.pretrained import PretrainedModel
@@ -33,6 +31,9 @@ from lmcells.pretrained import PretrainedModel
 _SHAPE = re.compile(r"[A-Za-z]{3,8}")
 _JOINED_BEFORE = re.compile(r"[^\s(\[,;:>/]$")
 _JOINED_AFTER = re.compile(r"[^\s.,;:)\]?/]|\.\w")
+_CUT_OFF_AFTER = re.compile(r"[ \t]*(?:\n|$)")
+_SENTENCE_BEFORE = re.compile(r"[a-z][ ]$")
+_PLURAL = re.compile(r"(?<![isu])s$")  # not "diagnosis" and "virus"
 _NOISE = re.compile(r"[~^|{}•\\]")  # in scanned text, but not in typed text
 _VOWELS = frozenset("aeiouy")
 _INFLECTIONS = frozenset("s es ed d ing er ers or ly y ness al ally ish like able n en r".split())
@@ -45,12 +46,6 @@ WEIGHTS = (2.95, -0.02, 0.48, 1.13)
 LEAST_FIT = {"cut": 10.0, "skeleton": 10.0, "initials": 12.0}
 LEAST_PROBABILITY = 0.9
 PRECISION = 0.8  # of such answers in training notes, checked by hand; an upper bound for probabilities
-
-
-@cache
-def prose_words() -> frozenset[str]:
-    """Return the words of edited prose in the training text, in lower case."""
-    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
 
 
 class LetterSenses:
@@ -77,6 +72,8 @@ class LetterSenses:
                 continue
             if _JOINED_BEFORE.search(text, max(0, start - 1), start) or _JOINED_AFTER.match(text, end):
                 continue  # part of a longer expression, or misread by a scanner
+            if _is_no_short_form(text, start, end):
+                continue
             if in_capitals is None:
                 if len(_NOISE.findall(text, 0, 4000)) > 3:
                     return
@@ -92,7 +89,9 @@ class LetterSenses:
             if len(self._looked_up) > _CACHE_SIZE:
                 self._looked_up.clear()
             lower = written.lower()
-            is_word = lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper())
+            is_word = (
+                lower in NOT_SHORTHAND or (lower in NAMES and written[0].isupper()) or _is_inflected(lower)
+            )
             short_form = written if written.isupper() else lower
             may_be = bool(_SHAPE.fullmatch(written)) and not is_word
             may_be = may_be and (written.isupper() or written[1:].islower())
@@ -111,6 +110,9 @@ class LetterSenses:
         weights = np.exp(scores - scores.max())
         probabilities = weights / weights.sum()
         best = int(probabilities.argmax())
+        if not short_form.endswith("s"):  # "morn" is "morning", not "mornings"
+            singular = known[best][0].long_form.removesuffix("s")
+            best = next((i for i, (sense, _, _) in enumerate(known) if sense.long_form == singular), best)
         stem = known[best][0].long_form[: max(5, len(short_form) + 1)]
         # Inflections of a word count as one answer: "neutrophil" and "neutrophils", not "hospital" and "hospitalized".
         is_alike = np.array([sense.long_form.startswith(stem) for sense, _, _ in known])
@@ -191,8 +193,8 @@ class LetterSenses:
 
 def shortened(word: str, short_form: str) -> str | None:
     """Return how a word may have been shortened to a form: "cut", "skeleton" (its consonants), or None."""
-    if len(word) < len(short_form) + 2:
-        return None
+    if len(_PLURAL.sub("", word)) < len(short_form) + 2:
+        return None  # hardly shorter, so a typing error
     n_kept = 0
     while n_kept < len(short_form) and word[n_kept] == short_form[n_kept]:
         n_kept += 1
@@ -214,6 +216,22 @@ def features(word: str, short_form: str) -> tuple[float, ...]:
         float(word[-1] == short_form[-1]),
         consonants[0] / max(1, consonants[1]),
     )
+
+
+def _is_inflected(word: str) -> bool:
+    """Whether prose has an inflection of a word, which is therefore none that is shortened: "volts", "slurred"."""
+    inflected = (f"{word}s", f"{word}{word[-1]}ed", f"{word}{word[-1]}ing", word.removesuffix("s"))
+    return any(each != word and each in prose_words() for each in inflected)
+
+
+def _is_no_short_form(text: str, start: int, end: int) -> bool:
+    """Whether a word is cut off by the end of a line, a part of the next word, or a name inside a sentence."""
+    if is_part_of_word(text, start, end, of_any=True):
+        return True
+    if text[start:end].isupper() or text[end : end + 1] == ".":
+        return False
+    is_name = text[start].isupper() and _SENTENCE_BEFORE.search(text, max(0, start - 2), start)
+    return bool(is_name or _CUT_OFF_AFTER.match(text, end))
 
 
 def _is_among(hashes: Hashes, known: Hashes) -> npt.NDArray[np.bool_]:

@@ -19,8 +19,8 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.expansion.inventory import Sense
 from lmcells.notes.tokens import iterate_tokens
 from lmcells.pretrained import PretrainedModel
-from lmcells.pretrained.network import NumpyModelNetwork, NumpyPhraseNetwork
-from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.network import NumpyModelNetwork
+from lmcells.pretrained.phrase_store import NumpyPhraseNetwork, PhraseStore
 from lmcells.pretrained.subwords import TABLE
 
 Floats = npt.NDArray[np.float64]

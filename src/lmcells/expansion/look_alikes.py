@@ -1,12 +1,13 @@
 """Recognising what only looks like a short form, by rules.
 
 Function words in all-caps text, names after titles, companies, units after numbers, months in dates, parts of an
-electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; fragments from
-scanned text. Each rule looks at a bounded window, or once at the whole text. Other words in capitals are judged by the
-model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
+electrocardiogram, states before zip codes; Roman numerals and stages; single letters in names and lists; parts of
+words, and fragments from scanned text. Each rule looks at a bounded window, or once at the whole text. Other words in
+capitals are judged by the model: `OrdinaryReadings` in `lmcells.expansion.calibration`.
 """
 
 import re
+from collections.abc import Container
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from lmcells.expansion.ordinary_words import (
     MONTHS,
     STATES,
     TITLES,
+    is_known_word,
+    prose_words,
 )
 from lmcells.notes.tokens import STOP_WORDS
 
@@ -50,7 +53,7 @@ _TUMOR_STAGE_FOLLOWS = re.compile(r"[,/ ]+(?:(?:or|and)[ ])?(?:T1|Tis|CIS)\b")
 # Scanned text: fragments of words among stray marks, and digits misread as letters.
 _MOST_MARKS = 1  # a single one may be intended
 _LONGEST_FRAGMENT = 3
-_MARKS = "►◄■¢«»{}€£~•\\^!"  # text without any was not scanned
+_MARKS = "►◄■¢«»{}€£~•\\^!`_|"  # text without any was not scanned
 _STRAY_MARK = re.compile(
     r"[►◄■¢«»{}]|[€£](?!\d)"
     r"|[A-Za-z](?:[~•](?!\d)|\\(?![nrt])|\^(?!-?\d))"  # "hr~80", "mm^3" and an escaped line break are intended
@@ -58,9 +61,30 @@ _STRAY_MARK = re.compile(
     r"|[A-Za-z]![a-z]"
     r"|[A-Za-z](?!\.+[A-Za-z]|[,:]?\"[,:]?\"?[A-Za-z])[.,;:'\"!]{2,}[A-Za-z]"
 )
+_ODD_MARK = re.compile(
+    _STRAY_MARK.pattern
+    + r"|\s[.,;:']\w|(?<=[a-z])\.[a-z]{2}|[;:'][-.,;:'`]+|[.,][;:'`-]+|\w_\w|(?<=[A-Za-z])[`~^]|[`~^](?=[A-Za-z])"
+)
+_WHOLE_WORD = re.compile(r"(?<=[^A-Za-z])[A-Za-z]{3,}(?=[^A-Za-z])")
+_SCANNED = 2.0  # odd marks in 1,000 characters; typed text has fewer
+_SCAN_SAMPLE = 2_000
+_UNREADABLE = 6  # odd marks and unknown words around a fragment, at least two of each
+_UNREADABLE_LONG = 11  # around a longer one, which is seldom misread from something else
+_UNKNOWN_AFTER = re.compile(r"[ ]([a-z]+)(?![\w/&'’])")
 _TOUCHED_BEFORE = re.compile(r"(?:[A-Za-z][\^~!*]|\S[~\\])$")
 _TOUCHED_AFTER = re.compile(r"[~\\](?!\d|[nrt])|\^(?!-?\d)|[*!][a-z]")
+_SPLIT_BY_MARK_AFTER = re.compile(r"[~^][A-Za-z]")  # "DIAG~USIS"
 _STAIN_BEFORE = re.compile(r"\bH\s?&\s?E\s$")
+
+
+# Parts of words: split by a scanner ("hemorr hagic", "IDENTIF,IED") or written with a hyphen ("cardio-vascular").
+_BETWEEN_PIECES = (" ", "\n", ",", "-")
+_PIECE = re.compile(r"[A-Za-z]+(?![\w/&'’])")
+_PIECE_BEFORE = re.compile(r"(?<![\w/&'’.-])([A-Za-z]{2,12})[ \n]$")
+_LONGEST_PIECE = 14
+_SHORTEST_JOINED = 5  # letters of a word whose piece is a single letter
+_LONG_PIECES = (4, 5)  # letters of two known words that are written as one, at least: "gastro esophageal"
+_SHORTEST_AFTER_HYPHEN = 4
 
 
 # Single letters: parts of names, bases of a gene, list labels. Two letters may be a label, too.
@@ -105,9 +129,11 @@ _BOUNDARY = re.compile(r"[\n\r\t:|]")
 _SENTENCE_END = re.compile(_BOUNDARY.pattern + r"|[.;?!]\s")
 _AFTER_ARTICLE = re.compile(r"\b(?:THE|AN?)\s+$")
 _AFTER_TITLE = re.compile(r"\b(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.?|(?:DR|MR|MRS|MS)\.)\s+$")
+_ENDS_OF_TITLES = frozenset("rsf. \n\t")
 _SURNAME_FOLLOWS = re.compile(r"\.?\s+[A-Z]")
 _SURNAME_IN_CAPITALS_FOLLOWS = re.compile(r"\.\s+[A-Z]{3,}\b")
 _AFTER_NUMBER = re.compile(r"\d[ \t-]?$")
+_PLURAL_BEFORE = re.compile(r"SIS[ ]?\($")
 _DUCT_FOLLOWS = re.compile(r"\s+deferens\b", re.IGNORECASE)
 _SCALE_FOLLOWS = re.compile(VALUE_FOLLOWS.pattern + r"|[ ](?:pain|scale|score)", re.IGNORECASE)
 _DEGREES = frozenset({"MD", "DO", "PHD", "RN"})
@@ -115,6 +141,8 @@ _DEGREE_FOLLOWS = re.compile(r"\.?,[ ](?:M\.?D|D\.?O|Ph\.?D|R\.?N)\b|\.?[ ](?:M\
 _NAME_MASK = re.compile(r"\bXYZ\b")
 _CITY_FOLLOWS = re.compile(r",[ ][A-Z][^\W\d_]{2}")
 _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
+_IN_SENTENCE_BEFORE = re.compile(r"[a-z\d,][ ]$")
+_BRAND_FOLLOWS = re.compile(r"-[A-Z][a-z]+\b")
 _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
 _YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
@@ -124,8 +152,15 @@ _IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
 _IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
-_PREFIXES = frozenset("bi co de ex mid neo non pro re sub un".split())
+_PREFIXES = frozenset("bi co de endo ex mid mis neo non pre pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
+_REST_IN_CAPITALS_FOLLOWS = re.compile(r"-(?!OX)[A-Z]{4}")  # "RE-LIGHT"
+_VERB_BEFORE = re.compile(
+    r"\b(?:(?<!due )(?<!secondary )to|not|can|could|did|do|does|may|might|must|shall|should|will|would)\s+$"
+)
+_NOUN_ENDINGS = ("ion", "ation")
+_WEB_ENDINGS = frozenset("com edu gov md net org".split())
+_WEB_NAME_BEFORE = re.compile(r"\w\.$")
 _OPENING_BEFORE = re.compile(
     r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
 )
@@ -147,10 +182,11 @@ class Written(NamedTuple):
 
 
 class LookAlikes:
-    """Recognises, in one text, what looks like a short form but is something else."""
+    """Recognises, in one text, what looks like a short form but is something else; `short_forms` are known ones."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, short_forms: Container[str] = ()) -> None:
         self._text = text
+        self._short_forms = short_forms
 
     def __call__(self, written: Written, *, may_be_unit: bool) -> bool:
         """Whether it is something else; `may_be_unit` skips the check for units after numbers."""
@@ -161,6 +197,7 @@ class LookAlikes:
             or _is_numeral(self._text, written.start, written.start + len(written.stem))
             or self._is_letters(written, may_be_unit=may_be_unit)
             or self._is_mark(written)
+            or is_part_of_word(self._text, written.start, written.end)
             or self._is_misread(written)
         )
 
@@ -168,24 +205,38 @@ class LookAlikes:
         return self._text[max(0, written.start - n_characters) : written.start]
 
     def _is_word(self, written: Written) -> bool:
-        """Prefixes, Latin words, and function words in all-caps text."""
-        if written.stem in _PREFIXES and _REST_FOLLOWS.match(self._text, written.end):
-            return True
-        if self._is_latin(written):
-            return True
+        """Prefixes, verbs, Latin words, and function words in all-caps text."""
         lower = written.stem.lower()
+        if lower in _PREFIXES:
+            follows = _REST_IN_CAPITALS_FOLLOWS if written.stem.isupper() else _REST_FOLLOWS
+            if follows.match(self._text, written.end):
+                return True
+        if self._is_latin(written) or self._is_verb(written):
+            return True
         is_function_word = written.stem.isupper() and lower in STOP_WORDS
         after_article = lower in CANNOT_FOLLOW_THE and _AFTER_ARTICLE.search(self._before(written))
         return is_function_word and not after_article and self.is_shouted(written)
 
     def _is_latin(self, written: Written) -> bool:
-        """ "the cervical os", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
+        """ "the cervical os", "per se", "the left vas", "VAS DEFERENS"; not "os 20/40" and "vas 5/10"."""
         if written.stem == "os":
             return _OPENING_BEFORE.search(self._before(written)) is not None
+        if written.stem == "se":
+            return self._before(written).endswith("per ")
         if written.stem.lower() != "vas":
             return False
         is_scale = not written.stem.islower() or _SCALE_FOLLOWS.match(self._text, written.end)
         return bool(_DUCT_FOLLOWS.match(self._text, written.end) or not is_scale)
+
+    def _is_verb(self, written: Written) -> bool:
+        """ "a saw was used to resect"; not "s/p resect"."""
+        stem = written.stem
+        return (
+            len(stem) > 4
+            and stem.islower()
+            and _VERB_BEFORE.search(self._before(written)) is not None
+            and any(stem + ending in prose_words() for ending in _NOUN_ENDINGS)
+        )
 
     def is_shouted(self, written: Written) -> bool:
         """Whether the words around it are in capitals, so that capitals carry no information."""
@@ -211,7 +262,7 @@ class LookAlikes:
         return len(_FULL_WORD.findall(around)), len(_LOWER_CASE_WORD.findall(around))
 
     def _is_name(self, written: Written) -> bool:
-        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; "Engerix-PT"; "ABC" for a removed name."""
+        """ "Dr. ABC"; "MS." before a surname; "M.R., M.D."; "Accuray, Inc."; brands; "ABC" for a removed name."""
         start, end, stem = written
         if self._text[start:end] == "ABC" and self._masks_names:
             return True
@@ -224,9 +275,24 @@ class LookAlikes:
                 return True
         if stem in ("Inc", "AG") and self._ends_a_company(written):
             return True
-        if self._text[start - 1 : start] == "-" and _BRAND_BEFORE.search(self._before(written, _REACH)):
+        if self._is_brand(written) or (
+            stem in _WEB_ENDINGS and _WEB_NAME_BEFORE.search(self._before(written))
+        ):
             return True
-        return _AFTER_TITLE.search(self._before(written)) is not None
+        may_be_titled = self._text[start - 2 : start - 1] in _ENDS_OF_TITLES
+        return may_be_titled and _AFTER_TITLE.search(self._before(written)) is not None
+
+    def _is_brand(self, written: Written) -> bool:
+        """ "Engerix-PT"; "dressed with Op-Site"."""
+        start, end, stem = written
+        if self._text[start - 1 : start] == "-":
+            return _BRAND_BEFORE.search(self._before(written, _REACH)) is not None
+        is_capitalised = stem[0].isupper() and stem[1:].islower()
+        return bool(
+            is_capitalised
+            and _BRAND_FOLLOWS.match(self._text, end)
+            and _IN_SENTENCE_BEFORE.search(self._before(written))
+        )
 
     @cached_property
     def _masks_names(self) -> bool:
@@ -262,43 +328,121 @@ class LookAlikes:
         return part is not None and part.match(self._text, end) is not None
 
     def _is_mark(self, written: Written) -> bool:
-        """ "OR 97338", "diagnosis(es)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
+        """ "OR 97338", "DIAGNOSIS (ES)", "NM_000458", "LAB-CT-0042", "mm/dd/yy", "Month DD, YYYY", "2 x O.B x 0.5"."""
         start, end, stem = written
         if stem in STATES and _ZIP_CODE_FOLLOWS.match(self._text, end):
             return True
-        if _IDENTIFIER_FOLLOWS.match(self._text, end):
-            return True
-        if _IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)):
+        if self._text[end : end + 1] in ("_", "-") and (
+            _IDENTIFIER_FOLLOWS.match(self._text, end)
+            or (_IDENTIFIER_ENDS.match(self._text, end) and _IDENTIFIER_BEFORE.search(self._before(written)))
+        ):
             return True
         if stem.lower() == "dd" and _YEAR_FOLLOWS.match(self._text, end):
             return True
-        is_between = _TIMES_FOLLOWS.match(self._text, end) and _TIMES_BEFORE.search(self._before(written))
-        if is_between and "." in stem:
+        if (
+            "." in stem
+            and _TIMES_FOLLOWS.match(self._text, end)
+            and _TIMES_BEFORE.search(self._before(written))
+        ):
+            return True
+        if stem == "ES" and self._text[end : end + 1] == ")" and _PLURAL_BEFORE.search(self._before(written)):
             return True
         before = self._text[max(0, start - 2) : start]
         return stem.islower() and before[-1:] == "(" and before[:1].isalpha()
 
     def _is_misread(self, written: Written) -> bool:
-        """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; never capitals or longer words."""
+        """ "ti" in "mu~ti c^llec", "lp" in "lp/19q", "H&E Xl"; and what stands where nothing can be read."""
         start, end = written.start, written.end
         fragment = self._text[start:end]
-        if fragment.isupper() or len(fragment) > _LONGEST_FRAGMENT:
+        may_be_figure = fragment.lower() in ("lp", "ip", "xl")
+        if not (may_be_figure or self._has_marks):
             return False
         before, after = self._text[max(0, start - _REACH) : start], self._text[end : end + _REACH]
-        if fragment == "Xl":
-            is_figure = _STAIN_BEFORE.search(before) is not None
-        else:
-            is_figure = fragment.lower() in ("lp", "ip", "xl") and ("19q" in before or "19q" in after)
-        if is_figure or not self._has_marks:
-            return is_figure
-        is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
-        if is_touched or _TOUCHED_AFTER.match(after):
+        if may_be_figure and (
+            _STAIN_BEFORE.search(before) if fragment == "Xl" else "19q" in before or "19q" in after
+        ):
             return True
-        return len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS
+        return self._has_marks and self._is_fragment(fragment, before, after)
+
+    def _is_fragment(self, fragment: str, before: str, after: str) -> bool:
+        """Whether stray marks touch it or surround it, or it stands where nothing can be read."""
+        if not fragment.isupper() and len(fragment) <= _LONGEST_FRAGMENT:
+            is_touched = fragment[0].islower() and _TOUCHED_BEFORE.search(before)
+            if is_touched or _TOUCHED_AFTER.match(after):
+                return True
+            if len(_STRAY_MARK.findall(before)) + len(_STRAY_MARK.findall(after)) > _MOST_MARKS:
+                return True
+        if _SPLIT_BY_MARK_AFTER.match(after) or not self._is_scanned:
+            return _SPLIT_BY_MARK_AFTER.match(after) is not None
+        return self._is_beside_unknown(fragment, before, after) or _is_unreadable(fragment, before, after)
+
+    def _is_beside_unknown(self, fragment: str, before: str, after: str) -> bool:
+        """Whether it stands beside a fragment that is neither a word nor a short form: "rec ived"."""
+        if fragment.isupper():
+            return False
+        pieces = [_UNKNOWN_AFTER.match(after), _PIECE_BEFORE.search(before) if fragment.islower() else None]
+        words = [piece[1].lower() for piece in pieces if piece is not None]
+        return any(
+            not is_known_word(word)
+            and word not in self._short_forms
+            and word.upper() not in self._short_forms
+            for word in words
+        )
 
     @cached_property
     def _has_marks(self) -> bool:
         return any(mark in self._text for mark in _MARKS)
+
+    @cached_property
+    def _is_scanned(self) -> bool:
+        sample = self._text[:_SCAN_SAMPLE]
+        return len(_ODD_MARK.findall(sample)) >= _SCANNED * max(300, len(sample)) / 1_000
+
+
+def is_part_of_word(text: str, start: int, end: int, *, of_any: bool = False) -> bool:
+    """ "hemorr hagic", "Addit ional", "cardio-vascular", "gastro esophageal"; not "temp oral" and "post-op".
+
+    `of_any` joins it to words, too: "cervi cal".
+    """
+    written = text[start:end]
+    words = prose_words()
+    # Capitals go on in capitals. This is checked first, since it is cheap, and most candidates are looked at in vain.
+    in_capitals = written.isupper() and len(written) > 1
+    between = text[end : end + 1]
+    at = end + 2 if text[end + 1 : end + 2] == "\n" else end + 1
+    if between in _BETWEEN_PIECES and _is_alike(text[at : at + 1], in_capitals):
+        after = _PIECE.match(text, at)
+        is_word = after is not None and (written + after[0]).lower() in words
+        if after is not None and is_word and _is_alike(after[0], in_capitals):
+            return of_any or _belong_together(written, after[0], has_hyphen=between == "-")
+    if text[start - 1 : start] not in (" ", "\n") or not _is_alike(text[start - 2 : start - 1], in_capitals):
+        return False
+    before = text[max(0, start - _LONGEST_PIECE) : start - 1].replace("\n", " ").rpartition(" ")[2]
+    return (before + written).lower() in words and len(before) > 1 and not is_known_word(before.lower())
+
+
+def _is_alike(piece: str, in_capitals: bool) -> bool:
+    return piece.isupper() if in_capitals else piece.islower()
+
+
+def _belong_together(first: str, second: str, *, has_hyphen: bool) -> bool:
+    """Whether two pieces that spell a word are pieces of it, and no words themselves."""
+    if has_hyphen:
+        return len(second) >= _SHORTEST_AFTER_HYPHEN
+    if len(first) >= _LONG_PIECES[0] and len(second) >= _LONG_PIECES[1]:
+        return True
+    return (len(second) > 1 or len(first) + 1 >= _SHORTEST_JOINED) and not is_known_word(second.lower())
+
+
+def _is_unreadable(fragment: str, before: str, after: str) -> bool:
+    """Whether so many marks and words around a fragment are odd that it says nothing."""
+    n_odd = len(_ODD_MARK.findall(before)) + len(_ODD_MARK.findall(after))
+    if n_odd < 2:
+        return False
+    words = _WHOLE_WORD.findall(f"{before} | {after}")
+    n_unknown = sum(not is_known_word(word.lower()) for word in words)
+    is_short = len(fragment) < (_LONGEST_FRAGMENT if fragment.isupper() else _LONGEST_FRAGMENT + 1)
+    return n_unknown > 1 and n_odd + n_unknown >= (_UNREADABLE if is_short else _UNREADABLE_LONG)
 
 
 def _is_numeral(text: str, start: int, end: int) -> bool:

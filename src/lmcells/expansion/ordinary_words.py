@@ -1,8 +1,12 @@
 """English words that look like short forms if case is ignored: "or", "pet", "cap", "may". All in lower case.
 
 English words have a vowel, so the lists hold words of two to six letters with one, and titles, ordinals and units
-without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is left out.
+without. Lower-case shorthand of notes ("pt", "bid", "htn", "sob") is left out. `prose_words` are English words of any
+length.
 """
+
+from functools import cache
+from importlib import resources
 
 from lmcells.notes.tokens import STOP_WORDS
 
@@ -123,3 +127,18 @@ WITH_ORDINARY_READING = ENGLISH - AFTER_NUMBERS
 """What may be the word itself where it is in capitals."""
 NOT_SHORTHAND = ENGLISH | UNITS | TITLES | frozenset("ad al de dos ed el em en et ex id la ma re".split())
 """What is not a short form unless it is in capitals; the last ones are parts of phrases: "et al", "de novo"."""
+
+
+@cache
+def prose_words() -> frozenset[str]:
+    """Return the words of edited prose in the training text, in lower case.
+
+    They occur at least three times in its papers, textbooks and leaflets, or five times in its dictated notes; those of
+    more than twelve letters, fifty times in all of it.
+    """
+    return frozenset(resources.files(__package__).joinpath("prose_words.txt").read_text("utf-8").split())
+
+
+def is_known_word(word: str) -> bool:
+    """Whether a word in lower case is English, as far as the lists know."""
+    return word in prose_words() or word in ENGLISH

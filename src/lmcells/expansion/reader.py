@@ -21,7 +21,8 @@ from lmcells.expansion.windows import Mention, TokenizedText
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
-from lmcells.notes.sections import Kind, find_alias, load_aliases, upper_name
+from lmcells.notes.sections import Alias, Kind, find_alias, load_aliases, upper_name
+from lmcells.notes.tokens import STOP_WORDS
 
 SECTION_STYLES = ("rules", "paper", "none")
 DEFINITION_PRECISION = 0.99
@@ -33,7 +34,8 @@ SINGLE_SENSE_PRECISION = 0.95
 _SPACE = re.compile(r"\s")
 _LAST_SPACE = re.compile(r"\s\S*\Z")
 _OPENS_LINE = re.compile(r"(?:^|\n|\b(?:NOTE|Note): )[ \t>*•-]*$")
-_HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(?::|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
+_HEADER_FOLLOWS = re.compile(r"[ \t]{0,2}(:|-(?!\w)|-[ \t])(?![ \t]*[<>~]?[ \t]*\d)")
+_INNER_SHORT_FORM = re.compile(r"\b[A-Z]{2,6}\b")
 _REACH = 500  # characters of a long section on either side of a short form
 _ALLOWED = "Allowed: (start, end, header), a dict or an object with these, header may be None"
 
@@ -84,7 +86,7 @@ class NoteReader:
         self._find = find
         self._lookup = SenseLookup(inventory)
         self._rules = ContextRules(inventory, self._aliases)
-        self._header_senses: dict[str, Sense | None] = {}
+        self._header_senses: dict[str, tuple[Alias | None, Sense | None]] = {}
 
     def __call__(
         self,
@@ -184,7 +186,7 @@ class NoteReader:
         found_at = {each.start: each.short_form for each in found} if definitions else {}
         for definition in definitions:
             short_form = found_at.get(definition.start, definition.short_form)
-            sense = self._lookup(short_form, definition.long_form)
+            sense = self._defined_sense(short_form, definition.long_form)
             candidate = Candidate(
                 sense.long_form if sense else definition.long_form,
                 DEFINITION_PRECISION,
@@ -193,48 +195,69 @@ class NoteReader:
             meanings.setdefault(short_form, []).append((definition, candidate))
         return meanings, [short_form for short_form in meanings if short_form not in self._inventory]
 
+    def _defined_sense(self, short_form: str, long_form: str) -> Sense | None:
+        """Return the sense that a definition spells out, also with a short form in it: "Non-sustained VT (NSVT)"."""
+        if (sense := self._lookup(short_form, long_form)) is not None:
+            return sense
+        for inner in _INNER_SHORT_FORM.finditer(long_form):
+            for each in self._inventory.by_short_form.get(inner[0], ()):
+                in_full = long_form[: inner.start()] + each.long_form + long_form[inner.end() :]
+                if (sense := self._lookup(short_form, in_full)) is not None:
+                    return sense
+        return None
+
     def _named_by_header(self, text: str, found: Found, section: Section) -> Candidate | None:
         """ "PE:" as a header is the physical exam, by the alias table; so is "DH:" at the start of a line."""
         if found.end <= section.body_start and section.header == text[found.start : found.end]:
-            sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)
-        elif _HEADER_FOLLOWS.match(text, found.end) and _OPENS_LINE.search(
+            sense = self._lookup(found.short_form, section.name) or self._header_sense(found.short_form)[1]
+        elif (sign := _HEADER_FOLLOWS.match(text, found.end)) and _OPENS_LINE.search(
             text, max(0, found.start - 12), found.start
         ):
-            sense = self._header_sense(found.short_form)
+            alias, sense = self._header_sense(found.short_form)
+            may_be_part = alias is None or section.name in (alias.name, *alias.within)
+            if (alias is None or alias.kind is Kind.PART) and not (sign[1] == ":" and may_be_part):
+                return None
         else:
             return None
         return Candidate(sense.long_form, DEFINITION_PRECISION, sense.concept_id) if sense else None
 
-    def _header_sense(self, short_form: str) -> Sense | None:
-        """Return the first sense of a short form that names a section, such as "drug history"."""
+    def _header_sense(self, short_form: str) -> tuple[Alias | None, Sense | None]:
+        """Return what a short form is as a header, by the alias table, and its sense, such as "drug history".
+
+        That is the first sense that names the same section. A sub-heading, and a short form that the table lacks, must
+        have no other sense that names one.
+        """
         if short_form not in self._header_senses:
             aliases = load_aliases()
-            self._header_senses[short_form] = next(
-                (
-                    sense
-                    for sense in self._inventory.by_short_form.get(short_form, ())
-                    for alias in (find_alias(aliases, form) for form in (sense.long_form, *sense.forms))
-                    if alias is not None and alias.kind is Kind.SECTION
-                ),
-                None,
-            )
+            own = find_alias(aliases, short_form)
+            kind = own.kind if own else Kind.SECTION
+            named = {
+                alias.name: sense
+                for sense in reversed(self._inventory.by_short_form.get(short_form, ()))
+                for alias in (find_alias(aliases, form) for form in (sense.long_form, *sense.forms))
+                if alias is not None and alias.kind is kind
+            }
+            sense = named.get(own.name) if own else next(iter(named.values()), None)
+            if (own is None or kind is Kind.PART) and any(each is not sense for each in named.values()):
+                sense = None
+            self._header_senses[short_form] = own, sense
         return self._header_senses[short_form]
 
 
 def _is_plain_acronym(text: str, found: Found) -> bool:
     """Whether it is written exactly as in the inventory: three capitals or more, or mixed case such as "Cr".
 
-    Not an English word in all-caps text, such as "RICE".
+    Not an English word, such as "LOW" and "RICE": its ordinary reading competes with the sense.
     """
     written = text[found.start : found.end]
     if written != found.short_form or written.islower():
         return False
     if not written.isupper():
         return len(written) > 1 and written.lower() not in NOT_SHORTHAND
-    return len(written) > 2 and not (
-        written.lower() in WITH_ORDINARY_READING
-        and LookAlikes(text).is_shouted(Written(found.start, found.end, written))
-    )
+    lower = written.lower()
+    if lower in STOP_WORDS:  # "WHO grade III"
+        return len(written) > 2 and not LookAlikes(text).is_shouted(Written(found.start, found.end, written))
+    return len(written) > 2 and lower not in WITH_ORDINARY_READING
 
 
 def _defined(text: str, found: Found, given: list[tuple[Definition, Candidate]]) -> Candidate | None:

@@ -11,7 +11,8 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple, dataclass, field
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, get_args
@@ -27,8 +28,11 @@ from lmcells.integrations.rows import NoteFiles, RowLayout, check_format, open_r
 from lmcells.integrations.shards import (
     SHARD_NOTES,
     AnnotationTask,
+    Engine,
     Shard,
+    Task,
     find_engine,
+    in_order,
     parse_result,
     shards_of,
     shared_expander,
@@ -45,12 +49,10 @@ OnProgress = Callable[[int, int, float | None], None]
 
 def annotate(
     notes: NoteFiles,
-    output: Path,
+    output: Path | BinaryIO,
     *,
     expander: ExpanderSettings | None = None,
-    omop: bool = False,
-    nlp_time: datetime | None = None,
-    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+    omop: NoteNlpOptions | None = None,
     engine: str = "local",
     workers: int = 1,
     shard_notes: int = SHARD_NOTES,
@@ -65,11 +67,9 @@ def annotate(
 
     Args:
         notes: The files to read.
-        output: The file to write: `.jsonl`, `.csv` or `.parquet`.
+        output: The file to write: `.jsonl`, `.csv` or `.parquet`. A stream gets JSON lines as the notes are read.
         expander: The model, inventory and threshold; by default the shipped ones.
-        omop: Write rows of OMOP's NOTE_NLP instead of our own.
-        nlp_time: The date of those rows; by default the start of the job.
-        note_nlp: Their first number, concepts of sections, and whether to include abstained short forms.
+        omop: Write rows of OMOP's NOTE_NLP instead of our own, by these options.
         engine: `local`, `ray` or `spark`.
         workers: The number of processes or actors, each of which loads the model.
         shard_notes: Notes per shard, the unit of work that survives when the job is stopped.
@@ -77,92 +77,48 @@ def annotate(
         overwrite: Replace a file that another job wrote.
         on_progress: Called with the progress of the job.
     """
-    _check_sizes(workers=workers, shard_notes=shard_notes)
+    for name, value in {"--workers": workers, "--shard-notes": shard_notes}.items():
+        if value < 1:
+            raise ConfigError(f"{name}: found {value}, allowed: 1 or more.")
+    run, settings = find_engine(engine, workers=workers), expander or ExpanderSettings()
+    if not isinstance(output, Path):
+        shared_expander(settings)
+        task = AnnotationTask(settings, _dated(omop, datetime.now()))
+        totals, progress, reading = _Totals(), _Progress(notes, on_progress), ReadReport()
+        shards = shards_of(notes.read(reading), n_notes=shard_notes)
+        with open_rows(output, ".jsonl", task.layout) as write:
+            for counts, rows_of_shard in in_order(run(task, shards)):
+                write(rows_of_shard)
+                output.flush()
+                totals.add(counts)
+                progress.advance(counts["n_notes"], counts["n_characters"], reading)
+        return totals.report(reading)  # skipped rows are counted, but not listed
     check_format(output)
     if STDIN in notes.paths and resume:
         raise ConfigError("--resume: standard input cannot be read again. Save the notes to a file first.")
-    refuse_output_inside(notes, output)
-    run = find_engine(engine)
-    settings = expander or ExpanderSettings()
-    rows = f"omop, {nlp_time or 'dated by the job'}, {note_nlp}" if omop else "annotations"
+    rows = f"omop, {omop}" if omop else "annotations"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
-    done = report_of(_beside(output, "report.json"), plan)
+    done = report_of(beside(output, "report.json"), plan)
     if done and not overwrite and output.is_file() and done.get("sha256") == sha256(output):
         return done
-    parts = _beside(output, "parts")
-    begun = begun_plan(parts) if resume else None
+    begun = begun_plan(output) if resume else None
     if begun is None and output.exists() and not overwrite:
         raise InputError(
             f"{output} exists already, and was made from other notes or settings. Choose another --output, or replace "
             "it with --overwrite."
         )
     shared_expander(settings)  # report what is wrong with the model here, once
-    try:
-        began = open_parts(parts, plan, begun)
-        task = AnnotationTask(settings, (nlp_time or began) if omop else None, note_nlp)
-        job = ShardJob(notes, parts, on_progress)
-        for result in run(task, job.shards(n_notes=shard_notes), workers):
-            job.keep(result)
-        report = job.finish(output, task.layout) | {"sha256": sha256(output)}
-        write_json(_beside(output, "report.json"), {**report, "plan": plan}, indent=1)
-        shutil.rmtree(parts)
-    except InputError:
-        if not any(parts.glob("part-*")):  # nothing to resume
-            shutil.rmtree(parts, ignore_errors=True)
-        raise
-    except OSError as error:  # reading errors are InputErrors
-        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
+    with open_parts(output, plan, begun) as began:
+        task = AnnotationTask(settings, _dated(omop, began))
+        job = ShardJob(notes, output, on_progress)
+        job.run(task, run, n_notes=shard_notes)
+        report = job.join(task.layout) | {"sha256": sha256(output)}
+        write_json(beside(output, "report.json"), {**report, "plan": plan}, indent=1)
     return report
 
 
-def annotate_stream(
-    notes: NoteFiles,
-    output: BinaryIO,
-    *,
-    expander: ExpanderSettings | None = None,
-    nlp_time: datetime | None = None,
-    note_nlp: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
-    engine: str = "local",
-    workers: int = 1,
-    shard_notes: int = SHARD_NOTES,
-    on_progress: OnProgress = lambda *_: None,
-) -> dict[str, Any]:
-    """Expand notes into JSON lines as they are read, and return exact counts; the rows are those of `annotate`.
-
-    With `nlp_time` the rows are those of NOTE_NLP. Skipped rows are counted, but not listed.
-    """
-    _check_sizes(workers=workers, shard_notes=shard_notes)
-    run, settings = find_engine(engine), expander or ExpanderSettings()
-    shared_expander(settings)
-    task, reading = AnnotationTask(settings, nlp_time, note_nlp), ReadReport()
-    totals, progress = _Totals(), _Progress(notes, on_progress)
-    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}  # shards that finished before their turn
-    next_number = 0
-    with open_rows(output, ".jsonl", task.layout) as write:
-        for result in run(task, shards_of(notes.read(reading), n_notes=shard_notes), workers):
-            counts, rows = parse_result(result)
-            waiting[counts["number"]] = counts, rows
-            while next_number in waiting:
-                counts, rows = waiting.pop(next_number)
-                write(rows)
-                output.flush()
-                totals.add(counts)
-                next_number += 1
-                progress.advance(counts["n_notes"], counts["n_characters"], reading)
-    return totals.report(reading)
-
-
-def refuse_output_inside(notes: NoteFiles, output: Path) -> None:
-    """Refuse an output that would be read as notes."""
-    for path in notes.paths:
-        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
-            raise ConfigError(f"--output {output} is inside {path}, which is read. Choose another folder.")
-
-
-def _check_sizes(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if value < 1:
-            raise ConfigError(f"--{name.replace('_', '-')}: found {value}, allowed: 1 or more.")
+def _dated(omop: NoteNlpOptions | None, time: datetime) -> NoteNlpOptions | None:
+    return omop and replace(omop, time=omop.time or time)
 
 
 class _Totals:
@@ -214,15 +170,23 @@ class _Progress:
 class ShardJob:
     """Reads the notes, stores the results by shard, and joins them at the end."""
 
-    def __init__(self, notes: NoteFiles, parts: Path, on_progress: OnProgress) -> None:
+    def __init__(self, notes: NoteFiles, output: Path, on_progress: OnProgress) -> None:
         self._notes = notes
-        self._parts = parts
+        self._output = output
         self._progress = _Progress(notes, on_progress)
-        self._rejected = parts / "rejected.jsonl"
+        self._rejected = beside(output, "parts") / "rejected.jsonl"
         self.reading = ReadReport()  # what was read and skipped
         self._n_shards = 0
 
-    def shards(self, *, n_notes: int) -> Iterator[Shard]:
+    def run(self, task: Task, run: Engine, *, n_notes: int) -> None:
+        """Do the work for all shards that are not done yet, and write each result to its part."""
+        for result in run(task, self._shards(n_notes)):
+            counts, _ = parse_result(result)
+            with atomic_write(self._part(counts["number"]), durable=True) as path:
+                path.write_bytes(result)
+            self._progress.advance(counts["n_notes"], counts["n_characters"], self.reading)
+
+    def _shards(self, n_notes: int) -> Iterator[Shard]:
         """Read all notes, record skipped rows, and yield the shards that are not done yet."""
         with self._rejected.open("w", encoding="utf-8") as file:
             self.reading = _RejectingReport(file=file)
@@ -232,13 +196,6 @@ class ShardJob:
                     self._progress.advance(len(shard.notes), shard.n_characters, self.reading)
                 else:
                     yield shard
-
-    def keep(self, result: bytes) -> None:
-        """Write a result to its part."""
-        counts, _ = parse_result(result)
-        with atomic_write(self._part(counts["number"]), durable=True) as path:
-            path.write_bytes(result)
-        self._progress.advance(counts["n_notes"], counts["n_characters"], self.reading)
 
     def results(self) -> Iterator[tuple[dict[str, Any], bytes]]:
         """Yield the counts and the rows of each part, in the order of the notes."""
@@ -250,12 +207,12 @@ class ShardJob:
                 again = "Delete it and continue with --resume."
                 raise InputError(f"{path} is missing or damaged. {again}") from None
 
-    def finish(self, output: Path, layout: RowLayout) -> dict[str, Any]:
+    def join(self, layout: RowLayout) -> dict[str, Any]:
         """Join the parts in the order of the notes, and return the counts."""
         totals = _Totals()
         with (
-            atomic_write(output) as temporary,
-            open_rows(temporary, output.suffix.lower(), layout) as write,
+            atomic_write(self._output) as temporary,
+            open_rows(temporary, self._output.suffix.lower(), layout) as write,
             self._rejected.open("a", encoding="utf-8") as rejected,
         ):
             for counts, rows in self.results():
@@ -264,7 +221,7 @@ class ShardJob:
                 for note_id, reason in counts["failed"]:
                     rejected.write(_rejected_row(reason, note_id=note_id))
             rejected.flush()
-            kept = _beside(output, "rejected.jsonl")
+            kept = beside(self._output, "rejected.jsonl")
             if rejected.tell():
                 with atomic_write(kept) as copy:
                     shutil.copyfile(self._rejected, copy)
@@ -273,7 +230,7 @@ class ShardJob:
             return totals.report(self.reading)
 
     def _part(self, number: int) -> Path:
-        return self._parts / f"part-{number:06}.jsonl"
+        return beside(self._output, "parts") / f"part-{number:06}.jsonl"
 
 
 @dataclass(slots=True)
@@ -301,6 +258,9 @@ def make_plan(
 
     Notes and model are identified by the names, sizes and dates of their files, senses by their content.
     """
+    for path in notes.paths:
+        if path.is_dir() and output.absolute().is_relative_to(path.absolute()):
+            raise ConfigError(f"--output {output} is inside {path}, which is read. Choose another folder.")
     folder = model_folder(settings.model or None)
     senses = [sha256(file) if file.is_file() else None for file in settings.files]
     if settings.only_inventory is None:
@@ -328,17 +288,28 @@ def _digest(files: Iterable[Path]) -> str:
     return hashlib.sha256(repr(states).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
-    """Continue a job that was stopped, or start over; -> when it began."""
+@contextmanager
+def open_parts(output: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> Iterator[datetime]:
+    """Continue a job that was stopped, or start over; yields when it began. The parts go when the job is done."""
+    parts = beside(output, "parts")
+    try:
+        yield _began(parts, plan, begun)
+        shutil.rmtree(parts)
+    except OSError as error:  # reading errors are InputErrors
+        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
+    finally:
+        if parts.is_dir() and not any(parts.glob("part-*")):  # nothing to resume
+            shutil.rmtree(parts, ignore_errors=True)
+
+
+def _began(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) -> datetime:
     if begun is None:
         shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True)
-        time = datetime.now()  # OMOP's dates are local
-        write_json(parts / PLAN, {"plan": plan, "time": time.isoformat()})
-        return time
-    before = begun["plan"]
-    if before != plan:
-        changed = ", ".join(name for name in plan if before.get(name) != plan[name])
+        parts.mkdir(parents=True, mode=0o700)  # it holds text of the notes
+        begun = {"plan": plan, "time": datetime.now().isoformat()}  # OMOP's dates are local
+        write_json(parts / PLAN, begun)
+    if begun["plan"] != plan:
+        changed = ", ".join(name for name in plan if begun["plan"].get(name) != plan[name])
         raise InputError(
             f"--resume: {parts} was started with another {changed}. "
             "Use the same settings, or leave out --resume to start over."
@@ -346,22 +317,26 @@ def open_parts(parts: Path, plan: dict[str, Any], begun: dict[str, Any] | None) 
     return datetime.fromisoformat(begun["time"])
 
 
-def begun_plan(parts: Path) -> dict[str, Any] | None:
-    try:
-        saved = read_json(parts / PLAN)
-    except (OSError, ValueError):
-        return None
-    return saved if isinstance(saved, dict) and "plan" in saved else None
+def begun_plan(output: Path) -> dict[str, Any] | None:
+    """Return the plan of a job that was stopped, and when it began."""
+    saved = _saved(beside(output, "parts") / PLAN)
+    return saved if "plan" in saved else None
 
 
 def report_of(path: Path, plan: dict[str, Any]) -> dict[str, Any] | None:
     """Return the counts of a finished job, if its plan is the same."""
+    saved = _saved(path)
+    return saved if saved.pop("plan", None) == plan else None
+
+
+def _saved(path: Path) -> dict[str, Any]:
     try:
-        saved: dict[str, Any] = read_json(path)
-        return saved if saved.pop("plan") == plan else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
+        saved = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return saved if isinstance(saved, dict) else {}
 
 
-def _beside(output: Path, what: str) -> Path:
+def beside(output: Path, what: str) -> Path:
+    """Return a path next to an output, such as out.jsonl.parts."""
     return output.with_name(f"{output.name}.{what}")

@@ -10,44 +10,25 @@ Notes are counted in shards, as in `annotate`, which are kept in `audit.parts/` 
 distinct items the rarest are dropped, so memory is bounded.
 """
 
-import csv
-import io
 import json
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from lmcells.errors import InputError
-from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Expansion
 from lmcells.expansion.inventory import SenseInventory, SenseLookup
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.files import atomic_write
-from lmcells.integrations.annotate import (
-    OnProgress,
-    ShardJob,
-    begun_plan,
-    make_plan,
-    open_parts,
-    refuse_output_inside,
-    report_of,
-)
-from lmcells.integrations.rows import NoteFiles
-from lmcells.integrations.shards import (
-    SHARD_NOTES,
-    Shard,
-    expand_notes,
-    find_engine,
-    shard_result,
-    shared_expander,
-)
+from lmcells.integrations.annotate import OnProgress, ShardJob, begun_plan, make_plan, open_parts, report_of
+from lmcells.integrations.rows import NoteFiles, csv_text
+from lmcells.integrations.shards import SHARD_NOTES, Task, find_engine, shared_expander
 from lmcells.notes.note import Note, Section
 from lmcells.notes.section_styles import section_finder
 from lmcells.notes.sections import find_alias, load_aliases, upper_name
@@ -103,23 +84,17 @@ def audit(
         resume: Continue a job that was stopped.
         on_progress: Called with the progress of the job.
     """
-    refuse_output_inside(notes, output)
     settings = expander or ExpanderSettings()
     rows = f"audit, examples: {with_context}"
     plan = make_plan(notes, output, settings=settings, rows=rows, shard_notes=shard_notes)
     if resume and (done := report_of(output / "report.json", plan)) and done.get("min_count") == min_count:
         return done
-    parts = output.with_name(f"{output.name}.parts")
-    shared = shared_expander(settings)  # report what is wrong with the model here, once
-    try:
-        open_parts(parts, plan, begun_plan(parts) if resume else None)
-        parts.chmod(0o700)
-        job = ShardJob(notes, parts, on_progress)
-        task = AuditTask(settings, with_context)
-        for result in find_engine("local")(task, job.shards(n_notes=shard_notes), workers):  # type: ignore[arg-type]
-            job.keep(result)
-        findings = _Findings(shared.inventory)
-        failed: Counter[str] = Counter()
+    findings = _Findings(shared_expander(settings).inventory)
+    failed: Counter[str] = Counter()
+    with open_parts(output, plan, begun_plan(output) if resume else None):
+        job = ShardJob(notes, output, on_progress)
+        run = find_engine("local", workers=workers)
+        job.run(AuditTask(settings, with_context), run, n_notes=shard_notes)
         for counts, rows_of_shard in job.results():
             failed.update(reason for _, reason in counts["failed"])
             for line in rows_of_shard.split(b"\n")[:-1]:
@@ -127,14 +102,7 @@ def audit(
         report = {**job.reading.to_dict(), "failed": dict(failed), "min_count": min_count}
         if not report["n_read"]:
             raise InputError("no note could be read. Check the path and --format.")
-        report = _write(findings, output, report, plan)
-        shutil.rmtree(parts)
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror or error}.") from error
-    finally:
-        if parts.is_dir() and not any(parts.glob("part-*")):  # nothing to resume
-            shutil.rmtree(parts, ignore_errors=True)
-    return report
+        return _write(findings, output, report, plan)
 
 
 @dataclass(slots=True)
@@ -154,41 +122,34 @@ class _Item:
 
 
 @dataclass(frozen=True, slots=True)
-class AuditTask:
-    """The work of a worker: count the short forms and headers of each shard."""
+class AuditTask(Task):
+    """The short forms and headers of a shard are counted."""
 
-    expander: ExpanderSettings
     with_context: bool = True
 
-    def run(self, shard: Shard) -> bytes:
-        """Return a `shard_result` with a row for each item."""
-        count = _ShardCounts(shared_expander(self.expander), self.expander, with_context=self.with_context)
-        failed = []
-        expanded = expand_notes(count.expander, shard.notes)
-        for note, expansions in zip(shard.notes, expanded, strict=True):
-            if isinstance(expansions, str):
-                failed.append((note.id, expansions))
-            else:
-                count.note(note, expansions)
-        return shard_result(shard, count.rows(), failed, {})
+    def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[list[Any]]:
+        """Yield a row for each item."""
+        expander = shared_expander(self.expander)
+        count = _ShardCounts(expander.inventory, self.expander, with_context=self.with_context)
+        for note, expansions in expanded:
+            count.note(note, expansions)
+        return count.rows()
 
 
 class _ShardCounts:
     """Counts the short forms and headers of the notes of a shard."""
 
-    def __init__(self, expander: Expander, settings: ExpanderSettings, *, with_context: bool) -> None:
-        self.expander = expander
+    def __init__(self, inventory: SenseInventory, settings: ExpanderSettings, *, with_context: bool) -> None:
         rules = None if settings.header_rules is None else Path(settings.header_rules)
         self._aliases = load_aliases(rules)
         self._sections = section_finder(settings.sections, header_rules=rules)
-        self._known = {_plain(name) for name in expander.inventory.short_forms}
+        self._known = {_plain(name) for name in inventory.short_forms}
         self._with_context = with_context
-        self._definitions = DefinitionCounts(expander.inventory)
+        self._definitions = DefinitionCounts(inventory)
         self._items: dict[tuple[str, str], _Item] = {}
         self._in_lower_case: Counter[str] = Counter()
 
     def note(self, note: Note, expansions: Sequence[Expansion]) -> None:
-        """Count one note."""
         self._definitions.add(note)
         sections = note.sections if note.sections is not None else self._sections(note)
         found: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -229,12 +190,8 @@ class _ShardCounts:
             start, end = match.span()
             word = match[0]
             lower = word.lower()
-            if (
-                is_taken[start]
-                or _plain(word) in self._known
-                or _ROMAN.fullmatch(word)
-                or lower in NOT_SHORTHAND
-            ):
+            is_known = _plain(word) in self._known or lower in NOT_SHORTHAND
+            if is_known or is_taken[start] or _ROMAN.fullmatch(word):
                 continue
             around = text[max(0, start - _AROUND) : end + _AROUND]
             if word.islower() or not (lower in NAMES or is_in_capitals(around)):
@@ -277,7 +234,6 @@ class _Findings:
         self._definitions = DefinitionCounts(inventory)
 
     def add(self, row: list[Any]) -> None:
-        """Add a row of a shard."""
         if row[0] == "definition":
             self._definitions.add_counts(row[2], row[1], most=_MOST_KEPT)
             return
@@ -302,9 +258,7 @@ class _Findings:
             "sections": self._sections(min_count),
             "site_inventory": sorted(self._proposed(min_count), key=lambda row: (-row[4], *row[:2])),
         }
-        return {
-            name: [dict(zip(COLUMNS[name], row, strict=True)) for row in rows] for name, rows in found.items()
-        }
+        return {name: [dict(zip(COLUMNS[name], row, strict=True)) for row in found[name]] for name in found}
 
     def _unknown(self, min_count: int) -> Iterator[tuple[Any, ...]]:
         """Yield the short forms that the inventory lacks, with the long forms that notes and letters propose."""
@@ -351,9 +305,7 @@ def _plain(short_form: str) -> str:
     return short_form.casefold().replace(".", "")
 
 
-def _write(
-    findings: _Findings, output: Path, reading: Mapping[str, Any], plan: Mapping[str, Any]
-) -> dict[str, Any]:
+def _write(findings: _Findings, output: Path, reading: Row, plan: Row) -> Row:
     """Write the folder, readable only by its owner; -> the report, with the number of rows of each table."""
     from lmcells.evaluation.report.page import render
 
@@ -362,7 +314,7 @@ def _write(
     report = {**reading, **{f"n_{name}": len(rows) for name, rows in tables.items()}}
     shown = {name: rows[:_N_SHOWN] for name, rows in tables.items()}
     files = {
-        **{f"{name}.csv": _csv(COLUMNS[name], rows) for name, rows in tables.items()},
+        **{f"{name}.csv": csv_text(COLUMNS[name], rows) for name, rows in tables.items()},
         "header_rules.json": json.dumps(headers, ensure_ascii=False, indent=1) + "\n",
         "audit.html": render("audit.html", report=report, shown=_N_SHOWN, **shown),
         "report.json": json.dumps({**report, "plan": plan}, indent=1) + "\n",
@@ -370,21 +322,8 @@ def _write(
     output.mkdir(parents=True, exist_ok=True)
     output.chmod(0o700)
     for name, text in files.items():
-        _write_private(output / name, text)
+        with atomic_write(output / name) as temporary:
+            temporary.touch(mode=0o600)
+            temporary.chmod(0o600)  # a killed process may have left one
+            temporary.write_text(text, encoding="utf-8")
     return report
-
-
-def _csv(columns: Sequence[str], rows: Iterable[Row]) -> str:
-    table = io.StringIO(newline="")
-    writer = csv.DictWriter(table, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return table.getvalue()
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, atomically."""
-    with atomic_write(path) as temporary:
-        temporary.touch(mode=0o600)
-        temporary.chmod(0o600)  # a killed process may have left one
-        temporary.write_text(text, encoding="utf-8")

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,8 @@ _MAX_NAME = 100
 def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool = False) -> int:
     """Write a folder that brat opens as a collection, atomically; -> the number of documents."""
     if folder.exists() and any(folder.iterdir()) and not (folder / DOCUMENTS).is_file():
-        raise InputError(
-            f"{folder} is not an export for brat, so it is not overwritten. Choose another output."
-        )
+        found = f"{folder} is not an export for brat, so it is not overwritten"
+        raise InputError(f"{found}. Choose another output.")
     taken: set[str] = set()
     with atomic_folder(folder, overwrite=overwrite) as temporary:
         (temporary / "annotation.conf").write_text(BRAT_CONFIGURATION, encoding="utf-8", newline="\n")
@@ -121,10 +121,8 @@ def export_brat(notes: Iterable[AnnotatedNote], folder: Path, *, overwrite: bool
 def _file_name(note_id: str, taken: set[str]) -> str:
     """Return a safe file name for a note id, and add it to those taken."""
     plain = _UNSAFE.sub("_", note_id)[-_MAX_NAME:].strip("._") or "note"
-    name, number = plain, 1
-    while name.casefold() in taken:  # some file systems ignore case
-        number += 1
-        name = f"{plain}-{number}"
+    names = chain([plain], (f"{plain}-{number}" for number in count(2)))
+    name = next(name for name in names if name.casefold() not in taken)  # some file systems ignore case
     taken.add(name.casefold())
     return name
 
@@ -158,7 +156,6 @@ def export_doccano(notes: Iterable[AnnotatedNote], path: Path) -> int:
 
 
 def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write JSON lines; -> the number of lines."""
     n_rows = 0
     with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
@@ -168,7 +165,6 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 
 def document(annotated: AnnotatedNote) -> dict[str, Any]:
-    """Return a note as a doccano document."""
     found = annotated.expansions
     labels = [[each.start, each.end, (each.long_form or ABSTAINED)[:_MAX_LABEL]] for each in found]
     return {"text": annotated.text, "label": labels, "note_id": annotated.id}
@@ -224,7 +220,6 @@ def export_label_studio(notes: Iterable[AnnotatedNote], path: Path) -> int:
 
 
 def task(annotated: AnnotatedNote) -> dict[str, Any]:
-    """Return a note as a task with one prediction."""
     results: list[dict[str, Any]] = []
     scores = []
     for number, each in enumerate(annotated.expansions):

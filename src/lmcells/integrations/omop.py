@@ -3,7 +3,7 @@
 import csv
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -40,11 +40,19 @@ class NoteNlpOptions:
     first_id: int = 1  # note_nlp_id of the first row, to append to a table
     with_abstained: bool = True  # include short forms without an answer
     section_concepts: tuple[tuple[str, int], ...] = ()  # concepts of sections, by name
+    time: datetime | None = None  # the date of the rows; None: now, or when the job began
 
     @property
     def layout(self) -> RowLayout:
         """The columns, and the number of the first row."""
         return replace(LAYOUT, first=self.first_id)
+
+    def rows(self, note: Note, expansions: Iterable[Expansion]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a note, without their `note_nlp_id`."""
+        time, sections = self.time or datetime.now(), dict(self.section_concepts)
+        for expansion in expansions:
+            if self.with_abstained or not expansion.abstained:
+                yield note_nlp_row(note, expansion, time, sections)
 
 
 def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
@@ -59,9 +67,8 @@ def read_section_concepts(path: Path) -> tuple[tuple[str, int], ...]:
             for row in rows:
                 concept = (row["concept_id"] or "").strip()
                 if not (row["section"] or "").strip() or not _WHOLE.fullmatch(concept):
-                    raise FormatError(
-                        f"{path}, line {rows.line_num}: needs a section and a whole concept_id."
-                    )
+                    place = f"{path}, line {rows.line_num}"
+                    raise FormatError(f"{place}: needs a section and a whole concept_id.")
                 alias = find_alias(aliases, row["section"])
                 found[alias.name if alias and alias.name else upper_name(row["section"])] = int(concept)
     except OSError as error:
@@ -74,9 +81,8 @@ def parse_nlp_time(given: str) -> datetime:
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        raise ConfigError(
-            f"the date of NOTE_NLP: found {given!r}, allowed: 2026-01-31, or with a time, 2026-01-31T08:30:00."
-        ) from None
+        allowed = "2026-01-31, or with a time, 2026-01-31T08:30:00"
+        raise ConfigError(f"the date of NOTE_NLP: found {given!r}, allowed: {allowed}.") from None
 
 
 def note_number(note: Note) -> int | None:
@@ -133,24 +139,18 @@ def _snippet(text: str, start: int, end: int) -> str:
 
 
 def export_note_nlp(
-    notes: Iterable[AnnotatedNote],
-    path: Path,
-    *,
-    time: datetime | None = None,
-    options: NoteNlpOptions = NoteNlpOptions(),  # noqa: B008 - immutable
+    notes: Iterable[AnnotatedNote], path: Path, *, options: NoteNlpOptions | None = None
 ) -> int:
     """Write annotated notes as a NOTE_NLP table, in the format of the suffix; -> the number of rows."""
     check_format(path)
-    time = time or datetime.now()
-    n_rows, sections = 0, dict(options.section_concepts)
+    options = options or NoteNlpOptions()
+    options = replace(options, time=options.time or datetime.now())
+    n_rows = 0
     with atomic_write(path) as temporary, open_rows(temporary, path.suffix.lower(), options.layout) as write:
         for each in notes:
             if each.expansions and note_number(each.note) is None:
                 raise FormatError(f"the id of note {each.note.id!r} is not a whole number, which OMOP needs.")
-            for expansion in each.expansions:
-                if expansion.abstained and not options.with_abstained:
-                    continue
-                row = note_nlp_row(each.note, expansion, time, sections)
+            for row in options.rows(each.note, each.expansions):
                 write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
                 n_rows += 1
     return n_rows

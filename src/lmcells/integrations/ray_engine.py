@@ -10,8 +10,8 @@ from typing import Any
 from lmcells.errors import InputError, LmcellsError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
 from lmcells.integrations.shards import (
-    AnnotationTask,
     Shard,
+    Task,
     annotate_table,
     run_pickled,
     shared_expander,
@@ -25,7 +25,7 @@ except ImportError:
     raise MissingExtra("ray", extra="ray", purpose="The engine 'ray'") from None
 
 
-def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
+def run_on_ray(task: Task, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards on the cluster of RAY_ADDRESS, on one already running here, or on one started for the job."""
     started = not ray.is_initialized()
     if started:
@@ -54,7 +54,7 @@ def run_on_ray(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> I
 
 
 class _ShardActor:
-    def __init__(self, task: AnnotationTask) -> None:
+    def __init__(self, task: Task) -> None:
         self._task = task
         shared_expander(task.expander)
 

@@ -1,8 +1,9 @@
 """Which notes to read, and the files of rows that `annotate` writes and exports read (JSON lines, CSV, Parquet)."""
 
 import csv
+import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from datetime import datetime
@@ -71,9 +72,8 @@ _Parse = Callable[[bytes], Iterator[dict[str, Any]]]
 def check_format(output: Path) -> None:
     """Refuse an unknown suffix, and Parquet without pyarrow."""
     if output.suffix.lower() not in FORMATS:
-        raise ConfigError(
-            f"--output {output}: its name must end in {', '.join(FORMATS)}; found {output.suffix!r}."
-        )
+        allowed = ", ".join(FORMATS)
+        raise ConfigError(f"--output {output}: its name must end in {allowed}; found {output.suffix!r}.")
     if output.suffix.lower() == ".parquet":
         _pyarrow("Writing")
 
@@ -106,6 +106,15 @@ def _write_json_lines(path: Path | BinaryIO, layout: RowLayout, parse: _Parse) -
         yield write
 
 
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as CSV; what a row does not have stays empty."""
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, columns, lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return text.getvalue()
+
+
 @contextmanager
 def _write_csv(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[WriteRows]:
     nested = [name for name, kind in layout.kinds.items() if kind == "candidates"]
@@ -134,9 +143,8 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
             waiting.clear()
 
         def write(rows: bytes) -> None:
-            parsed = parse(rows)
             waiting.extend(
-                row | {name: read(row[name]) for name, read in converted.items()} for row in parsed
+                row | {name: read(row[name]) for name, read in converted.items()} for row in parse(rows)
             )
             if len(waiting) >= _ROW_GROUP:
                 flush()
@@ -147,18 +155,10 @@ def _write_parquet(path: Path, layout: RowLayout, parse: _Parse) -> Iterator[Wri
 
 
 def arrow_schema(layout: RowLayout) -> Any:
-    """Return the Arrow schema of the columns."""
     pa, _ = _pyarrow("Writing")
     candidate = [("long_form", pa.string()), ("probability", pa.float64()), ("concept_id", pa.string())]
-    types = {
-        "whole": pa.int64(),
-        "number": pa.float64(),
-        "date": pa.date32(),
-        "time": pa.timestamp("s"),
-        "candidates": pa.list_(pa.struct(candidate)),
-        "flag": pa.bool_(),
-        None: pa.string(),
-    }
+    types = {None: pa.string(), "whole": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
+    types |= {"date": pa.date32(), "time": pa.timestamp("s"), "candidates": pa.list_(pa.struct(candidate))}
     return pa.schema([(name, types[layout.kinds.get(name)]) for name in layout.columns])
 
 

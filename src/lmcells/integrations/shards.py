@@ -10,10 +10,9 @@ import json
 import pickle
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -50,36 +49,27 @@ class Shard:
 
     @property
     def n_characters(self) -> int:
-        """The total length of the texts."""
         return sum(len(note.text) for note in self.notes)
 
 
-def shard_result(
-    shard: Shard, rows: Iterable[Any], failed: list[tuple[str, str]], outcomes: Mapping[str, int]
-) -> bytes:
-    """Return a line of exact counts, then the rows, all as JSON.
-
-    `failed` has note ids with reasons, `outcomes` counts expansions by source or reason for abstaining.
-    """
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    counts = {
-        "number": shard.number,
-        "n_notes": len(shard.notes),
-        "n_characters": shard.n_characters,
-        "n_rows": len(lines),
-        "outcomes": dict(sorted(outcomes.items())),
-        "failed": failed,
-    }
-    return "".join([json.dumps(counts), "\n", *lines]).encode()
-
-
 def parse_result(result: bytes) -> tuple[dict[str, Any], bytes]:
-    """Return the counts and the rows of a `shard_result`; ValueError if it is damaged."""
+    """Return the counts and the rows of what `Task.run` returned; ValueError if it is damaged."""
     counts, _, rows = result.partition(b"\n")
     parsed: dict[str, Any] = json.loads(counts)
     if rows.count(b"\n") != parsed["n_rows"]:
         raise ValueError("rows are missing")
     return parsed, rows
+
+
+def in_order(results: Iterable[bytes]) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the counts and the rows of results in the order of their shards."""
+    waiting: dict[int, tuple[dict[str, Any], bytes]] = {}
+    next_number = 0
+    for result in map(parse_result, results):
+        waiting[result[0]["number"]] = result
+        while next_number in waiting:
+            yield waiting.pop(next_number)
+            next_number += 1
 
 
 def shards_of(notes: Iterable[Note], *, n_notes: int = SHARD_NOTES) -> Iterator[Shard]:
@@ -89,44 +79,66 @@ def shards_of(notes: Iterable[Note], *, n_notes: int = SHARD_NOTES) -> Iterator[
 
 
 @dataclass(frozen=True, slots=True)
-class AnnotationTask:
-    """The work of a worker: expand each shard with these settings into our rows or OMOP's."""
+class Task:
+    """The work of a worker: expand each shard with these settings, and turn the expansions into rows."""
 
     expander: ExpanderSettings
-    nlp_time: datetime | None = None  # write rows of NOTE_NLP with this date
-    note_nlp: omop.NoteNlpOptions = field(default_factory=omop.NoteNlpOptions)
+
+    def refuse(self, note: Note) -> str | None:  # noqa: ARG002 - most tasks take every note
+        """Return why a note cannot be used, if so."""
+        return None
+
+    def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterable[Any]:
+        """Return the rows of notes with their expansions."""
+        raise NotImplementedError
+
+    def run(self, shard: Shard) -> bytes:
+        """Expand the notes of a shard with this process's expander; -> a line of exact counts, then the rows, as JSON.
+
+        `failed` has note ids with reasons, `outcomes` counts expansions by source or reason for abstaining.
+        """
+        reasons = [self.refuse(note) for note in shard.notes]
+        failed = [(note.id, reason) for note, reason in zip(shard.notes, reasons, strict=True) if reason]
+        notes = [note for note, reason in zip(shard.notes, reasons, strict=True) if not reason]
+        with one_thread():
+            found = list(zip(notes, expand_notes(shared_expander(self.expander), notes), strict=True))
+        failed += [(note.id, reason) for note, reason in found if isinstance(reason, str)]
+        expanded = [(note, expansions) for note, expansions in found if not isinstance(expansions, str)]
+        outcomes = Counter(each.abstained or each.source for _, expansions in expanded for each in expansions)
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows(expanded)]
+        counts = {
+            "number": shard.number,
+            "n_notes": len(shard.notes),
+            "n_characters": shard.n_characters,
+            "n_rows": len(lines),
+            "outcomes": dict(sorted(outcomes.items())),
+            "failed": failed,
+        }
+        return "".join([json.dumps(counts), "\n", *lines]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationTask(Task):
+    """Expansions become our rows or, with the options of `note_nlp`, those of OMOP's NOTE_NLP."""
+
+    note_nlp: omop.NoteNlpOptions | None = None
 
     @property
     def layout(self) -> rows.RowLayout:
-        """The columns of the rows."""
-        return rows.LAYOUT if self.nlp_time is None else self.note_nlp.layout
+        return rows.LAYOUT if self.note_nlp is None else self.note_nlp.layout
 
-    def run(self, shard: Shard) -> bytes:
-        """Expand the notes of a shard with this process's expander; -> its `shard_result`."""
-        notes, failed = list(shard.notes), []
-        if self.nlp_time is not None:
-            notes = [note for note in shard.notes if omop.note_number(note) is not None]
-            others = (note for note in shard.notes if omop.note_number(note) is None)
-            failed = [(note.id, "note_id is not a whole number (OMOP)") for note in others]
-        outcomes: Counter[str] = Counter()
-        found: list[dict[str, Any]] = []
-        with one_thread():
-            expanded = expand_notes(shared_expander(self.expander), notes)
-        for note, expansions in zip(notes, expanded, strict=True):
-            if isinstance(expansions, str):
-                failed.append((note.id, expansions))
-                continue
-            for expansion in expansions:
-                outcomes[expansion.abstained or expansion.source] += 1
-                if self.nlp_time is not None and expansion.abstained and not self.note_nlp.with_abstained:
-                    continue
-                found.append(self._row(note, expansion))
-        return shard_result(shard, found, failed, outcomes)
+    def refuse(self, note: Note) -> str | None:
+        """OMOP needs numbers as note ids."""
+        is_usable = self.note_nlp is None or omop.note_number(note) is not None
+        return None if is_usable else "note_id is not a whole number (OMOP)"
 
-    def _row(self, note: Note, expansion: Expansion) -> dict[str, Any]:
-        if self.nlp_time is None:
-            return rows.annotation_row(note, expansion)
-        return omop.note_nlp_row(note, expansion, self.nlp_time, dict(self.note_nlp.section_concepts))
+    def rows(self, expanded: Sequence[tuple[Note, Sequence[Expansion]]]) -> Iterator[dict[str, Any]]:
+        """Yield one row per expansion."""
+        for note, expansions in expanded:
+            if self.note_nlp is None:
+                yield from (rows.annotation_row(note, expansion) for expansion in expansions)
+            else:
+                yield from self.note_nlp.rows(note, expansions)
 
 
 @contextmanager
@@ -191,11 +203,8 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
     """
     import pyarrow as pa
 
-    notes = [
-        Note(str(note_id), text)
-        for note_id, text in zip(ids, texts, strict=True)
-        if isinstance(text, str) and text
-    ]
+    given = zip(ids, texts, strict=True)
+    notes = [Note(str(note_id), text) for note_id, text in given if isinstance(text, str) and text]
     found: list[dict[str, Any]] = []
     for note, expansions in zip(notes, expand_notes(shared_expander(settings), notes), strict=True):
         if isinstance(expansions, str):
@@ -207,26 +216,24 @@ def annotate_table(settings: ExpanderSettings, ids: Sequence[Any], texts: Sequen
 
 # Engines: in this process, in several, or on a cluster. All give the same results, in any order.
 
-Engine = Callable[[AnnotationTask, Iterable[Shard], int], Iterator[bytes]]
-"""Takes a task, shards and a number of workers; yields what `AnnotationTask.run` returns, as it comes."""
+
+Engine = Callable[[Task, Iterable[Shard]], Iterator[bytes]]
+"""Takes a task and shards; yields what `Task.run` returns, as it comes."""
 
 
-def find_engine(name: str) -> Engine:
+def find_engine(name: str, *, workers: int) -> Engine:
     """Return an engine by its name; MissingExtra says what to install."""
-    if name == "local":
-        return run_locally
+    run = run_locally
     if name == "ray":
-        from lmcells.integrations.ray_engine import run_on_ray
-
-        return run_on_ray
-    if name == "spark":
-        from lmcells.integrations.spark_engine import run_on_spark
-
-        return run_on_spark
-    raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
+        from lmcells.integrations.ray_engine import run_on_ray as run
+    elif name == "spark":
+        from lmcells.integrations.spark_engine import run_on_spark as run
+    elif name != "local":
+        raise ConfigError(f"engine: found {name!r}, allowed: {', '.join(ENGINES)}.")
+    return lambda task, shards: run(task, shards, workers)
 
 
-def run_locally(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
+def run_locally(task: Task, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards in this process, or in several that each load the model once."""
     return run_in_workers(task.run, shards, workers, prepare=partial(shared_expander, task.expander))
 
@@ -245,6 +252,6 @@ def waves_of(shards: Iterable[Shard], *, max_characters: int = WAVE_CHARACTERS) 
         yield wave
 
 
-def run_pickled(task: AnnotationTask, pickled: bytes) -> bytes:
+def run_pickled(task: Task, pickled: bytes) -> bytes:
     """Expand a shard of `waves_of`."""
     return task.run(pickle.loads(pickled))  # from our own driver

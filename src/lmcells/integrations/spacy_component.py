@@ -16,13 +16,14 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any, NamedTuple, Self
+from types import SimpleNamespace
+from typing import Any, Self
 from weakref import finalize
 from zipfile import ZipFile
 
@@ -52,14 +53,7 @@ _OWN_SETTINGS = ("spans_key", "use_medspacy_sections", "attribute")
 _SETTINGS, _MODEL, _FILES = "settings.json", "model", "files"
 
 
-class _NoteOf(NamedTuple):
-    """A document as input to the expander."""
-
-    text: str
-    sections: list[dict[str, Any]] | None
-    metadata: dict[str, Any] | None
-
-
+@dataclass(eq=False)
 class AcronymComponent:
     """Expands the short forms of documents; made by `nlp.add_pipe("lmcells")`.
 
@@ -74,34 +68,26 @@ class AcronymComponent:
         use_medspacy_sections: Use `doc._.sections` if medSpaCy's sectionizer ran before.
     """
 
-    def __init__(
-        self,
-        name: str,
-        settings: ExpanderSettings,
-        *,
-        spans_key: str | None,
-        use_medspacy_sections: bool,
-        attribute: str = ACRONYMS,
-    ) -> None:
-        if attribute not in ATTRIBUTES:
-            raise ConfigError(f"attribute: found {attribute!r}, allowed: {', '.join(ATTRIBUTES)}.")
-        self.name = name
-        self.attribute = attribute
-        self.settings = settings
-        self.spans_key = spans_key
-        self.use_medspacy_sections = use_medspacy_sections
-        self._expander: Expander | None = None
-        self._error_handler: ErrorHandler = raise_error
+    name: str
+    settings: ExpanderSettings
+    _: KW_ONLY
+    spans_key: str | None
+    use_medspacy_sections: bool
+    attribute: str = ACRONYMS
+    _expander: Expander | None = field(default=None, init=False, repr=False)
+    _error_handler: ErrorHandler = field(default_factory=lambda: raise_error, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.attribute not in ATTRIBUTES:
+            raise ConfigError(f"attribute: found {self.attribute!r}, allowed: {', '.join(ATTRIBUTES)}.")
 
     @property
     def expander(self) -> Expander:
-        """The expander, loaded on first use."""
         if self._expander is None:
             self._expander = self.settings.open()
         return self._expander
 
     def __call__(self, doc: Doc) -> Doc:
-        """Expand the short forms of one document."""
         return next(self.pipe([doc]), doc)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
@@ -116,9 +102,9 @@ class AcronymComponent:
             else:
                 yield from batch
 
-    def _note(self, doc: Doc) -> _NoteOf:
+    def _note(self, doc: Doc) -> SimpleNamespace:
         sections = medspacy_sections(doc) if self.use_medspacy_sections else None
-        return _NoteOf(doc.text, sections, doc.user_data.get(METADATA))
+        return SimpleNamespace(text=doc.text, sections=sections, metadata=doc.user_data.get(METADATA))
 
     def _set(self, doc: Doc, expansions: list[Expansion]) -> None:
         key = self.spans_key or self.name
@@ -138,11 +124,9 @@ class AcronymComponent:
             _assign(doc, ABBREVIATIONS, theirs + ours)
 
     def set_error_handler(self, error_handler: ErrorHandler) -> None:
-        """Set the handler of documents that cannot be expanded."""
         self._error_handler = error_handler
 
     def get_error_handler(self) -> ErrorHandler:
-        """Return the handler of documents that cannot be expanded."""
         return self._error_handler
 
     def to_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> None:
@@ -156,16 +140,12 @@ class AcronymComponent:
         saved["only_inventory"] = next(names) if self.settings.only_inventory else None
         saved["inventory"] = [next(names) for _ in self.settings.inventory]
         saved["header_rules"] = next(names) if self.settings.header_rules else None
-        if self.settings.model in (None, DEFAULT):
-            saved["model"] = None
-        else:
-            model = Path(str(self.settings.model))
-            saved["model"] = _MODEL
-            writers[_MODEL] = lambda folder: _copy(model, folder)
+        saved["model"] = None if self.settings.model in (None, DEFAULT) else _MODEL
+        if saved["model"]:
+            writers[_MODEL] = partial(_copy, Path(str(self.settings.model)))
         to_disk(path, writers, exclude)
 
     def from_disk(self, path: Path | str, *, exclude: Iterable[str] = ()) -> Self:
-        """Load what `to_disk` saved."""
         saved: dict[str, Any] = {}
         from_disk(path, {_SETTINGS: lambda file: saved.update(read_json(file))}, exclude)
         for name in _OWN_SETTINGS:
@@ -294,14 +274,13 @@ def _span_of_long_form(doc: Doc, found: dict[str, Any]) -> Span | None:
 def _answered(doc: Doc) -> list[Span]:
     """Return the short forms with an answer, from components that fill `doc._.abbreviations`."""
     stores = doc.user_data.get(_STORES, {})
-    spans = (
-        _span(doc, found, key)
+    return [
+        span
         for key, attribute in stores.items()
         if attribute == ABBREVIATIONS
         for found in doc.user_data.get(f"lmcells.{key}", ())
-        if found["long_form"] is not None
-    )
-    return [span for span in spans if span is not None]
+        if found["long_form"] is not None and (span := _span(doc, found, key)) is not None
+    ]
 
 
 # Attributes. scispaCy's detector registers its own "abbreviations" and "long_form", before or over ours: we then set
@@ -333,12 +312,8 @@ def _assign(holder: Doc | Span, name: str, value: Any) -> None:
     FACTORY,
     assigns=["doc._.acronyms", "doc._.abbreviations", "doc.spans", "span._.acronym", "span._.long_form"],
     default_config={
-        "model": None,
-        "inventory": None,
-        "only_inventory": None,
-        "header_rules": None,
+        **dict.fromkeys(("model", "inventory", "only_inventory", "header_rules", "threshold")),
         "sections": "rules",
-        "threshold": None,
         "spans_key": ACRONYMS,
         "use_medspacy_sections": True,
         "attribute": ACRONYMS,
@@ -359,17 +334,9 @@ def create_component(
     attribute: str,
 ) -> AcronymComponent:
     """Create the component; by default with the shipped model and inventory."""
-    return AcronymComponent(
-        name,
-        ExpanderSettings(
-            model,
-            (inventory,) if isinstance(inventory, str) else tuple(inventory or ()),
-            sections,
-            threshold,
-            only_inventory=only_inventory,
-            header_rules=header_rules,
-        ),
-        spans_key=spans_key,
-        use_medspacy_sections=use_medspacy_sections,
-        attribute=attribute,
+    senses: dict[str, Any] = {"inventory": inventory, "only_inventory": only_inventory}
+    settings = ExpanderSettings(
+        model, sections=sections, threshold=threshold, header_rules=header_rules, **senses
     )
+    own: dict[str, Any] = {"spans_key": spans_key, "use_medspacy_sections": use_medspacy_sections}
+    return AcronymComponent(name, settings, attribute=attribute, **own)

@@ -14,7 +14,7 @@ from typing import Any
 
 from lmcells.errors import InputError, MissingExtra
 from lmcells.expansion.settings import ExpanderSettings
-from lmcells.integrations.shards import AnnotationTask, Shard, annotate_table, run_pickled, waves_of
+from lmcells.integrations.shards import Shard, Task, annotate_table, run_pickled, waves_of
 
 try:
     import pyspark
@@ -37,7 +37,7 @@ ROWS = (
 _SUBMITTED = ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE", "MASTER")  # set if a cluster was already chosen
 
 
-def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
+def run_on_spark(task: Task, shards: Iterable[Shard], workers: int) -> Iterator[bytes]:
     """Expand shards on the cluster of spark-submit, in the active session, or on this machine."""
     started = SparkSession.getActiveSession() is None
     spark: SparkSession | None = None
@@ -58,7 +58,7 @@ def run_on_spark(task: AnnotationTask, shards: Iterable[Shard], workers: int) ->
             spark.stop()
 
 
-def _run_shards(task: AnnotationTask, batches: Iterator[Any]) -> Iterator[Any]:
+def _run_shards(task: Task, batches: Iterator[Any]) -> Iterator[Any]:
     pandas: Any = import_module("pandas")  # Spark's workers have it
     for batch in batches:
         for shard in batch["shard"]:

@@ -47,7 +47,6 @@ class LanguageModelConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
         return {**asdict(self), "filters": list(self.filters)}
 
 

@@ -13,10 +13,12 @@ import numpy as np
 import lmcells
 from lmcells.corpus import Corpus
 from lmcells.corpus.settings import has_stop_words
-from lmcells.errors import ConfigError, FormatError, ModelError
-from lmcells.files import FolderFormat, atomic_folder, read_tensors, write_json, write_tensors
+from lmcells.errors import ConfigError, ModelError
+from lmcells.files import FolderFormat, atomic_folder, write_json, write_tensors
 from lmcells.language_model.config import LanguageModelConfig
-from lmcells.pretrained.folder import CONFIG, TOKENIZER, VOCABULARY, WEIGHTS, load_names
+from lmcells.pretrained import folder as layout
+from lmcells.pretrained.folder import CONFIG, VOCABULARY, WEIGHTS
+from lmcells.pretrained.save import corpus_record, require_corpus_of, stored_weights
 
 if TYPE_CHECKING:
     from lmcells.language_model.model import LanguageModel
@@ -43,18 +45,6 @@ EMBEDDINGS = (  # what the paper's counts of parameters leave out
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageModelFolder:
-    """What a folder says about its model."""
-
-    folder: Path
-    config: LanguageModelConfig
-    corpus: dict[str, Any]  # {"fingerprint", "sizes", "settings"}
-    training: dict[str, Any]  # the record of the training
-    files: dict[str, Any]  # name -> {"bytes", "sha256"}
-    written_by: str
-
-
-@dataclass(frozen=True, slots=True)
 class PretrainedLanguageModel:
     """What a folder holds: the model in torch (float32, on the CPU, in evaluation mode) and its vocabulary."""
 
@@ -74,14 +64,10 @@ def is_language_model(folder: Path) -> bool:
     return FORMAT.is_format_of(folder)
 
 
-def read_folder(folder: Path) -> LanguageModelFolder:
-    """Read what a folder says; every checksum is compared."""
+def read_folder(folder: Path) -> tuple[LanguageModelConfig, dict[str, Any]]:
+    """Return the model's settings, and the index that they are in; every checksum is compared."""
     saved, path = FORMAT.read_index(folder, verify=True), folder / CONFIG
-    if saved["tokenizer"] != TOKENIZER:
-        raise ModelError(
-            f"{folder} has tokenizer rules {saved['tokenizer']!r}, made by lmcells {saved.get('written_by')}; this "
-            f"lmcells ({lmcells.__version__}) has {TOKENIZER!r}. Upgrade lmcells or train the model again."
-        )
+    layout.require_tokenizer(folder, saved)
     differing = saved["language_model"].keys() ^ {setting.name for setting in fields(LanguageModelConfig)}
     if differing:
         raise ModelError(
@@ -89,11 +75,9 @@ def read_folder(folder: Path) -> LanguageModelFolder:
             "Upgrade lmcells, or train again."
         )
     try:
-        config = LanguageModelConfig(**saved["language_model"])
+        return LanguageModelConfig(**saved["language_model"]), saved
     except ConfigError as error:
         raise ModelError(f"{path} is damaged: {error} {_AGAIN}") from None
-    said = {name: saved[name] for name in ("corpus", "training", "files")}
-    return LanguageModelFolder(folder, config, written_by=str(saved.get("written_by")), **said)
 
 
 def save_language_model(
@@ -111,24 +95,16 @@ def save_language_model(
     """
     folder = Path(folder)
     FORMAT.require_free(folder, overwrite=overwrite)
-    if model.config.n_words != len(corpus.words):
-        raise ModelError(
-            f"the model has {model.config.n_words:,} words, {corpus.folder} has {len(corpus.words):,}. Give the corpus "
-            "that the model was trained on."
-        )
-    weights = {name: tensor.detach().cpu().float().numpy() for name, tensor in model.state_dict().items()}
-    for name, array in weights.items():
-        if not np.isfinite(array).all():
-            raise ModelError(f"{name} holds values that are not finite: training has diverged. Train again.")
+    require_corpus_of(corpus, "words", model.config.n_words, len(corpus.words))
     with atomic_folder(folder, overwrite=overwrite) as temporary:
+        weights = stored_weights(model.state_dict(), "float32")
         write_tensors(temporary / WEIGHTS, weights, metadata={"format": "pt"})
         write_json(temporary / VOCABULARY, corpus.words)
-        manifest = corpus.manifest
         body = {
             "written_by": lmcells.__version__,
-            "tokenizer": TOKENIZER,
+            "tokenizer": layout.TOKENIZER,
             "language_model": model.config.to_dict(),
-            "corpus": {name: getattr(manifest, name) for name in ("fingerprint", "sizes", "settings")},
+            "corpus": corpus_record(corpus),
             "training": dict(training),
             "files": FORMAT.describe_files(temporary),
         }
@@ -142,22 +118,12 @@ def load_language_model(folder: Path | str) -> PretrainedLanguageModel:
     from lmcells.language_model.model import LanguageModel
 
     folder = Path(folder)
-    saved = read_folder(folder)
-    words = load_names(folder / VOCABULARY, expected=saved.config.n_words, distinct=True)
+    config, saved = read_folder(folder)
+    words = layout.load_names(folder / VOCABULARY, expected=config.n_words, distinct=True)
     with torch.device("meta"):
-        model = LanguageModel(saved.config)
-    try:
-        arrays = read_tensors(folder / WEIGHTS)
-    except FormatError as error:
-        raise ModelError(str(error)) from None
-    weights = {}
-    for name, expected in model.state_dict().items():
-        found = arrays.get(name)
-        if found is None or found.shape != tuple(expected.shape) or found.dtype.kind != "f":
-            described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
-            raise ModelError(
-                f"{folder / WEIGHTS}: {name} {described}, the settings need floats {tuple(expected.shape)}. {_AGAIN}"
-            )
-        weights[name] = torch.from_numpy(np.array(found, np.float32))
+        model = LanguageModel(config)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    arrays = layout.require_tensors(folder / WEIGHTS, layout.load_tensors(folder / WEIGHTS), expected)
+    weights = {name: torch.from_numpy(np.array(array, np.float32)) for name, array in arrays.items()}
     model.load_state_dict(weights, assign=True)
-    return PretrainedLanguageModel(model.eval(), words, saved.corpus, saved.training)
+    return PretrainedLanguageModel(model.eval(), words, saved["corpus"], saved["training"])

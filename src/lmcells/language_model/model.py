@@ -7,7 +7,7 @@ of each stack, and no stack sees what comes after, so no other mask is needed.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -204,7 +204,6 @@ class Texts:
         return torch.arange(self.index.shape[1], device=self.index.device) < self.lengths.unsqueeze(1)
 
     def to(self, device: torch.device) -> Self:
-        """The same on a device."""
         return type(self)(self.characters.to(device), self.index.to(device), self.lengths.to(device))
 
 
@@ -237,22 +236,13 @@ class LanguageModel(nn.Module):
         weights = texts.mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
         return (states * weights).sum(dim=1) / weights.sum(dim=1)
 
-    def predictions(self, texts: Texts, words: Tensor) -> "Predictions":
-        """States and the next words they predict; `words` are the vocabulary ids of the texts, (B, T)."""
+    def predictions(self, texts: Texts, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """States (2 B T, width), the next words they are to predict (2 B T,), and where there is one (2 B T,) bool.
+
+        `words` (B, T) are the vocabulary ids of the texts. All texts forward come first, then all backward. Padding is
+        left in: taking it out would wait for the device to count it.
+        """
         forward, backward = self(texts)
-        return Predictions(
-            torch.cat([forward[:, :-1], backward[:, :-1]]).flatten(0, 1),  # (2 B, T, width) -> (2 B T, width)
-            torch.cat([words, mirror(words, texts.lengths)]).flatten(),
-            texts.mask.repeat(2, 1).flatten(),
-        )
-
-
-class Predictions(NamedTuple):
-    """States beside the words they are to predict: of all texts forward, then of all backward.
-
-    Padding is left in: taking it out would wait for the device to count it.
-    """
-
-    states: Tensor  # (2 B T, width)
-    words: Tensor  # (2 B T,)
-    present: Tensor  # (2 B T,) bool, false where there is no word
+        states = torch.cat([forward[:, :-1], backward[:, :-1]])  # (2 B, T, width)
+        following = torch.cat([words, mirror(words, texts.lengths)])  # (2 B, T)
+        return states.flatten(0, 1), following.flatten(), texts.mask.repeat(2, 1).flatten()

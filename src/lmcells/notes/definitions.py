@@ -8,6 +8,7 @@ must reach `_NEEDED`. A long form of the inventory needs no alignment ("twice da
 import math
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -34,7 +35,9 @@ _ATTACHED = r"(?<=[^\W_])[(\[][^()\[\]\s]{1,12}[)\]]"  # poly(A), K(+), protein(
 _ASIDE = r"(?<=\s)[(\[][^()\[\]\s]{1,12}[)\]](?=[\s-])"  # interleukin 1 (IL-1) receptor
 BRACKET = re.compile(rf"[(\[](?=((?:[^()\[\]]|{_ATTACHED}|{_ASIDE}){{2,160}})[)\]])")
 _PART = re.compile(r"[^,;]+")
-_MEMBERS = re.compile(r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1")  # "family (UBA1, UBA2)"
+_MEMBERS = re.compile(
+    r"([A-Za-z]{2})[\w-]*(?:, (?:and |or )?| and | or )\1(?![a-z]{5})"
+)  # "family (UBA1, UBA2)"
 _LEAD = r"\s*(?:(?:or|also|called|termed|named|alias|abbreviated(?: as)?|a\.?k\.?a\.?|i\.?e\.?|hereafter|=)[,:]?\s+)?"
 _SHORT_INSIDE = re.compile(
     rf"{_LEAD}[\"'“‘]?({_SHORT_FORM}(?: {_SHORT_FORM}){{0,2}})\.?[\"'”’]?\s*(?=[)\],;:=])"
@@ -52,6 +55,11 @@ _SHORT_OPENS = re.compile(rf"(?:^|[{_OPENINGS}])[ \t\"]*({_SHORT_FORM})[ ]?\Z")
 _LISTED_LONG = re.compile(r"[^=:;,.()\n|]{4,100}")
 _LIST = re.compile(r"\b(?:[Aa]bbreviations?|ABBREVIATIONS?)\b")
 _LIST_LENGTH = 3000
+_LEGEND_SIGN = re.compile(  # "RA - right apical margin", one a line or after a comma
+    rf"(?:\A|[{_OPENINGS}])[ \t\"*•-]*([A-Z]{{2,6}}\d?)[ \t]{{0,2}}(-{{1,3}}|[–—=:])[ \t]{{0,2}}(?=[A-Za-z])"
+)
+_LEGEND_GAP = 200  # characters between two entries of one legend
+_ADJECTIVE = re.compile(r".{3,}(?:al|ic|ar|ary|ior|ous)")  # ends no long form
 _ASIDE_MARK = "\x01"
 _BREAK = re.compile(  # but not in "S. aureus"; "human A (HA) and B (HB)" is two
     rf"(?<!\b[A-Z])[.]\s|[;:!?]\s|[()\[\]]|\n\s*\n|\t|\||{_ASIDE_MARK} (?=(?:{'|'.join(sorted(STOP_WORDS))})\b)"
@@ -81,41 +89,50 @@ _CUT = frozenset("anti ex non pan peri post pre re self".split())  # before a hy
 # A symbol of a short form is a letter, a number or the name of a Greek letter.
 _GREEK_NAMES = "alpha beta gamma delta epsilon zeta eta theta kappa lambda mu pi rho sigma tau omega".split()
 _GREEK = dict(zip("αβγδεζηθκλμπρστω", _GREEK_NAMES, strict=True))
-_SYMBOL = re.compile(r"\d+|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]", re.I)
+_SYMBOL = re.compile(
+    r"\d+|(?<=[- ])(?:III?|IV|VI{1,3})\b|alpha|beta|gamma|delta|epsilon|zeta|theta|kappa|lambda|sigma|omega|[^\W\d_]",
+    re.I,
+)
 _NUMERALS = "i one first;ii two second;iii three third;iv four;v five;vi;vii;viii;ix;x;xi;xii;xiii;xiv"
 _NUMBERS = {word: str(n) for n, words in enumerate(_NUMERALS.split(";"), 1) for word in words.split()}
 _LINKS = frozenset("a an and as at by for from in of on or the to with".split())
-_LIGHT = frozenset("type class group isoform number kda kd".split())
+_COMPOUND_LETTER = re.compile(r"(?:(?<=[aeiouy])|(?<=yl)|(?<=sub)|(?<=inter|hyper|trans))[a-z](?=.{2})")
+_SECOND_PART = re.compile(  # of a compound: "amino-transferase", "co-transporter", "e-xercise"
+    r"(?:(?<=[a-z]{2}[aeiouy])|(?<=\b[cd][oi]))[b-df-hj-np-tv-z](?=[a-z]{4})|(?<=\be)x"
+)
+_LIGHT = frozenset(["type", "class", "group", "isoform", "number", "kda", "kd", *_GREEK_NAMES])
 
 
 class LogOdds(NamedTuple):
     """Log odds of a definition against chance, learnt by `benchmarks/definition_weights.py`."""
 
-    first: float = 2.21  # first letter of a piece
-    follows: float = 0.77  # the next letter of the same piece
-    inside: float = 0.19  # a later letter of it
-    number: float = 2.93
-    skipped: float = -1.79  # a word without a letter
-    skipped_part: float = -1.11
-    skipped_light: float = -0.84
+    first: float = 2.16  # first letter of a piece
+    follows: float = 0.79  # the next letter of the same piece
+    inside: float = 0.14  # a later letter of it
+    second: float = -1.98  # first letter of the second part of a compound: "aminotransferase"
+    number: float = 2.79
+    skipped: float = -1.78  # a word without a letter
+    skipped_part: float = -0.94
+    skipped_light: float = -0.83
     skipped_link: float = -0.91
-    opens: float = 0.60  # the long form begins a sentence or bracket
-    stop_start: float = -2.68  # it begins with a stop word
-    part_start: float = -1.75  # it begins inside a word
+    opens: float = 0.66  # the long form begins a sentence or bracket
+    stop_start: float = -2.55  # it begins with a stop word
+    part_start: float = -1.76  # it begins inside a word
     one_word: float = 0.60
     # of the bracket, whatever precedes it
-    bracket: float = -0.16
-    used: float = 1.18  # the short form is used again
-    later: float = -3.48  # it is not the first part of the bracket
-    words: float = -3.33  # it could be several words
-    word: float = -2.83  # it could be one word
+    bracket: float = -0.04
+    used: float = 1.20  # the short form is used again
+    later: float = -3.45  # it is not the first part of the bracket
+    words: float = -3.37  # it could be several words
+    word: float = -2.86  # it could be one word
 
 
 LOG_ODDS = LogOdds()
 # Chosen on the even half of the passages of `benchmarks/definitions.py`: log odds against chance cannot tell that
 # "HIV-1" is more than "human immunodeficiency virus", nor how sure to be.
 _NO_NUMBER = -4.0
-_NEEDED = 2.5
+_NEEDED = 2.51
+_NEEDED_IN_LEGEND = 2.0  # with another entry beside it
 
 
 class Definition(NamedTuple):
@@ -151,6 +168,8 @@ def find_definitions(text: str, spells: FormLookup = lambda *_: None) -> list[De
     if lists or "=" in text or ": " in text:
         for each in _listed(text, lists, spells):
             found.setdefault(each.start, each)
+    for each in _legends(text, spells):
+        found.setdefault(each.start, each)
     return [found[start] for start in sorted(found)]
 
 
@@ -183,7 +202,9 @@ def _long_inside(text: str, inside: _Span) -> Iterator[_Candidate]:
         return
     if before := _SHORT_BEFORE.search(text[begin : opens - 1]):
         yield (begin + before.start(1), begin + before.end(1)), inside, True
-    if first := _SHORT_THEN_LONG.match(text, opens, closes):
+        if "/" in before[1]:  # "CT/MRI (magnetic resonance imaging)"
+            yield (begin + before.start(1) + before[1].rindex("/") + 1, begin + before.end(1)), inside, True
+    if not _MEMBERS.match(text, opens, closes) and (first := _SHORT_THEN_LONG.match(text, opens, closes)):
         yield first.span(1), (first.end(), closes), True
     if last := _LONG_THEN_SHORT.search(text, opens, closes):
         yield last.span(1), (opens, last.start()), True
@@ -205,6 +226,62 @@ def _listed(text: str, lists: list[int], spells: FormLookup) -> Iterator[Definit
             found = _define(text, span, long.span(), True, spells, by_letters=by_letters)
             if found is not None:
                 yield found
+
+
+def _legends(text: str, spells: FormLookup) -> Iterator[Definition]:
+    """Yield the entries of legends: "RA - right apical margin", and "LN - lymph nodes" on the next line.
+
+    At least two neighbouring entries, and half of them, must align: one "FH: father healthy" in a list is no legend. A
+    single entry is enough if the inventory agrees, or if it has a dash and the initials of its words: three of them, or
+    two where the text has another legend.
+    """
+    legends: list[list[_Entry | None]] = []
+    end = -_LEGEND_GAP
+    for sign in _LEGEND_SIGN.finditer(text):
+        if sign.start(1) - end >= _LEGEND_GAP:
+            legends.append([])
+        legends[-1].append(_legend_entry(text, sign, spells))
+        end = sign.end()
+    has_legend = False
+    single: list[_Entry] = []
+    for entries in legends:
+        aligned = [entry for entry in entries if entry]
+        if len({entry.definition.short_form for entry in aligned}) > 1 and 2 * len(aligned) >= len(entries):
+            has_legend = True
+            yield from (entry.definition for entry in aligned)
+        else:
+            single += aligned
+    yield from (entry.definition for entry in single if entry.is_sure or (has_legend and entry.has_initials))
+
+
+class _Entry(NamedTuple):
+    """What may be an entry of a legend: its letters align."""
+
+    definition: Definition
+    is_sure: bool  # also without another entry beside it
+    has_initials: bool  # and a dash
+
+
+def _legend_entry(text: str, sign: re.Match[str], spells: FormLookup) -> _Entry | None:
+    if text[sign.end()].upper() != sign[1][0]:
+        return None
+    short_form, long = short_form_of(sign[1]), _LISTED_LONG.match(text, sign.end())
+    pieces = pieces_of(text, *long.span(), from_start=True) if short_form and long else []
+    if short_form is None or not pieces:
+        return None
+    symbols = symbols_of(short_form)
+    ends = [at for at, piece in enumerate(pieces) if piece.is_capital or piece.text not in _LINKS]
+    score, _, last = align(symbols, pieces, ends, from_start=True)
+    is_plausible = _is_plausible(short_form, symbols, pieces[: last + 1], is_used=True, is_listed=True)
+    if score < _NEEDED_IN_LEGEND or not is_plausible:
+        return None
+    initials = [piece.text[0] for at, piece in enumerate(pieces[: last + 1]) if at in ends]
+    has_initials = sign[2] not in "=:" and initials == [symbol.lower() for symbol in symbols]
+    is_known = spells(short_form, text[pieces[0].start : pieces[last].end]) is not None
+    if _ADJECTIVE.fullmatch(pieces[last].text):
+        last = len(pieces) - 1
+    definition = _definition(text, sign.span(1), short_form, (pieces[0].start, pieces[last].end))
+    return definition and _Entry(definition, is_known or (has_initials and len(symbols) > 2), has_initials)
 
 
 def _define(
@@ -356,15 +433,22 @@ def prior(short_form: str, *, is_used: bool, is_later: bool) -> float:
     )
 
 
-def _is_plausible(short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool) -> bool:
+def _is_plausible(
+    short_form: str, symbols: list[str], pieces: list[Piece], *, is_used: bool, is_listed: bool = False
+) -> bool:
     """Whether a writer would shorten it so: "Hb" is hemoglobin, but "Pes" is not pressure, nor "OD" "old"."""
     n, word = len(symbols), pieces[0].text
-    if len(pieces) > 1:  # "leg (lot ENG5466)"
+    if len(pieces) > 1:
+        may_be_word = short_form.islower() and _WORD.fullmatch(short_form) is not None
+        if may_be_word and not word.startswith(short_form) and n > sum(p.text not in _LINKS for p in pieces):
+            return False  # "pain (peritoneal irritation)"
         return not (short_form.isalpha() and short_form.islower() and any(p.text.isdigit() for p in pieces))
     if _WORD.fullmatch(short_form):
         is_abbreviated = word.startswith(short_form.lower()) or (is_used and not short_form.islower())
     else:
         is_abbreviated = n > 2 or is_used or not short_form.islower()
+    if n == 2 and short_form.isupper() and short_form.isalpha() and not is_listed:
+        is_abbreviated = symbols[1].lower() in (word[1], *_COMPOUND_LETTER.findall(word))
     return is_abbreviated and len(word) >= 2 * n
 
 
@@ -378,7 +462,11 @@ def align(
     Numbers and Greek letters may match anywhere: "type 1 protein phosphatase (PP1)".
     """
     letters = [symbol.lower() for symbol in symbols if len(symbol) == 1 and symbol.isalpha()]
-    numbers = tuple(symbol.lower() for symbol in symbols if len(symbol) > 1 or symbol.isdigit())
+    numbers = tuple(
+        _NUMBERS.get(symbol.lower(), symbol.lower())
+        for symbol in symbols
+        if len(symbol) > 1 or symbol.isdigit()
+    )
     best = -math.inf, 0, 0
     spelled = iter("".join(piece.text for piece in pieces))
     if not all(letter in spelled for letter in letters):
@@ -438,9 +526,13 @@ def _skip_score(piece: Piece) -> float:
 
 def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, float]]:
     """Yield how many letters, from `first` on, a piece can match, with their log odds."""
-    if first == len(letters) or word[0] != letters[first]:
+    if first == len(letters):
         return
     at, value = 0, LOG_ODDS.first
+    if word[0] != letters[first]:
+        at, value = _second_parts(word).get(letters[first], 0), LOG_ODDS.second
+        if at == 0 or first == 0:
+            return
     yield 1, value
     for taken, letter in enumerate(letters[first + 1 :] if word not in STOP_WORDS else (), 2):
         where = word.find(letter, at + 1)
@@ -449,3 +541,9 @@ def _matches(letters: list[str], first: int, word: str) -> Iterator[tuple[int, f
         value += LOG_ODDS.inside if where > at + 1 else LOG_ODDS.follows
         at = where
         yield taken, LOG_ODDS.first * taken if taken == len(word) else value
+
+
+@lru_cache(maxsize=4096)
+def _second_parts(word: str) -> dict[str, int]:
+    """Return the letters that may begin the second part of a compound, with their places."""
+    return {match[0]: match.start() for match in _SECOND_PART.finditer(word)}

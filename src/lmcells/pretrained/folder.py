@@ -4,6 +4,9 @@
 torch model by name, `statistics.safetensors` how often each word occurs under each metadata value.
 """
 
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -14,10 +17,9 @@ import numpy.typing as npt
 import lmcells
 import lmcells.pretrained
 from lmcells.corpus import WordMetadataCounts
-from lmcells.errors import ConfigError, ModelError
+from lmcells.errors import ConfigError, FormatError, MissingExtra, ModelError
 from lmcells.files import FolderFormat, read_json, read_tensors, write_tensors
-from lmcells.model.config import ModelConfig
-from lmcells.pretrained.hub import hub_folder, is_repository
+from lmcells.model.config import ModelConfig, Shapes
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +45,7 @@ _EARLIER_NAMES = {
     "gap_center": "masked_span_center",
     "gap_reader": "masked_span_reader",
 }
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _COUNTS = ("offsets", "metadata", "counts", "word_counts")
 
 
@@ -66,12 +69,7 @@ class FolderConfig:
         """Read a model's config and check that each file is there and has its size; `verify` compares checksums."""
         saved = FORMAT.read_index(folder, verify=verify)
         config = cls(**{name: saved[name] for name in cls.__slots__})
-        if config.tokenizer != TOKENIZER:
-            raise ModelError(
-                f"{folder} was trained with tokenizer rules {config.tokenizer!r}, this lmcells "
-                f"({lmcells.__version__}) has {TOKENIZER!r}. Use lmcells {config.written_by}, which made it, or train "
-                "the model again."
-            )
+        require_tokenizer(folder, saved)
         try:
             kind = ModelConfig.from_saved(config.model).kind
         except ConfigError as error:
@@ -87,8 +85,16 @@ class FolderConfig:
         FORMAT.write_index(folder, self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
         return {name: getattr(self, name) for name in self.__slots__}
+
+
+def require_tokenizer(folder: Path, saved: Mapping[str, Any]) -> None:
+    """Refuse a model that was trained on words of other rules."""
+    if saved["tokenizer"] != TOKENIZER:
+        raise ModelError(
+            f"{folder} was trained with tokenizer rules {saved['tokenizer']!r}, this lmcells ({lmcells.__version__}) "
+            f"has {TOKENIZER!r}. Use lmcells {saved.get('written_by')}, which made it, or train the model again."
+        )
 
 
 FORMAT = FolderFormat(
@@ -108,10 +114,24 @@ FORMAT = FolderFormat(
 
 def load_tensors(path: Path) -> dict[str, Array]:
     """Read named arrays; old names become today's."""
+    try:
+        arrays = read_tensors(path)
+    except FormatError as error:
+        raise ModelError(str(error)) from None
     return {
         ".".join(_EARLIER_NAMES.get(part, part) for part in name.split(".")): array
-        for name, array in read_tensors(path).items()
+        for name, array in arrays.items()
     }
+
+
+def require_tensors(path: Path, arrays: Mapping[str, Array], expected: Shapes) -> dict[str, Array]:
+    """Return the tensors that a model needs; refuse a file that lacks one, or has one of another shape."""
+    for name, shape in expected.items():
+        found = arrays.get(name)
+        if found is None or found.shape != shape or found.dtype.kind != "f":
+            described = "is missing" if found is None else f"is of {found.dtype} {found.shape}"
+            raise ModelError(f"{path}: {name} {described}, the model's settings need floats {shape}. {AGAIN}")
+    return {name: arrays[name] for name in expected}
 
 
 def load_names(path: Path, *, expected: int | None = None, distinct: bool = False) -> list[str]:
@@ -135,21 +155,7 @@ def load_weights(path: Path, config: ModelConfig) -> dict[str, Array]:
     for name in [name for name in arrays if name.endswith(SCALE)]:
         table = name.removesuffix(SCALE)
         arrays[table] = from_eight_bits(arrays[table], arrays.pop(name))
-    expected = config.tensor_shapes()
-    missing = [name for name in expected if name not in arrays]
-    if missing:
-        shown = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
-        raise ModelError(
-            f"{path} lacks {len(missing)} of the {len(expected)} tensors of a model of kind {config.kind!r}: {shown}. "
-            f"{AGAIN}"
-        )
-    for name, shape in expected.items():
-        if arrays[name].shape != shape or arrays[name].dtype.kind != "f":
-            raise ModelError(
-                f"{path} has {name} of {arrays[name].dtype} {arrays[name].shape}, the model's settings need floats "
-                f"{shape}. {AGAIN}"
-            )
-    return {name: arrays[name] for name in expected}
+    return require_tensors(path, arrays, config.tensor_shapes())
 
 
 # Tables of word vectors in eight bits: each row has its own scale, and 255 levels between its extremes.
@@ -185,7 +191,7 @@ def load_statistics(
     path: Path, *, n_words: int, n_metadata: int
 ) -> tuple[WordMetadataCounts, npt.NDArray[np.int64]]:
     """Read the counts of words by metadata, and of words."""
-    arrays = read_tensors(path)
+    arrays = load_tensors(path)
     missing = [name for name in _COUNTS if name not in arrays]
     if missing:
         raise ModelError(f"{path} lacks {', '.join(missing)}. {AGAIN}")
@@ -217,3 +223,72 @@ def model_folder(name: Path | str | None, *, revision: str | None = None, downlo
     if is_repository(name):
         return hub_folder(str(name), revision=revision, download=download)
     return Path(name)
+
+
+# Models on the Hugging Face hub, named `org/name`. One in the hub's cache on this machine is opened from there, without
+# `huggingface_hub` and without the network; nothing is downloaded unless you ask for it.
+
+
+def is_repository(name: Path | str) -> bool:
+    """Whether a name is that of a model on the hub: `org/name`, and not a folder here."""
+    return isinstance(name, str) and _REPOSITORY.fullmatch(name) is not None and not Path(name).exists()
+
+
+def hub_cache() -> Path:
+    """The folder where `huggingface_hub` keeps its downloads."""
+    if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or str(Path(cache) / "huggingface")
+    return Path(home).expanduser() / "hub"
+
+
+def hub_folder(repository: str, *, revision: str | None = None, download: bool = False) -> Path:
+    """Return the folder of a model in the hub's cache; `download` fetches it first if it is missing.
+
+    `revision` is a branch, a tag or a commit; by default the main branch.
+    """
+    revision = revision or "main"
+    folder = hub_cache() / f"models--{repository.replace('/', '--')}"
+    found = _snapshot(folder, revision)
+    if found is not None:
+        return found
+    if download:
+        return Path(_hub("Downloading a model").snapshot_download(repository, revision=revision))
+    raise ModelError(
+        f"{repository} is neither a folder nor in the cache of the Hugging Face hub ({hub_cache()}), and is not "
+        f"downloaded automatically. Run: hf download {repository}, or use download=True."
+    )
+
+
+def _snapshot(folder: Path, revision: str) -> Path | None:
+    """Find a revision in the cache: refs/NAME holds the commit of a branch or tag, snapshots/COMMIT the files."""
+    reference = folder / "refs" / revision
+    commit = reference.read_text(encoding="utf-8").strip() if reference.is_file() else revision
+    if not re.fullmatch(r"[\w-]+", commit):
+        return None
+    snapshot = folder / "snapshots" / commit
+    return snapshot if snapshot.is_dir() else None
+
+
+def push_folder(folder: Path, repository: str, *, private: bool, message: str | None) -> str:
+    """Upload a model folder; -> the address of the commit."""
+    if _REPOSITORY.fullmatch(repository) is None:
+        raise ConfigError(f"repository: found {repository!r}, allowed: org/name.")
+    api = _hub("Uploading a model").HfApi()
+    api.create_repo(repository, private=private, exist_ok=True, repo_type="model")
+    commit = api.upload_folder(
+        repo_id=repository,
+        folder_path=str(folder),
+        repo_type="model",
+        commit_message=message or "Upload a model of lmcells",
+    )
+    return str(commit.commit_url)
+
+
+def _hub(purpose: str) -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise MissingExtra("huggingface_hub", extra="hub", purpose=purpose) from None
+    return huggingface_hub

@@ -1,11 +1,10 @@
-"""The networks of a trained model in numpy: q(z | w, m, c), the prior, and the phrase network.
+"""The networks of a trained model in numpy: q(z | w, m, c) and the prior.
 
-Each must equal its counterpart in `lmcells.model`, named in its docstring, within 1e-4, in float32 and without dropout;
-`tests/pretrained/test_numpy_network.py` checks it.
+Each takes the tensors of a model folder, and must equal its counterpart in `lmcells.model`, named in its docstring,
+within 1e-4, in float32 and without dropout; `tests/pretrained/test_numpy_network.py` checks it.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import numpy.typing as npt
 
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained.layers import (
-    Array,
     Arrays,
     Floats,
     Ids,
@@ -31,7 +29,7 @@ from lmcells.pretrained.layers import (
 
 Gate = float | npt.NDArray[np.floating]
 
-_NO_WORD = "a phrase needs at least one word of the vocabulary; found none."
+NO_WORD = "a phrase needs at least one word of the vocabulary; found none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,16 @@ class NumpyPosterior:
     log_variance: Floats  # (B,)
     gate: Floats  # (B,) weight of the metadata
     attention: Floats  # (B, 2S) weights of the context positions, zero where absent
+
+
+class _Window(NamedTuple):
+    """What is read around each center; masks are true where a word is present."""
+
+    center: Ids  # (B,)
+    center_mask: Mask | None  # (B,)
+    context: Ids  # (B, 2S)
+    context_mask: Mask  # (B, 2S)
+    unknown: Floats | None  # (n, E), vectors of out-of-vocabulary words
 
 
 class _Context(NamedTuple):
@@ -64,7 +72,6 @@ class NumpyVariationalNetwork:
     """
 
     def __init__(self, arrays: Arrays, config: ModelConfig) -> None:
-        """Take the tensors of a model folder; those of other networks are ignored."""
         own = under("variational.", arrays)
         self._config = config
         self._mask_id = config.mask_id
@@ -98,15 +105,16 @@ class NumpyVariationalNetwork:
         the learnt weight of the metadata; BSG and MBSGE have none and ignore it. Context ids beyond those of the model
         are rows of `unknown` (n, E), the vectors of out-of-vocabulary words.
         """
-        n_unknown = 0 if unknown is None else len(unknown)
-        self._check(center, metadata, context, context_mask, center_mask, n_unknown=n_unknown)
-        cells = self._cells(center, metadata, center_mask, (context, context_mask, unknown), gate)
+        window = _Window(center, center_mask, context, context_mask, unknown)
+        self._check(window, metadata)
+        cells = self._cells(window, metadata, gate)
         if self._config.kind == "mbsge" and metadata is not None:
             # The section as the center; the two posteriors are averaged.
             rows = np.flatnonzero(metadata >= 0)
             sections = metadata[rows] + self._config.section_offset
-            window = context[rows], context_mask[rows], unknown
-            of_section = self._cells(sections, None, None, window, None)
+            of_section = self._cells(
+                _Window(sections, None, context[rows], context_mask[rows], unknown), None, None
+            )
             for name in ("mean", "attention"):
                 values = getattr(cells, name)
                 values[rows] = (values[rows] + getattr(of_section, name)) / 2
@@ -114,30 +122,23 @@ class NumpyVariationalNetwork:
             cells.log_variance[rows] = both - np.float32(np.log(2))  # log of the mean variance
         return cells
 
-    def _cells(
-        self,
-        center: Ids,
-        metadata: Ids | None,
-        center_mask: Mask | None,
-        window: tuple[Ids, Mask, Floats | None],
-        gate: Gate | None,
-    ) -> NumpyPosterior:
-        n_rows = center.shape[0]
+    def _cells(self, window: _Window, metadata: Ids | None, gate: Gate | None) -> NumpyPosterior:
+        n_rows = window.center.size
         if self._config.kind != "lmc":  # no gate; the query is a parameter
             query = np.broadcast_to(self._query, (n_rows, self._query.size))
-            context = self._read_context(center, center_mask, window, query=query)
+            context = self._read_context(window, query)
             cell, no_gate = self._heads(context.mean), np.zeros(n_rows, np.float32)
             return NumpyPosterior(cell.mean, cell.log_variance, no_gate, context.attention)
         metadata = np.full(n_rows, -1) if metadata is None else metadata
         known = metadata >= 0  # (B,)
         section = np.zeros((n_rows, self._metadata.shape[1]), np.float32)  # E_m: (B, 2H)
         section[known] = self._metadata[metadata[known]]
-        context = self._read_context(center, center_mask, window, query=section)
+        context = self._read_context(window, section)
         weight = self._learnt_gate(section, context.mean) if gate is None else _as_weights(gate, n_rows)
         weight = np.where(known, weight, np.float32(0))
         joint = context.mean + weight[:, None] * (section - context.mean)  # (B, 2H)
         if self._read_masked_span is not None:
-            neighbours = self._neighbours(context, window[2], reach=self._read_masked_span.reach)
+            neighbours = self._neighbours(context, window.unknown, reach=self._read_masked_span.reach)
             added = self._read_masked_span(joint, context.mask_states, neighbours)
             joint += np.where(context.is_masked[:, None], added, np.float32(0))
         cell = self._heads(joint)
@@ -150,11 +151,9 @@ class NumpyVariationalNetwork:
         learnt: Floats = 1 / (1 + np.exp(scores[:, 1] - scores[:, 0]))  # the softmax of two scores
         return learnt
 
-    def _read_context(
-        self, center: Ids, center_mask: Mask | None, window: tuple[Ids, Mask, Floats | None], *, query: Floats
-    ) -> _Context:
+    def _read_context(self, window: _Window, query: Floats) -> _Context:
         """Run the LSTM over the present words of each row, and attend over its states."""
-        context, context_mask, unknown = window
+        center, center_mask, context, context_mask, unknown = window
         projected = self._lstm.project(unknown) if unknown is not None and len(unknown) else None
         vectors = float32(self._words[center])  # (B, E)
         if center_mask is not None:
@@ -209,16 +208,8 @@ class NumpyVariationalNetwork:
         neighbours[position, row] = vectors
         return neighbours
 
-    def _check(
-        self,
-        center: Ids,
-        metadata: Ids | None,
-        context: Ids,
-        context_mask: Mask,
-        center_mask: Mask | None,
-        *,
-        n_unknown: int,
-    ) -> None:
+    def _check(self, window: _Window, metadata: Ids | None) -> None:
+        center, center_mask, context, context_mask, unknown = window
         for name, values, shape in (
             ("metadata", metadata, center.shape),
             ("center_mask", center_mask, center.shape),
@@ -227,14 +218,13 @@ class NumpyVariationalNetwork:
         ):
             if values is not None and values.shape != shape:
                 raise ValueError(f"{name} has shape {values.shape}; the other arguments need {shape}.")
-        for name, mask in (("context_mask", context_mask), ("center_mask", center_mask)):
-            if mask is not None and mask.dtype != np.bool_:
-                raise ValueError(f"{name} has dtype {mask.dtype}; a mask needs bool, true where present.")
+            if values is not None and name.endswith("mask") and values.dtype != np.bool_:
+                raise ValueError(f"{name} has dtype {values.dtype}; a mask needs bool, true where present.")
         n_metadata = self._config.n_metadata
         highest = -1 if metadata is None or self._config.kind == "bsg" else metadata.max(initial=-1)
         if highest >= n_metadata > 0:
             raise ValueError(f"metadata holds id {highest}; allowed: below {n_metadata}.")
-        n_known = len(self._words)
+        n_known, n_unknown = len(self._words), 0 if unknown is None else len(unknown)
         present = context[context_mask]
         for name, ids, size in (("center", center, n_known), ("context", present, n_known + n_unknown)):
             if ids.size and not (ids.min() >= 0 and ids.max() < size):
@@ -287,7 +277,6 @@ class NumpyModelNetwork:
     """
 
     def __init__(self, arrays: Arrays) -> None:
-        """Take the tensors of a model folder; those of other networks are ignored."""
         own = under("prior.", arrays)
         self._words, weight = own["words.weight"], float32(own["hidden.weight"]).T  # (V, E), (2E, H)
         width = self._words.shape[1]
@@ -313,7 +302,7 @@ class NumpyModelNetwork:
     def phrase(self, words: Ids) -> Floats:
         """Return the mean of the vectors of some words: (n,) -> (E,)."""
         if not words.size:
-            raise ValueError(_NO_WORD)
+            raise ValueError(NO_WORD)
         mean: Floats = float32(self._words[words]).mean(axis=0)
         return mean
 
@@ -322,64 +311,16 @@ class NumpyWordPrior:
     """p(z | w) of BSG and MBSGE: a table with one Gaussian per id; see `lmcells.model.networks.WordPrior`."""
 
     def __init__(self, arrays: Arrays) -> None:
-        """Take the tensors of a model folder; those of other networks are ignored."""
         self._mean: npt.NDArray[Any] = arrays["prior.mean.weight"]  # (n_centers, d)
         self._log_variance = arrays["prior.log_variance.weight"][:, 0]  # (n_centers,)
 
-    def __call__(self, words: Ids) -> NumpyGaussian:
-        """Return a Gaussian for each id."""
+    def __call__(self, words: Ids, metadata: Ids | None = None) -> NumpyGaussian:  # noqa: ARG002
+        """Return a Gaussian for each id, whatever its metadata."""
         return NumpyGaussian(float32(self._mean[words]), float32(self._log_variance[words]))
 
     def phrase(self, words: Ids) -> NumpyGaussian:
         """Return the Gaussian of a phrase: its words' means and variances, averaged."""
         if not words.size:
-            raise ValueError(_NO_WORD)
+            raise ValueError(NO_WORD)
         each = self(words)
         return NumpyGaussian(each.mean.mean(axis=0), np.log(np.exp(each.log_variance).mean(axis=0)))
-
-
-class NumpyPhraseNetwork:
-    """Composes phrases from their words, in the space of posterior means; see `lmcells.model.networks.PhraseNetwork`.
-
-    network = NumpyPhraseNetwork(arrays)
-    network([np.array([12, 7])])  # a phrase of two words -> (1, d)
-    """
-
-    def __init__(self, arrays: Arrays) -> None:
-        """Take the tensors of a model folder: `phrases.` and the table of word vectors."""
-        self._words: Array = arrays["variational.context.words.weight"]  # (n_read, E)
-        self._weights = {name: float32(array) for name, array in under("phrases.", arrays).items()}
-
-    def __call__(self, phrases: Sequence[Ids]) -> Floats:
-        """Return the means of phrases, each given by the ids of its words: -> (n, d)."""
-        return self.of_vectors([float32(self._words[words]) for words in phrases])
-
-    def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
-        """Return the means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
-        weights = self._weights
-        if not phrases:
-            return np.zeros((0, weights["mean.bias"].size), np.float32)
-        lengths = np.array([len(vectors) for vectors in phrases], np.int64)
-        if not lengths.all():
-            raise ValueError(_NO_WORD)
-        words = np.concatenate(phrases)  # (W, E), one phrase after another
-        first = np.cumsum(lengths) - lengths
-        # not "@": with E = 5 OpenBLAS 0.3.31 reads uninitialised memory, and numpy warns of an invalid value
-        scores = np.einsum("we,e->w", words, weights["salience.weight"][0])
-        salience = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
-        sums: Floats = np.add.reduceat(salience[:, None] * words, first, axis=0)  # (n, E)
-        totals: Floats = np.add.reduceat(salience, first)  # (n,)
-        pooled: Floats = sums / totals[:, None]
-        hidden = _each_alone(pooled, weights["hidden.weight"].T) + weights["hidden.bias"]
-        np.maximum(hidden, 0, out=hidden)
-        means: Floats = _each_alone(hidden, weights["mean.weight"].T) + weights["mean.bias"]
-        return means
-
-
-def _each_alone(rows: Floats, matrix: Floats) -> Floats:
-    """Compute (n, k) @ (k, m) so that the result of a row does not depend on the others, to the last bit.
-
-    Each row is a product of its own, of the row twice: OpenBLAS' function for one row has the error above.
-    """
-    product: Floats = np.matmul(np.stack([rows, rows], axis=1), matrix)[:, 0]
-    return product

@@ -1,4 +1,6 @@
-"""The phrase store, `phrases.json` and `phrases.safetensors`: the count and the prototypes of frequent phrases.
+"""The meanings of phrases: the phrase store, and the network that composes a phrase from its words.
+
+The store is `phrases.json` and `phrases.safetensors`: the count and the prototypes of frequent phrases.
 
 A prototype is a unit vector near the posterior means of some masked occurrences of the phrase. A store must return what
 `lmcells.training.prototypes` found, to the precision of four bits; `test_phrase_store` and `test_prototypes` check it.
@@ -16,7 +18,8 @@ import numpy.typing as npt
 from lmcells.errors import ModelError
 from lmcells.files import write_json, write_tensors
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.layers import Floats
+from lmcells.pretrained.layers import Array, Arrays, Floats, Ids, float32, under
+from lmcells.pretrained.network import NO_WORD
 
 if TYPE_CHECKING:
     from lmcells.training.prototypes import Prototypes
@@ -49,7 +52,6 @@ class PhraseStore:
 
     @classmethod
     def load(cls, folder: Path, *, cell_dim: int) -> Self:
-        """Open the store of a model folder."""
         path = folder / layout.PHRASE_VECTORS
         phrases = layout.load_names(folder / layout.PHRASES, distinct=True)
         arrays = layout.load_tensors(path)
@@ -88,7 +90,6 @@ class PhraseStore:
         return cls(prototypes.phrases, arrays)
 
     def save(self, folder: Path) -> None:
-        """Write the store into a model folder."""
         write_json(folder / layout.PHRASES, self.phrases)
         write_tensors(folder / layout.PHRASE_VECTORS, self.arrays)
 
@@ -212,3 +213,49 @@ def from_four_bits(packed: Packed, *, dim: int) -> Floats:
     rows = (levels.astype(np.float32) - (_HALF - 0.5)) * np.float32(_STEP / np.sqrt(dim))
     prototypes: Floats = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return prototypes
+
+
+class NumpyPhraseNetwork:
+    """Composes phrases from their words, in the space of posterior means; see `lmcells.model.networks.PhraseNetwork`.
+
+    network = NumpyPhraseNetwork(arrays)
+    network([np.array([12, 7])])  # a phrase of two words -> (1, d)
+    """
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._words: Array = arrays["variational.context.words.weight"]  # (n_read, E)
+        self._weights = {name: float32(array) for name, array in under("phrases.", arrays).items()}
+
+    def __call__(self, phrases: Sequence[Ids]) -> Floats:
+        """Return the means of phrases, each given by the ids of its words: -> (n, d)."""
+        return self.of_vectors([float32(self._words[words]) for words in phrases])
+
+    def of_vectors(self, phrases: Sequence[Floats]) -> Floats:
+        """Return the means of phrases, each given by the vectors of its words (L, E): -> (n, d)."""
+        weights = self._weights
+        if not phrases:
+            return np.zeros((0, weights["mean.bias"].size), np.float32)
+        lengths = np.array([len(vectors) for vectors in phrases], np.int64)
+        if not lengths.all():
+            raise ValueError(NO_WORD)
+        words = np.concatenate(phrases)  # (W, E), one phrase after another
+        first = np.cumsum(lengths) - lengths
+        # not "@": with E = 5 OpenBLAS 0.3.31 reads uninitialised memory, and numpy warns of an invalid value
+        scores = np.einsum("we,e->w", words, weights["salience.weight"][0])
+        salience = np.exp(scores - np.repeat(np.maximum.reduceat(scores, first), lengths))
+        sums: Floats = np.add.reduceat(salience[:, None] * words, first, axis=0)  # (n, E)
+        totals: Floats = np.add.reduceat(salience, first)  # (n,)
+        pooled: Floats = sums / totals[:, None]
+        hidden = _each_alone(pooled, weights["hidden.weight"].T) + weights["hidden.bias"]
+        np.maximum(hidden, 0, out=hidden)
+        means: Floats = _each_alone(hidden, weights["mean.weight"].T) + weights["mean.bias"]
+        return means
+
+
+def _each_alone(rows: Floats, matrix: Floats) -> Floats:
+    """Compute (n, k) @ (k, m) so that the result of a row does not depend on the others, to the last bit.
+
+    Each row is a product of its own, of the row twice: OpenBLAS' function for one row has the error above.
+    """
+    product: Floats = np.matmul(np.stack([rows, rows], axis=1), matrix)[:, 0]
+    return product

@@ -10,16 +10,11 @@ import numpy.typing as npt
 
 from lmcells.corpus import WordMetadataCounts
 from lmcells.corpus.settings import has_stop_words
-from lmcells.errors import FormatError, MissingExtra, ModelError
+from lmcells.errors import MissingExtra
 from lmcells.model.config import ModelConfig
 from lmcells.pretrained import folder as layout
-from lmcells.pretrained.network import (
-    NumpyModelNetwork,
-    NumpyPhraseNetwork,
-    NumpyVariationalNetwork,
-    NumpyWordPrior,
-)
-from lmcells.pretrained.phrase_store import PhraseStore
+from lmcells.pretrained.network import NumpyModelNetwork, NumpyVariationalNetwork, NumpyWordPrior
+from lmcells.pretrained.phrase_store import NumpyPhraseNetwork, PhraseStore
 from lmcells.pretrained.subwords import TABLE, Subwords, SubwordSettings
 
 if TYPE_CHECKING:
@@ -55,13 +50,10 @@ class PretrainedModel:
         sections = layout.load_names(
             folder / layout.SECTIONS, expected=None if sizes.kind == "bsg" else sizes.n_metadata
         )
-        try:
-            arrays = layout.load_weights(folder / layout.WEIGHTS, sizes)
-            statistics, word_counts = layout.load_statistics(
-                folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
-            )
-        except FormatError as error:
-            raise ModelError(str(error)) from None
+        arrays = layout.load_weights(folder / layout.WEIGHTS, sizes)
+        statistics, word_counts = layout.load_statistics(
+            folder / layout.STATISTICS, n_words=sizes.n_words, n_metadata=len(sections)
+        )
         return cls(folder, config, arrays, words, sections, word_counts, statistics)
 
     @cached_property
@@ -76,7 +68,6 @@ class PretrainedModel:
 
     @cached_property
     def word_ids(self) -> dict[str, int]:
-        """The id of each word."""
         return {word: id_ for id_, word in enumerate(self.words)}
 
     @cached_property

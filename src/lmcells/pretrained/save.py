@@ -64,12 +64,16 @@ def save_pretrained(
     folder = Path(folder)
     layout.FORMAT.require_free(folder, overwrite=overwrite)
     if vocabulary is None:
-        names = _metadata_names(model, corpus, metadata_kind)
+        names = corpus.metadata_names(metadata_kind)
+        require_corpus_of(corpus, "words", model.config.n_words, len(corpus.words))
+        if model.config.kind != "bsg":
+            require_corpus_of(corpus, f"metadata {metadata_kind!r}", model.config.n_metadata, len(names))
         counts = count_words_by_metadata(corpus, metadata_kind)
         vocabulary = Vocabulary(corpus.words, names, counts, np.asarray(corpus.word_counts))
     words, names, counts, word_counts = vocabulary
     with atomic_folder(folder, overwrite=overwrite) as temporary:
-        write_tensors(temporary / layout.WEIGHTS, _weights(model, dtype), metadata={"format": "pt"})
+        weights = stored_weights(model.state_dict(), dtype)
+        write_tensors(temporary / layout.WEIGHTS, weights, metadata={"format": "pt"})
         write_json(temporary / layout.VOCABULARY, words)
         write_json(temporary / layout.SECTIONS, names)
         if dtype == "int8":
@@ -88,7 +92,7 @@ def save_pretrained(
             metadata_kind=metadata_kind,
             tokenizer=layout.TOKENIZER,
             dtype=dtype,
-            corpus={name: getattr(corpus.manifest, name) for name in ("fingerprint", "sizes", "settings")},
+            corpus=corpus_record(corpus),
             training=dict(training),
             seed=training.get("seed"),
             files=layout.FORMAT.describe_files(temporary),
@@ -129,25 +133,26 @@ def save_compiled(
         replace(model.config, training=training, files=files).save(temporary)
 
 
-def _metadata_names(model: "CellModel", corpus: Corpus, kind: str) -> list[str]:
-    names = corpus.metadata_names(kind)
-    pairs = [("words", model.config.n_words, len(corpus.words))]
-    if model.config.kind != "bsg":
-        pairs.append((f"metadata {kind!r}", model.config.n_metadata, len(names)))
-    for what, of_model, of_corpus in pairs:
-        if of_model != of_corpus:
-            raise ModelError(
-                f"the model has {of_model:,} {what}, {corpus.folder} has {of_corpus:,}. "
-                "Give the corpus that the model was trained on."
-            )
-    return names
+def corpus_record(corpus: Corpus) -> dict[str, Any]:
+    """Return what a model records about its corpus."""
+    return {name: getattr(corpus.manifest, name) for name in ("fingerprint", "sizes", "settings")}
 
 
-def _weights(model: "CellModel", dtype: StoredDtype) -> dict[str, Array]:
+def require_corpus_of(corpus: Corpus, what: str, of_model: int, of_corpus: int) -> None:
+    """Refuse a corpus with another number of words or metadata than the model has."""
+    if of_model != of_corpus:
+        raise ModelError(
+            f"the model has {of_model:,} {what}, {corpus.folder} has {of_corpus:,}. "
+            "Give the corpus that the model was trained on."
+        )
+
+
+def stored_weights(tensors: Mapping[str, Any], dtype: StoredDtype) -> dict[str, Array]:
+    """Return the tensors of a `state_dict` as they are stored; values that are not finite are refused."""
     floats = "float16" if dtype == "int8" else dtype
     limit = float(np.finfo(floats).max)
     weights: dict[str, Array] = {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in tensors.items():
         array = tensor.detach().cpu().float().numpy()
         if not (np.abs(array) <= limit).all():  # refuses NaN too
             raise ModelError(

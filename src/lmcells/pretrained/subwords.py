@@ -61,7 +61,6 @@ class SubwordSettings:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Read the settings of a model folder."""
         path = folder / layout.SUBWORDS
         try:
             saved = read_json(path)
@@ -75,7 +74,6 @@ class SubwordSettings:
         return settings
 
     def save(self, folder: Path) -> None:
-        """Write the settings into a model folder."""
         write_json(folder / layout.SUBWORDS, asdict(self), indent=1)
 
 

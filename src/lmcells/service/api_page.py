@@ -5,10 +5,7 @@ import re
 from html import escape
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.responses import Response
-
-_STYLE = """\
+STYLE = """\
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 :root { color-scheme: light dark; }
 h2 { margin-top: 2.5rem; border-top: 1px solid #8886; padding-top: 1rem; }
@@ -17,71 +14,48 @@ pre { overflow: auto; padding: .75rem; border: 1px solid #8886; border-radius: .
 table { border-collapse: collapse; } th, td { text-align: left; vertical-align: top; padding: .2rem 1rem .2rem 0; }
 """
 _REF = "#/components/schemas/"
+_LIMITS = {"maxLength": "at most {:,} characters", "maxItems": "at most {:,}"}
+_LIMITS |= {"minimum": "from {}", "maximum": "to {:,}"}
 Schema = dict[str, Any]
 
 
-def add_api_page(app: FastAPI, path: str) -> None:
-    """Add the page, and its style sheet beside it."""
-    style = f"{path}.css"
-
-    @app.get(path, include_in_schema=False)
-    async def show_api() -> Response:
-        return Response(render(app.openapi(), style=style.rpartition("/")[2]), media_type="text/html")
-
-    @app.get(style, include_in_schema=False)
-    async def show_style() -> Response:
-        return Response(_STYLE, media_type="text/css")
-
-
 def render(schema: Schema, *, style: str) -> str:
-    """Return the page of a schema."""
-    operations = [
-        (path, method, operation)
-        for path, methods in schema["paths"].items()
-        for method, operation in methods.items()
-    ]
-    links = "".join(
-        f'<li><a href="#{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code></a> '
-        f"{escape(operation['summary'])}</li>"
-        for path, method, operation in operations
-    )
-    models = schema["components"]["schemas"]
-    info = schema["info"]
+    models, info = schema["components"]["schemas"], schema["info"]
+    links, operations = "", ""
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            title = f"<code>{method.upper()} {escape(path)}</code>"
+            link = f'<a href="#{operation["operationId"]}">{title}</a>'
+            links += f"<li>{link} {escape(operation['summary'])}</li>"
+            operations += _operation(title, operation, models)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{info["title"]} API</title>'
         f'<meta name="viewport" content="width=device-width"><link rel="icon" href="icon.svg">'
         f'<link rel="stylesheet" href="{style}"></head><body><main>'
         f"<h1>{info['title']} {info['version']}: API</h1><p>{escape(info['summary'])}. "
         f'Also as an <a href="openapi.json">OpenAPI schema</a>. <a href="./">Back to the page.</a></p><ul>{links}</ul>'
-        + "".join(_operation(*operation, models) for operation in operations)
-        + "<h2>Messages</h2>"
+        f"{operations}<h2>Messages</h2>"
         + "".join(_model(name, model) for name, model in sorted(models.items()))
         + "</main></body></html>"
     )
 
 
-def _operation(path: str, method: str, operation: Schema, models: Schema) -> str:
-    parts = [
-        f'<h2 id="{operation["operationId"]}"><code>{method.upper()} {escape(path)}</code></h2>',
-        f"<p>{escape(operation['summary'])}. {_text(operation.get('description', ''))}</p>",
-    ]
+def _operation(title: str, operation: Schema, models: Schema) -> str:
+    page = f'<h2 id="{operation["operationId"]}">{title}</h2>'
+    page += f"<p>{escape(operation['summary'])}. {_text(operation.get('description', ''))}</p>"
     if "security" in operation:
-        parts.append("<p>Needs <code>Authorization: Bearer TOKEN</code>.</p>")
-    rows = [
-        (each["name"], _type(each["schema"]), each.get("description", ""))
-        for each in operation.get("parameters", ())
-    ]
-    parts.append(_table(("parameter", "type", ""), rows))
+        page += "<p>Needs <code>Authorization: Bearer TOKEN</code>.</p>"
+    given = operation.get("parameters", ())
+    rows = [(each["name"], _type(each["schema"]), each.get("description", "")) for each in given]
+    page += _table(("parameter", "type", ""), rows)
     for content_type, content in operation.get("requestBody", {}).get("content", {}).items():
-        parts.append(
-            f"<h3>Body: <code>{content_type}</code></h3><p>{_type(content['schema'])}</p>"
-            + _example(content["schema"], models)
-        )
+        page += f"<h3>Body: <code>{content_type}</code></h3><p>{_type(content['schema'])}</p>"
+        page += _example(content["schema"], models)
     answers = []
     for status, answer in operation["responses"].items():
         kinds = [_type(each.get("schema", {})) for each in answer.get("content", {}).values()]
         answers.append((status, " or ".join(filter(None, kinds)), answer["description"]))
-    return "".join(parts) + "<h3>Answers</h3>" + _table(("status", "content", ""), answers)
+    return page + "<h3>Answers</h3>" + _table(("status", "content", ""), answers)
 
 
 def _model(name: str, model: Schema) -> str:
@@ -112,16 +86,9 @@ def _type(schema: Schema) -> str:
         if several in schema:
             return " or ".join(_type(each) for each in schema[several])
     if "enum" in schema or "const" in schema:
-        return " or ".join(
-            f"<code>{escape(str(each))}</code>" for each in schema.get("enum", [schema.get("const")])
-        )
-    limits = {
-        "maxLength": "at most {:,} characters",
-        "maxItems": "at most {:,}",
-        "minimum": "from {}",
-        "maximum": "to {:,}",
-    }
-    said = [limits[name].format(schema[name]) for name in limits if name in schema]
+        values = schema.get("enum", [schema.get("const")])
+        return " or ".join(f"<code>{escape(str(each))}</code>" for each in values)
+    said = [text.format(schema[name]) for name, text in _LIMITS.items() if name in schema]
     inner = f" of {_type(schema['items'])}" if "items" in schema else ""
     return escape(str(schema.get("type", ""))) + inner + (f" ({', '.join(said)})" if said else "")
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 from starlette.middleware import Middleware
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 import lmcells
 from lmcells.expansion.expander import Expander
@@ -66,6 +67,7 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     probes = APIRouter()
     routes.add_probes(probes, workers, expander.inventory)
     files = page_files(has_reviews=settings.reviews is not None)
+    files[f"{DOCUMENTATION}.css"] = api_page.STYLE.encode(), _CONTENT_TYPES[".css"]
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -104,10 +106,19 @@ def create_app(expander: Expander, settings: ServiceSettings | None = None) -> F
     app.include_router(reviews, prefix=VERSION)
     app.include_router(unversioned)
     app.include_router(probes)
+
+    async def send(page: Response) -> Response:
+        return page
+
     for path, (content, content_type) in files.items():
-        _add_file(app, path, content, content_type)
+        page = Response(content, headers={"Content-Type": content_type})
+        app.get(path, include_in_schema=False)(partial(send, page))
     _complete_schema(app, settings, {*successors.values(), *others})
-    api_page.add_api_page(app, DOCUMENTATION)
+
+    @app.get(DOCUMENTATION, include_in_schema=False)
+    async def show_api() -> HTMLResponse:
+        return HTMLResponse(api_page.render(app.openapi(), style=f"{DOCUMENTATION[1:]}.css"))
+
     return app
 
 
@@ -126,12 +137,6 @@ def page_files(*, has_reviews: bool = False) -> dict[str, tuple[bytes, str]]:
 
 def _paths(router: APIRouter) -> list[str]:
     return [route.path for route in router.routes if isinstance(route, APIRoute)]
-
-
-def _add_file(app: FastAPI, path: str, content: bytes, content_type: str) -> None:
-    @app.get(path, include_in_schema=False)
-    async def send_file() -> Response:
-        return Response(content, headers={"Content-Type": content_type})
 
 
 def _complete_schema(app: FastAPI, settings: ServiceSettings, protected: Collection[str]) -> None:

@@ -115,12 +115,8 @@ def write_answer(
 ) -> bytes:
     """Return a `NoteAnswer` as JSON, written from the library's own types."""
     explained = b"null" if explanations is None else _list(_EXPLANATIONS, explanations)
-    return b'{"id":%b,"expansions":%b,"explanations":%b,"expanded":%b}' % (
-        _TEXT.dump_json(id_),
-        _list(_EXPANSIONS, expansions),
-        explained,
-        _EXPANDED.dump_json(expanded),
-    )
+    parts = _TEXT.dump_json(id_), _list(_EXPANSIONS, expansions), explained, _EXPANDED.dump_json(expanded)
+    return b'{"id":%b,"expansions":%b,"explanations":%b,"expanded":%b}' % parts
 
 
 def _list(adapter: TypeAdapter[list[Item]], values: list[Item]) -> bytes:

@@ -27,22 +27,16 @@ Name = Annotated[str, Field(min_length=1, max_length=500, pattern=r"\S")]
 ShortForm = Annotated[str, Field(min_length=1, max_length=50, pattern=r"\S")]
 Offset = Annotated[int, Field(ge=0, le=2**53 - 1), BeforeValidator(_whole)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Several = Annotated[  # accepts a list, as JSON arrays are; stops at the first mistake
-    tuple[Item, ...], Field(strict=False, fail_fast=True)
-]
+# Accepts a list, as JSON arrays are; stops at the first mistake.
+Several = Annotated[tuple[Item, ...], Field(strict=False, fail_fast=True)]
 
-
+_METADATA: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
+_METADATA |= {"examples": [{"category": "Cardiology"}]}
 Metadata = Annotated[  # an object in JSON; pairs here, which are hashable
     tuple[tuple[str, str], ...],
     BeforeValidator(lambda given: tuple(sorted(given.items())) if isinstance(given, dict) else given),
     PlainSerializer(dict),
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "examples": [{"category": "Cardiology"}],
-        }
-    ),
+    WithJsonSchema(_METADATA),
 ]
 
 

@@ -25,16 +25,10 @@ class ServiceMetrics:
         own: dict[str, Any] = {"registry": self._registry}
         summed = own | {"multiprocess_mode": "livesum"}
         self.requests = Counter("lmcells_requests", "Requests answered.", ("path", "status"), **own)
-        self.request_seconds = Histogram(
-            "lmcells_request_seconds",
-            "From a request's first byte to the last of its answer.",
-            ("path",),
-            buckets=_SECONDS,
-            **own,
-        )
-        self.in_progress = Gauge(
-            "lmcells_requests_in_progress", "Requests to expand that were let in.", **summed
-        )
+        text = "From a request's first byte to the last of its answer."
+        self.request_seconds = Histogram("lmcells_request_seconds", text, ("path",), buckets=_SECONDS, **own)
+        text = "Requests to expand that were let in."
+        self.in_progress = Gauge("lmcells_requests_in_progress", text, **summed)
         self.waiting_notes = Gauge("lmcells_waiting_notes", "Notes that wait for a batch.", **summed)
         self.given_up = Counter("lmcells_requests_given_up", "Requests whose client left first.", **own)
         self.notes = Counter("lmcells_notes", "Notes expanded.", **own)
@@ -45,7 +39,6 @@ class ServiceMetrics:
         self._expansions = {name: expansions.labels(name) for name in (*get_args(Source), "abstained")}
 
     def count_note(self, text: str, expansions: Sequence[Expansion]) -> None:
-        """Count a note, and its short forms by outcome."""
         self.notes.inc()
         self.characters.inc(len(text))
         outcomes = collections.Counter("abstained" if each.abstained else each.source for each in expansions)

@@ -52,7 +52,6 @@ _LEVEL = 4
 
 
 def refusal(status: int, detail: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Return an error answer."""
     return JSONResponse({"detail": detail}, status, headers)
 
 
@@ -77,11 +76,9 @@ ERROR_HANDLERS: dict[int | type[Exception], Any] = dict.fromkeys(
 
 def describe_error(error: BaseException) -> str:
     """Return an error's type and where it was raised, but not its message, which may quote a note."""
-    frames = traceback.extract_tb(error.__traceback__)[-6:]
-    places = " < ".join(
-        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)
-    )
-    return f"{type(error).__name__} at {places or 'unknown'}"
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-6:])
+    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return f"{type(error).__name__} at {' < '.join(places) or 'unknown'}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +97,6 @@ class Observation:
     allowed_hosts: Container[str]  # allowed Host headers; none: any
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -167,7 +163,6 @@ class Compression:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
         if scope["type"] != "http" or not _GZIP.search(Headers(scope=scope).get("accept-encoding", "")):
             await self.app(scope, receive, send)
             return

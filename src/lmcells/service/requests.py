@@ -79,7 +79,6 @@ def _checked(kind: type[Asked], given: object, place: str = "") -> Asked:
 
 
 def _check_fields(given: object, place: str) -> None:
-    """Refuse objects with too many fields."""
     if isinstance(given, dict):
         if len(given) > _MAX_FIELDS:
             found = f"{place}: an object has {len(given):,} fields"

@@ -65,7 +65,6 @@ class Decision(Choice):
         }[self.scope]
 
     def is_made_at(self, mention: Expansion, note: int) -> bool:
-        """Whether it was made at this mention."""
         return (self.note, self.start, self.end) == (note, mention.start, mention.end)
 
     def strength(self, mention: Expansion, note: int) -> tuple[bool, int, int]:
@@ -84,7 +83,6 @@ class ReviewedMention:
 
     @property
     def never(self) -> frozenset[str]:
-        """The senses that are never meant."""
         return frozenset(each.long_form for each in self.exclusions if each.long_form is not None)
 
     def answer(self, decision: Decision | None) -> Expansion:
@@ -99,7 +97,6 @@ class ReviewedMention:
         return replace(sure, source="review", abstained=None)
 
     def without_answer(self, reason: str) -> Expansion:
-        """Return the mention without a long form, and why."""
         return replace(self.expansion, long_form=None, probability=None, abstained=reason)
 
     @property
@@ -117,7 +114,6 @@ class ReviewedMention:
 
     @property
     def is_disputed(self) -> bool:
-        """Whether two reviewers disagree."""
         return len({each.long_form for each in self.by_reviewer.values()}) > 1
 
     @property

@@ -1,8 +1,6 @@
 """Queue notes for review, the most useful first; export reviews as annotations, a site inventory or labelled notes."""
 
-import csv
 import hashlib
-import io
 import json
 import math
 import re
@@ -22,7 +20,7 @@ from lmcells.expansion.inventory import ALL_SENSES, form_key
 from lmcells.expansion.ordinary_words import NAMES, NOT_SHORTHAND, STATES
 from lmcells.integrations.exports import AnnotatedNote
 from lmcells.integrations.omop import export_note_nlp
-from lmcells.integrations.rows import annotation_row
+from lmcells.integrations.rows import annotation_row, csv_text
 from lmcells.notes.note import Note
 from lmcells.service.review_decisions import SURE, UNKNOWN, Decision, ReviewedMention, ReviewedNote, Version
 from lmcells.service.reviews import ReviewStore, find_sections, section_at
@@ -64,9 +62,8 @@ def mentions_of(note: Note, expansions: Sequence[Expansion], expander: Expander)
             start, end = found.span()
             before = bisect_right(starts, end - 1) - 1
             is_taken = before >= 0 and expansions[before].end > start
-            is_heading = _HEADING_BEFORE.search(
-                note.text[max(0, start - 20) : start]
-            ) or _HEADING_AFTER.match(note.text, end)
+            words_before = note.text[max(0, start - 20) : start]
+            is_heading = _HEADING_BEFORE.search(words_before) or _HEADING_AFTER.match(note.text, end)
             if not (is_taken or _is_known(found[0], expander) or is_heading):
                 sections = sections or find_sections(note)
                 section = section_at(sections, start)
@@ -78,14 +75,10 @@ def _is_known(written: str, expander: Expander) -> bool:
     """Whether it is in the inventory, or is a word, a name or a number in capitals."""
     stem = written.removesuffix("s")
     word = stem.lower()
-    return (
-        any(each in expander.inventory for each in (written, stem, stem.upper()))
-        or stem in STATES
-        or word in NOT_SHORTHAND
-        or word in NAMES
-        or (len(word) >= _WORD and word in expander.model.word_ids)
-        or _ROMAN.fullmatch(stem) is not None
-    )
+    if any(each in expander.inventory for each in (written, stem, stem.upper())) or _ROMAN.fullmatch(stem):
+        return True
+    is_word = len(word) >= _WORD and word in expander.model.word_ids
+    return is_word or stem in STATES or word in NOT_SHORTHAND or word in NAMES
 
 
 def add_notes(
@@ -128,21 +121,16 @@ def annotations(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[st
         for mention in each.mentions:
             if mention.corrected is not None:
                 decision = mention.settled
-                review = {
-                    "reviewed_by": sorted(mention.by_reviewer),
-                    "reviewed_at": decision.at if decision else None,
-                    "model": decision.model if decision else None,
-                    "inventory": decision.inventory if decision else None,
-                }
-                yield _line(annotation_row(each.note, mention.corrected) | review)
+                fields = {"reviewed_at": "at", "model": "model", "inventory": "inventory"}
+                made = {name: getattr(decision, field, None) for name, field in fields.items()}
+                reviewed = {"reviewed_by": sorted(mention.by_reviewer), **made}
+                yield _line(annotation_row(each.note, mention.corrected) | reviewed)
 
 
 def note_nlp(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
     """Yield the corrected annotations as OMOP's NOTE_NLP, in CSV; ids of notes must be whole numbers."""
-    annotated = (
-        AnnotatedNote(note.note, tuple(filter(None, (each.corrected for each in note.mentions))))
-        for note in notes
-    )
+    corrected = ((each.note, [mention.corrected for mention in each.mentions]) for each in notes)
+    annotated = (AnnotatedNote(note, tuple(filter(None, found))) for note, found in corrected)
     with tempfile.TemporaryDirectory(prefix="lmcells-reviews-") as folder:  # mode 0700
         path = Path(folder) / "note_nlp.csv"
         export_note_nlp(annotated, path)
@@ -158,16 +146,11 @@ def labelled(notes: Sequence[ReviewedNote], _: SenseInventory) -> Iterator[str]:
         if each.done_by:
             marks = []
             for mention in each.mentions:
-                decision, mark = (
-                    mention.settled,
-                    {"start": mention.expansion.start, "end": mention.expansion.end},
-                )
-                if decision is None:
-                    marks.append({**mark, "kind": "unclear"})
-                elif decision.long_form is None:
-                    marks.append({**mark, "kind": NONE})
-                else:
-                    marks.append({**mark, "kind": SHORT_FORM, "senses": [decision.long_form]})
+                decision = mention.settled
+                kind = "unclear" if decision is None else SHORT_FORM if decision.long_form else NONE
+                mark = {"start": mention.expansion.start, "end": mention.expansion.end, "kind": kind}
+                senses = {"senses": [decision.long_form]} if decision and decision.long_form else {}
+                marks.append(mark | senses)
             yield _line({"id": each.note.id, "text": each.note.text, "mentions": marks})
 
 
@@ -177,12 +160,9 @@ def _line(row: dict[str, Any]) -> str:
 
 def site_inventory(notes: Sequence[ReviewedNote], inventory: SenseInventory) -> Iterator[str]:
     """Yield the rules that follow from the decisions, as the CSV of a layer over the inventory; see `site_rules`."""
-    table = io.StringIO(newline="")
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(SITE_COLUMNS)
-    for *rule, where in site_rules(notes, inventory)[0]:
-        writer.writerow((*rule, *(dict(where).get(name, "") for name in SITE_COLUMNS[3:])))
-    yield table.getvalue()
+    rules, _ = site_rules(notes, inventory)
+    rows = (dict(zip(SITE_COLUMNS, rule, strict=False)) | dict(where) for *rule, where in rules)
+    yield csv_text(SITE_COLUMNS, rows)
 
 
 def site_rules(
@@ -198,7 +178,8 @@ def site_rules(
     added: set[tuple[str, str, Where]] = set()
     spelling: dict[tuple[str, tuple[str, ...]], str] = {}  # of two that differ in case or number, the first
     for decision, mention in sorted(_made(notes), key=lambda each: each[0].id):
-        where = _where(decision)
+        value = {"section": decision.section, "category": decision.category}.get(decision.scope)
+        where: Where = () if value is None else ((decision.scope, value),)
         long_form = decision.long_form or ALL_SENSES
         long_form = spelling.setdefault((decision.short_form, form_key(long_form)), long_form)
         if decision.action == "never":
@@ -230,11 +211,6 @@ def _made(notes: Sequence[ReviewedNote]) -> Iterator[tuple[Decision, ReviewedMen
             for decision in (*mention.by_reviewer.values(), *mention.exclusions):
                 if decision.is_made_at(mention.expansion, note.id):
                     yield decision, mention
-
-
-def _where(decision: Decision) -> Where:
-    value = {"section": decision.section, "category": decision.category}.get(decision.scope)
-    return ((decision.scope, value),) if value is not None else ()
 
 
 def _is_new(decision: Decision, mention: ReviewedMention, inventory: SenseInventory) -> bool:

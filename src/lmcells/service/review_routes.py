@@ -12,14 +12,8 @@ from starlette.responses import Response
 from lmcells.expansion import expand_text
 from lmcells.expansion.expander import Expander
 from lmcells.notes.note import Note
-from lmcells.service.messages import (
-    ExpandedTextMessage,
-    ExpansionMessage,
-    Message,
-    Offset,
-    Several,
-    add_examples,
-)
+from lmcells.service import messages
+from lmcells.service.messages import ExpansionMessage, Message, Offset, Several
 from lmcells.service.requests import check_length
 from lmcells.service.review_decisions import Action, Choice, ReviewedNote, Scope, agreement
 from lmcells.service.review_files import EXPORTS, mentions_of, site_rules, version_of
@@ -105,7 +99,7 @@ class ReviewedNoteAnswer(Message):
     text: str = Field(repr=False)
     is_done: bool
     expansions: Several[MentionMessage]
-    expanded: ExpandedTextMessage
+    expanded: messages.ExpandedTextMessage
 
 
 class ListedNote(Message):
@@ -143,9 +137,8 @@ class UndoneAnswer(Message):
 
 def review_router(expander: Expander, settings: ServiceSettings, *, route_class: type[APIRoute]) -> APIRouter:
     """Return the router of /reviews; without a file of reviews, it has no paths."""
-    router = APIRouter(
-        prefix="/reviews", responses=errors(401, 422), route_class=route_class, tags=["reviews"]
-    )
+    responses = errors(401, 422)
+    router = APIRouter(prefix="/reviews", responses=responses, route_class=route_class, tags=["reviews"])
     if settings.reviews is None:
         return router
     store = ReviewStore(Path(settings.reviews))
@@ -220,61 +213,44 @@ def review_router(expander: Expander, settings: ServiceSettings, *, route_class:
     return router
 
 
+def _facts(reviewed: ReviewedNote, reviewer: str) -> dict[str, Any]:
+    return {
+        "id": reviewed.id,
+        "name": reviewed.note.id,
+        "category": reviewed.note.metadata.get("category"),
+        "is_done": reviewer in reviewed.done_by,
+    }
+
+
 def _listed(reviewed: ReviewedNote, reviewer: str) -> ListedNote:
-    is_done = reviewer in reviewed.done_by
-    return ListedNote(
-        id=reviewed.id,
-        name=reviewed.note.id,
-        category=reviewed.note.metadata.get("category"),
-        n_left=0 if is_done else reviewed.n_left(reviewer),
-        n_disputed=sum(each.is_disputed for each in reviewed.mentions),
-        is_done=is_done,
-    )
+    facts = _facts(reviewed, reviewer)
+    n_left = 0 if facts["is_done"] else reviewed.n_left(reviewer)
+    n_disputed = sum(each.is_disputed for each in reviewed.mentions)
+    return ListedNote(**facts, n_left=n_left, n_disputed=n_disputed)
 
 
 def _shown(reviewed: ReviewedNote, reviewer: str) -> ReviewedNoteAnswer:
-    """Return a note as a reviewer sees it."""
     answers, mentions = [], []
     for each in reviewed.mentions:
         expansion, mine = each.expansion, each.by_reviewer.get(reviewer)
         others = [decision for name, decision in sorted(each.by_reviewer.items()) if name != reviewer]
         answers.append(each.answer(mine))
-        mentions.append(
-            answers[-1].to_dict()
-            | {
-                "candidates": expansion.to_dict()["candidates"],
-                "answer": expansion.long_form,
-                "answer_probability": expansion.probability,
-                "mine": mine and DecisionMessage.model_validate(mine, from_attributes=True),
-                "others": [
-                    DecisionMessage.model_validate(other, from_attributes=True) for other in others if mine
-                ],
-                "never": sorted(each.never),
-            }
-        )
-    expanded = expand_text(reviewed.note.text, answers)
-    return ReviewedNoteAnswer.model_validate(
-        {
-            "id": reviewed.id,
-            "name": reviewed.note.id,
-            "category": reviewed.note.metadata.get("category"),
-            "text": reviewed.note.text,
-            "is_done": reviewer in reviewed.done_by,
-            "expansions": mentions,
-            "expanded": ExpandedTextMessage.model_validate(expanded, from_attributes=True),
-        }
-    )
+        seen = {"candidates": expansion.to_dict()["candidates"], "never": sorted(each.never), "mine": mine}
+        seen |= {"answer": expansion.long_form, "answer_probability": expansion.probability}
+        mentions.append(answers[-1].to_dict() | seen | {"others": others if mine else []})
+    text = reviewed.note.text
+    note = {"text": text, "expansions": mentions, "expanded": expand_text(text, answers)}
+    return ReviewedNoteAnswer.model_validate(_facts(reviewed, reviewer) | note, from_attributes=True)
 
 
 # Examples for the schema
 
 _NOTE = "PMH: Pt with CVA in 2019, now in PT twice weekly."
-_DECISION = DecisionMessage(
-    reviewer="Ana", long_form="physical therapy", scope="section", at="2026-01-31T08:30:00+00:00"
-)
+_AT = "2026-01-31T08:30:00+00:00"
+_DECISION = DecisionMessage(reviewer="Ana", long_form="physical therapy", scope="section", at=_AT)
 _LISTED = ListedNote(id=1, name="visit.txt", category=None, n_left=2, n_disputed=0, is_done=False)
 
-add_examples(
+messages.add_examples(
     NewNote(name="visit.txt", text=_NOTE),
     ChoiceMessage(reviewer="Ana", start=33, end=35, long_form="physical therapy", scope="section"),
     ChoiceMessage(reviewer="Ana", action="done"),

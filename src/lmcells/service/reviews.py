@@ -15,8 +15,10 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from lmcells.errors import InputError
 from lmcells.expansion.expansion import Expansion
@@ -87,27 +89,19 @@ class ReviewStore:
 
     def add(self, note: Note, mentions: Sequence[Expansion], *, version: Version) -> int:
         """Store a note, return its number; one of the same name and text gets new mentions and keeps its decisions."""
-        values = (
-            json.dumps(dict(note.metadata), ensure_ascii=False),
-            json.dumps([each.to_dict() for each in mentions], ensure_ascii=False),
-            *(0.0, *version, _now()),
-        )
+        found = json.dumps([each.to_dict() for each in mentions], ensure_ascii=False)
+        values = {"metadata": json.dumps(dict(note.metadata), ensure_ascii=False), "mentions": found}
+        values |= version._asdict() | {"usefulness": 0.0, "added": _now()}
         with self._open() as file:
-            known = file.execute("SELECT id, text FROM notes WHERE name = ?", (note.id,)).fetchone()
-            if known is None:
-                columns = "name, text, metadata, mentions, usefulness, model, inventory, added"
-                row = file.execute(
-                    f"INSERT INTO notes ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (note.id, note.text, *values),
-                )
-                return int(row.lastrowid or 0)
-            if known["text"] != note.text:
+            known = file.execute("SELECT text FROM notes WHERE name = ?", (note.id,)).fetchone()
+            if known and known["text"] != note.text:
                 raise InputError(
                     f"{self.path} holds another text under the name {note.id!r}. Rename the note, or delete that one."
                 )
-            columns = "metadata = ?, mentions = ?, usefulness = ?, model = ?, inventory = ?, added = ?"
-            file.execute(f"UPDATE notes SET {columns} WHERE id = ?", (*values, known["id"]))
-            return int(known["id"])
+            changed = ", ".join(f"{name} = excluded.{name}" for name in values)
+            on_conflict = f"ON CONFLICT (name) DO UPDATE SET {changed} RETURNING id"
+            stored = _insert(file, "notes", {"name": note.id, "text": note.text, **values}, on_conflict)
+            return int(stored.fetchone()["id"])
 
     def rank(self, usefulness: dict[int, float]) -> None:
         """Update how useful it is to review each note."""
@@ -171,22 +165,19 @@ class ReviewStore:
             else:
                 _check_span(choice, seen)
             batch = file.execute("SELECT COALESCE(MAX(batch), 0) + 1 FROM decisions").fetchone()[0]
-            mentions = [each.expansion for each in seen.mentions]
-            mention_at = {(each.start, each.end): each for each in mentions}
+            mention_at = {
+                (each.expansion.start, each.expansion.end): each.expansion for each in seen.mentions
+            }
+            category = seen.note.metadata.get("category")
             for each in choices:
                 mention = mention_at.get((each.start, each.end))
                 long_form = each.long_form if each is not choice else _spelling(choice, mention, seen)
                 short_form = mention.short_form if mention else seen.note.text[each.start : each.end]
                 section = mention.section if mention else section_at(find_sections(seen.note), each.start)
-                file.execute(
-                    "INSERT INTO decisions (batch, note, start, end, short_form, section, category, action, long_form, "
-                    "scope, reviewer, at, model, inventory) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (
-                        *(batch, note_id, each.start, each.end, short_form, section),
-                        *(seen.note.metadata.get("category"), each.action, long_form, each.scope),
-                        *(reviewer, _now(), *version),
-                    ),
-                )
+                where = {"short_form": short_form, "section": section, "category": category}
+                made = asdict(each) | where | {"long_form": long_form} | version._asdict()
+                row = {"batch": batch, "note": note_id, "reviewer": reviewer, "at": _now(), **made}
+                _insert(file, "decisions", row)
 
     def undo(self, reviewer: str) -> int | None:
         """Undo a reviewer's last choice; return its note, None if there is no choice."""
@@ -199,6 +190,15 @@ class ReviewStore:
                 return None
             file.execute("UPDATE decisions SET undone = ? WHERE batch = ?", (_now(), last["batch"]))
             return int(last["note"])
+
+
+def _insert(
+    file: sqlite3.Connection, table: str, row: dict[str, Any], on_conflict: str = ""
+) -> sqlite3.Cursor:
+    places = ", ".join("?" * len(row))
+    return file.execute(
+        f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places}) {on_conflict}", tuple(row.values())
+    )
 
 
 def _check_span(choice: Choice, seen: ReviewedNote) -> None:

@@ -49,11 +49,8 @@ def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def add_expand(
     router: APIRouter, workers: Workers, settings: ServiceSettings, metrics: ServiceMetrics
 ) -> None:
-    """Add POST /expand."""
     reader = ThreadPoolExecutor(1, thread_name_prefix="lmcells-reader")  # keeps the event loop free
-    refs = [
-        {"$ref": f"#/components/schemas/{model.__name__}"} for model in (messages.OneNote, messages.ManyNotes)
-    ]
+    refs = [{"$ref": f"#/components/schemas/{name}"} for name in ("OneNote", "ManyNotes")]
     lines: dict[str, Any] = {"type": "string", "examples": ['{"id": "a", "text": "PT 12"}\n']}
 
     @router.post(
@@ -91,18 +88,16 @@ def add_expand(
             detail = f"Content-Type: found another; allowed: application/json or {NDJSON}."
             raise HTTPException(415, detail)
         body = await request.body()
-        options = {"expanded_text": expanded_text, "explain": explain}
-        in_lines = NDJSON in request.headers.get("accept", "")
 
         def read() -> tuple[messages.OneNote | messages.ManyNotes, dict[int, str]]:
             if content_type != NDJSON:
                 return read_request(body, settings), {}
-            return read_lines(body, settings, options)
+            return read_lines(body, settings, {"expanded_text": expanded_text, "explain": explain})
 
         is_small = len(body) <= _AT_ONCE
         loop = asyncio.get_running_loop()
         asked, mistakes = read() if is_small else await loop.run_in_executor(reader, read)
-        if in_lines:
+        if NDJSON in request.headers.get("accept", ""):
             lines = _answer_lines(asked, mistakes, workers, settings)
             first = await anext(lines, b"")  # errors of the whole request come before anything is sent
             return StreamingResponse(_chain(first, lines), media_type=NDJSON)
@@ -122,10 +117,8 @@ def add_expand(
             if left.done():
                 metrics.given_up.inc()
                 return Response(status_code=CLIENT_LEFT)
-            detail = (
-                f"not answered within {settings.deadline:g} seconds. Send fewer notes, ask for fewer explanations, "
-                "or try again later."
-            )
+            late = f"not answered within {settings.deadline:g} seconds"
+            detail = f"{late}. Send fewer notes, ask for fewer explanations, or try again later."
             raise HTTPException(503, detail, {"Retry-After": "5"})
         finally:
             answered.cancel()
@@ -173,7 +166,6 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncIterator[byt
 
 
 def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
-    """Add GET /inventory."""
     names = sorted(inventory.short_forms, key=lambda name: (name.casefold(), name))
     find = NameSearch(names, searched=long_forms_of(inventory))
 
@@ -189,18 +181,10 @@ def add_inventory(router: APIRouter, inventory: SenseInventory) -> None:
     ) -> messages.InventoryAnswer:
         """Short forms that begin with `search` come first, then those with a long form that contains it."""
         found = find(search)
-        entries = [
-            {
-                "short_form": name,
-                "senses": [
-                    {"long_form": sense.long_form, "forms": sense.forms, "concept_id": sense.concept_id}
-                    for sense in inventory.senses(name)
-                ],
-            }
-            for name in found[offset : offset + limit]
-        ]
+        shown = found[offset : offset + limit]
+        entries = [{"short_form": name, "senses": inventory.senses(name)} for name in shown]
         counts = {"n_short_forms": len(inventory), "n_senses": inventory.n_senses, "n_found": len(found)}
-        return messages.InventoryAnswer.model_validate({**counts, "entries": entries})
+        return messages.InventoryAnswer.model_validate({**counts, "entries": entries}, from_attributes=True)
 
 
 class NameSearch:
@@ -229,7 +213,6 @@ def long_forms_of(inventory: SenseInventory) -> dict[str, str]:
 
 
 def add_metrics(router: APIRouter, metrics: ServiceMetrics) -> None:
-    """Add GET /metrics."""
     content = {"text/plain": {"schema": {"type": "string"}, "example": "lmcells_notes_total 64.0\n"}}
 
     @router.get(
@@ -250,12 +233,8 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
     @router.get("/health", summary="Whether the service is up, and what it serves")
     async def health() -> messages.HealthAnswer:
         """Needs no token."""
-        return messages.HealthAnswer(
-            status="ok",
-            version=lmcells.__version__,
-            n_short_forms=len(inventory),
-            waiting_notes=workers.n_waiting,
-        )
+        counts = {"n_short_forms": len(inventory), "waiting_notes": workers.n_waiting}
+        return messages.HealthAnswer(status="ok", version=lmcells.__version__, **counts)
 
     @router.get("/livez", summary="Whether the process is alive; if not, restart it")
     async def livez() -> messages.ProbeAnswer:
@@ -274,8 +253,7 @@ def add_probes(router: APIRouter, workers: Workers, inventory: SenseInventory) -
                 workers.put(job)
                 await asyncio.wait_for(asyncio.wrap_future(job.answered), _READY_SECONDS)
             except (TimeoutError, RuntimeError):
-                raise HTTPException(
-                    503, "the workers do not answer. Try again later.", {"Retry-After": "5"}
-                ) from None
+                detail = "the workers do not answer. Try again later."
+                raise HTTPException(503, detail, {"Retry-After": "5"}) from None
             answered_at = time.monotonic()
         return messages.ProbeAnswer(status="ok")

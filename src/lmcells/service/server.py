@@ -37,9 +37,7 @@ TOKEN = "LMCELLS_TOKEN"
 _BACKLOG = 2048
 _GRACE_SECONDS = 60  # to answer accepted requests, before the rest are cut off
 _COLLECT_AFTER = 10_000  # new objects: a batch makes fewer, none of them in reference cycles
-_SWITCH_SECONDS = (
-    0.0005  # after which a computing thread lets the next one run: a request passes through many threads
-)
+_SWITCH_SECONDS = 0.0005  # of computing before other threads get a turn: a request passes through many
 _RESTART_SECONDS = 1.0  # between two starts of a worker that exits at once
 _SPARE_FILES = 64  # besides connections
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
@@ -161,16 +159,16 @@ def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
         for process in workers:
             process.terminate()
 
-    def start() -> BaseProcess:
-        process = spawn.Process(target=_run_worker, args=(options, port))
-        process.start()
-        return process
+    def start() -> None:
+        workers.append(spawn.Process(target=_run_worker, args=(options, port)))
+        workers[-1].start()
 
     workers: list[BaseProcess] = []
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, end)
     started = time.monotonic()
-    workers += [start() for _ in range(n_workers)]
+    for _ in range(n_workers):
+        start()
     while not is_ending:
         wait([process.sentinel for process in workers], timeout=1.0)
         for process in [each for each in workers if not each.is_alive()]:
@@ -182,9 +180,8 @@ def _supervise(options: ServerOptions, port: int, n_workers: int) -> None:
                 time.sleep(_RESTART_SECONDS)
             _log.warning("worker %d ended with %s; starting another", process.pid, process.exitcode)
             started = time.monotonic()
-            workers.append(start())
-    for process in workers:
-        process.terminate()
+            start()
+    end()  # a signal may have come while one started
     for process in workers:
         process.join(_GRACE_SECONDS + 10)
         process.kill()
@@ -214,7 +211,6 @@ def listen(host: str, port: int, *, is_shared: bool = False, backlog: int | None
 
 
 def url(listening: socket.socket, *, scheme: str = "http") -> str:
-    """Return the address of the page."""
     host, port = listening.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -233,11 +229,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as JSON, without tracebacks: they may quote a note."""
-        fields: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        fields = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
         return json.dumps(fields | getattr(record, "fields", {}), ensure_ascii=False)
 
 

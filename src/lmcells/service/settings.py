@@ -1,39 +1,44 @@
 """What the service accepts, and how much of it at a time."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from lmcells.errors import ConfigError
 
-_COUNTS = ("max_note_length", "max_notes", "max_concurrency", "max_connections")
-_MEASURES = ("max_body", "receive_seconds", "deadline")
+
+def _limit(default: float, metavar: str, meaning: str) -> Any:
+    """A limit that is also an option of `lmcells serve`."""
+    return field(default=default, metadata={"metavar": metavar, "help": meaning})
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """Limits of the service, the host names that it answers to, and the tokens of which clients must send one."""
 
-    max_body: float = 8.0  # MB per request, unpacked; more is answered with 413
-    max_note_length: int = 200_000  # characters; more is answered with 422
-    max_notes: int = 1_000  # per request; more is answered with 422
-    max_concurrency: int = 128  # requests that wait for their answer; more: 429
-    max_connections: int = 1_000  # beyond it, the connection that has been silent for longest is closed
+    max_body: float = _limit(8.0, "MB", "per request (%(default)g), else 413")  # unpacked
+    max_note_length: int = _limit(200_000, "N", "characters per note (%(default)d), else 422")
+    max_notes: int = _limit(1_000, "N", "notes per request (%(default)d), else 422")
+    max_concurrency: int = _limit(128, "N", "requests at a time in each process (%(default)d), else 429")
+    max_connections: int = _limit(
+        1_000, "N", "open connections of each process (%(default)d); idle ones are closed"
+    )
     receive_seconds: float = 30.0  # for a request to arrive; later is answered with 408
-    deadline: float = 60.0  # seconds for an answer; later is answered with 503
+    deadline: float = _limit(60.0, "SECONDS", "for an answer (%(default)g), else 503")
     allowed_hosts: tuple[str, ...] = ()  # names in the Host header; none: any
     reviews: str | None = None  # file of reviews; without one nothing is stored
     reviewer: str = ""  # the name that the page begins with
     tokens: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, *_MEASURES):
-            value, allowed = getattr(self, name), "a number above 0"
-            if name in _COUNTS:
+        for each in fields(self):
+            value, allowed, is_right = getattr(self, each.name), "", True
+            if isinstance(each.default, int):
                 is_right, allowed = type(value) is int and value >= 1, "a whole number of 1 or more"
-            else:
-                is_right = 0 < value < float("inf")
+            elif isinstance(each.default, float):
+                is_right, allowed = 0 < value < float("inf"), "a number above 0"
             if not is_right:
-                raise ConfigError(f"--{name.replace('_', '-')}: found {value!r}, allowed: {allowed}.")
+                raise ConfigError(f"--{each.name.replace('_', '-')}: found {value!r}, allowed: {allowed}.")
         for number, token in enumerate(self.tokens, start=1):
             if not token:
                 problem = "is empty"
@@ -50,7 +55,6 @@ class ServiceSettings:
 
     @property
     def max_body_bytes(self) -> int:
-        """The largest body in bytes."""
         return int(self.max_body * 1_000_000)
 
 

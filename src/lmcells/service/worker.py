@@ -3,6 +3,7 @@
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import lru_cache
@@ -89,7 +90,6 @@ class Worker:
         self._jobs: Sequence[Job] = ()  # whose notes are being expanded
 
     def run(self, batches: Iterable[Batch]) -> None:
-        """Answer one batch after another."""
         for batch in batches:
             self._metrics.batch_notes.observe(len(batch))
             try:
@@ -105,16 +105,14 @@ class Worker:
             by_edits[job.request.inventory].append((job, index))
         for edits, notes in by_edits.items():
             try:
-                self._expand(edits, notes)
-            except Nobody:
-                continue
+                with suppress(Nobody):
+                    self._expand(edits, notes)
             except Exception:  # try each request alone, so that only the faulty one fails
                 for each in dict.fromkeys(job for job, _ in notes):
                     own = [(job, index) for job, index in notes if job is each and index not in job.answers]
                     try:
-                        self._expand(edits, own)
-                    except Nobody:
-                        continue
+                        with suppress(Nobody):
+                            self._expand(edits, own)
                     except Exception as error:
                         each.fail(error)
 

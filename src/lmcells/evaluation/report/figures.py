@@ -63,7 +63,6 @@ def accuracy_at_k(findings: Findings) -> Figure:
 
 
 def number_of_candidates(findings: Findings) -> Figure:
-    """F1 by the number of candidates."""
     figure, panels = _panels(2, sharey=True)
     widths = sorted({row["n_candidates"] for model in findings.models for row in model.by_candidates})
     for axes, metric in zip(panels, ("macro_f1", "weighted_f1"), strict=True):

@@ -106,7 +106,6 @@ class Findings:
 
     @cached_property
     def models(self) -> tuple[ModelFindings, ...]:
-        """Each model, its predictions broken down."""
         return tuple(map(ModelFindings, self.results))
 
     @cached_property

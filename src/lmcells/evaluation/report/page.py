@@ -5,7 +5,7 @@ The markup and the prose are in `templates/`; here are the values they show.
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.resources import files
@@ -35,7 +35,6 @@ _SHADES = 5
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill one of the HTML templates."""
     from markupsafe import Markup
 
     environment = templates(autoescape=True)
@@ -87,26 +86,25 @@ def report_page(findings: Findings, figures: Mapping[str, str]) -> str:
 
 def _published(findings: Findings) -> dict[str, Any]:
     """A paper's figures beside ours: its test sets, and a row for each of our models."""
-    published = findings.published
-    test_sets = list(dict.fromkeys(each.dataset for each in published))
     rows = []
     for model in findings.models:
-        theirs = {each.dataset: each for each in published if each.model == model.name}
-        system = next((each.system for each in theirs.values()), "–")
-        figures = [published_figures(theirs.get(test_set)) for test_set in test_sets]
+        system = next((each.system for each in findings.published if each.model == model.name), "–")
+        figures = published_figures(findings.published, model.name)
         rows.append({"model": model.name, "system": system, "figures": figures})
-    return {"test_sets": test_sets, "rows": rows}
+    return {"test_sets": list(dict.fromkeys(each.dataset for each in findings.published)), "rows": rows}
 
 
 def published_figures(
-    found: Published | None, show: Callable[[float], str] = "{:.2f}".format
-) -> dict[str, Any]:
-    """Return accuracy / weighted F1 / macro F1 / NLL as they are shown, and the accuracy, by which they sort."""
-    if found is None:
-        return {"shown": "", "value": None}
-    values = (found.accuracy, found.weighted_f1, found.macro_f1, found.nll)
-    shown = ("–" if value is None else show(value) for value in values)
-    return {"shown": " / ".join(shown), "value": found.accuracy}
+    published: Sequence[Published], model: str, show: Callable[[float], str] = "{:.2f}".format
+) -> list[dict[str, Any]]:
+    """For each test set accuracy / weighted F1 / macro F1 / NLL as they are shown, and the accuracy, to sort by."""
+    theirs: dict[str, dict[str, Any]] = {each.dataset: {"shown": "", "value": None} for each in published}
+    for found in published:
+        if found.model == model:
+            values = (found.accuracy, found.weighted_f1, found.macro_f1, found.nll)
+            shown = ("–" if value is None else show(value) for value in values)
+            theirs[found.dataset] = {"shown": " / ".join(shown), "value": found.accuracy}
+    return list(theirs.values())
 
 
 def _pairs(findings: Findings) -> dict[str, list[dict[str, Any]]]:

@@ -167,7 +167,6 @@ def _excluded_ids(workspace: Workspace, datasets: tuple[str, ...]) -> Path:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines of text, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as temporary:
         temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -97,7 +97,7 @@ def execute(
                 why = _COMMAND.sub("", child.last_line()) or f"it ended with code {child.process.returncode}."
                 say(f"{child.name}: {why} (log: {child.log})")
 
-    with _locked(steps.workspace.folder) as lock, _termination_interrupts(), _children() as running:
+    with _locked(steps.workspace.folder) as lock, _children() as running:
         while True:
             collect()
             # A report is written last, of all that could be done.
@@ -122,9 +122,10 @@ def execute(
 def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
     """Run the command of a step; all it prints goes to its log.
 
-    The child holds our lock as well, so that a step that a killed parent left running is not run twice; on Linux it
-    gets SIGTERM when we die.
+    The child holds our lock as well, so that a step that a killed parent left running is not run twice; on Linux the
+    kernel sends it SIGTERM when we die: training then writes a checkpoint.
     """
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)
     if jobs > 1:
@@ -137,15 +138,18 @@ def _start(step: Step, log: Path, *, jobs: int, lock: int | None) -> _Child:
             stderr=subprocess.STDOUT,
             env=environment,
             pass_fds=() if lock is None else (lock,),
-            preexec_fn=_ends_with_us(),  # noqa: PLW1509 - we start no threads
+            # We start no threads.
+            preexec_fn=(lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)) if libc else None,  # noqa: PLW1509
         )
     return _Child(step.name, process, log, time.monotonic())
 
 
 @contextmanager
 def _children() -> Iterator[list[_Child]]:
-    """On any exception, ask all children to write a checkpoint and end, and wait until they have."""
+    """Make SIGTERM stop us as Ctrl-C does; then, or on any exception, let all children write a checkpoint and end."""
     running: list[_Child] = []
+    may_handle = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if may_handle else None
     try:
         yield running
     except BaseException:
@@ -154,27 +158,9 @@ def _children() -> Iterator[list[_Child]]:
         for child in running:
             child.process.wait()
         raise
-
-
-def _ends_with_us() -> Callable[[], None] | None:
-    """Ask the kernel to send SIGTERM to the child when this process dies: training then writes a checkpoint."""
-    if sys.platform != "linux":
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    return lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Make SIGTERM stop us as Ctrl-C does, with time for our children to write their checkpoints."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if may_handle:
+            signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

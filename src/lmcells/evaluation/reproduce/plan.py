@@ -13,7 +13,7 @@ import numpy as np
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
-from lmcells.evaluation.evaluate import evaluate
+from lmcells.evaluation.evaluate import BEST, evaluate
 from lmcells.evaluation.predictions import save_predictions
 from lmcells.evaluation.reproduce.data_steps import corpus_step, dataset_step
 from lmcells.evaluation.reproduce.protocol import FOLDERS, DatasetPlan, Protocol, SelectionPlan
@@ -30,7 +30,6 @@ from lmcells.evaluation.reproduce.steps import (
     leaky_runs,
     runs_of,
 )
-from lmcells.evaluation.training_scores import BEST
 from lmcells.files import write_json
 
 _NEED_NO_CORPUS = ("random", "dominant")
@@ -154,7 +153,7 @@ def evaluate_step(
             "dataset": dataset.name,
             "metrics": result.metrics.to_json(),
             "n_parameters": result.n_parameters,
-            "hours_to_peak": _hours_to_peak(curve) if curve else result.hours_to_peak,
+            "hours_to_peak": max(curve, key=_mean_macro_f1)["hours"] if curve else result.hours_to_peak,
             "seconds": result.seconds,
             "section_mapping": dict(result.section_mapping),
             "leakage": result.leakage,
@@ -191,10 +190,8 @@ def _training_curve(workspace: Workspace, run: Run) -> list[dict[str, Any]]:
     return [{key: value[key] for key in keys} for value in values if "evaluation" in value]
 
 
-def _hours_to_peak(curve: Sequence[Mapping[str, Any]]) -> float:
-    """Return the hours of training to the best mean macro F1 over the datasets that were scored."""
-    means = [np.mean([each["macro_f1"] for each in point["evaluation"].values()]) for point in curve]
-    return float(curve[int(np.argmax(means))]["hours"])
+def _mean_macro_f1(point: Mapping[str, Any]) -> float:
+    return float(np.mean([each["macro_f1"] for each in point["evaluation"].values()]))
 
 
 def select_step(plan: SelectionPlan, protocol: Protocol, workspace: Workspace) -> Step:

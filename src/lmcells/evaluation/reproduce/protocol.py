@@ -25,6 +25,7 @@ FOLDERS = ("bert", "encoder")
 _NEEDED = {"file": ("file", "inventory"), "casi": ("raw",), "reverse": ("notes", "inventory")}
 _SETTINGS = ("model", "language_model", "training")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+TABLES = ("dataset", "model", "corpus", "selection", "leakage", "curve", "report")  # of a file
 SETTING, ADDED = "@", "+"  # MODEL@SETTING, MODEL+leaky: names that no file can give
 DATA = "LMCELLS_DATA"  # the folder of the training text
 _DATA_HINT = (
@@ -297,11 +298,9 @@ class Protocol:
             )
 
     def dataset(self, name: str) -> DatasetPlan:
-        """Return the dataset of a name."""
         return next(dataset for dataset in self.datasets if dataset.name == name)
 
     def model(self, name: str) -> ModelPlan:
-        """Return the model of a name."""
         return next(model for model in self.models if model.name == name)
 
     def evaluated(self) -> list[DatasetPlan]:

@@ -7,20 +7,14 @@ from dataclasses import MISSING, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from lmcells.errors import ConfigError, nearest
 from lmcells.evaluation.reproduce import protocol as plans
 
-_LISTS = ("dataset", "model")  # tables of which there are several, with names
-_PLANS: dict[str, type] = {"dataset": plans.DatasetPlan, "model": plans.ModelPlan, "corpus": plans.CorpusPlan}
-_PLANS |= {
-    "selection": plans.SelectionPlan,
-    "leakage": plans.LeakagePlan,
-    "curve": plans.CurvePlan,
-    "report": plans.ReportPlan,
-}
-_TOP = ("extends", "seeds", "sources", *_PLANS)
+_LISTS = {"dataset": "datasets", "model": "models"}  # [[tables]] with names, and the fields that hold them
+_HINTS = {key: get_type_hints(plans.Protocol)[_LISTS.get(key, key)] for key in plans.TABLES}
+_TOP = ("extends", "seeds", "sources", *plans.TABLES)
 _WORDS = {
     bool: "true or false",
     int: "a whole number",
@@ -30,7 +24,6 @@ _WORDS = {
 }
 
 Table = dict[str, Any]
-Plan = TypeVar("Plan")
 
 
 def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
@@ -45,11 +38,9 @@ def load_protocol(path: Path, *, checks_models: bool = True) -> plans.Protocol:
             table.setdefault("seeds", seeds)
         if "corpus" not in raw:
             raise ConfigError("corpus is not given; a protocol needs [corpus] with its inputs.")
-        protocol = plans.Protocol(
-            datasets=_plans(plans.DatasetPlan, raw.get("dataset", []), "dataset"),
-            models=_plans(plans.ModelPlan, raw.get("model", []), "model"),
-            **{key: _plan(_PLANS[key], raw[key], key) for key in _PLANS if key in raw and key not in _LISTS},
-        )
+        tables = {"dataset": [], "model": [], **raw}
+        values = {key: _value(tables[key], hint, key) for key, hint in _HINTS.items() if key in tables}
+        protocol = plans.Protocol(**{_LISTS.get(key, key): value for key, value in values.items()})
         if checks_models:
             for model in (*protocol.models, *protocol.compared()):
                 _check_settings(model)
@@ -84,7 +75,7 @@ def _read(path: Path, seen: tuple[Path, ...] = ()) -> Table:
         if not _is_tables(tables):
             wanted = f"a list of tables; write [[{key}]]" if key in _LISTS else f"a table; write [{key}]"
             raise ConfigError(f"{path}: {key!r} is not {wanted}.")
-        types = get_type_hints(_PLANS[key]) if key in _PLANS else {}
+        types = get_type_hints(_inner(_HINTS[key])) if key in _HINTS else {}
         for table in tables:
             table |= {name: located(table[name]) for name in table if "Source" in str(types.get(name))}
     if (base := raw.pop("extends", None)) is None:
@@ -112,7 +103,7 @@ def _laid_over(below: Table, above: Table) -> Table:
     return merged
 
 
-def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
+def _plan(kind: Any, table: Table, place: str) -> Any:
     """Build a dataclass from a table: known keys only, each of the type that its field declares."""
     hints = get_type_hints(kind)
     within = f"{place}: " if " " in place else f"{place}."
@@ -120,31 +111,29 @@ def _plan(kind: type[Plan], table: Table, place: str) -> Plan:
         if key not in hints:
             allowed = f"allowed: {', '.join(hints)}.{nearest(key, hints)}"
             raise ConfigError(f"{within}{key} is not known; {allowed}")
-    for each in fields(kind):  # type: ignore[arg-type]
+    for each in fields(kind):
         if each.name not in table and each.default is MISSING and each.default_factory is MISSING:
             raise ConfigError(f"{within}{each.name} is not given.")
     return kind(**{key: _value(value, hints[key], within + key) for key, value in table.items()})
 
 
+def _inner(hint: Any) -> Any:
+    """The type itself of an optional one; the type of the items of a tuple."""
+    if get_origin(hint) in (UnionType, Union):
+        return next(each for each in get_args(hint) if each is not NoneType)
+    return get_args(hint)[0] if get_origin(hint) is tuple else hint
+
+
 def _value(value: Any, hint: Any, name: str) -> Any:
     """Convert a value to the type of its field, or say what is allowed."""
-    if get_origin(hint) in (UnionType, Union):
-        hint = next(each for each in get_args(hint) if each is not NoneType)
-    kind = get_origin(hint) or hint
-    if hint == plans.Seeds:
-        seeds = value if isinstance(value, list | tuple) else ()
-        if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
-            raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
-        return tuple(seeds)
-    if kind is tuple:
-        inner: type = get_args(hint)[0]
-        if is_dataclass(inner) and inner is not plans.Source:
-            return _plans(inner, value, name)
-        if not isinstance(value, list):
-            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
-        return tuple(_value(each, inner, name) for each in value)
+    if get_origin(hint) is tuple:
+        return _items(value, hint, name)
+    inner = _inner(hint)
+    kind = get_origin(inner) or inner
+    if is_dataclass(inner) and inner is not plans.Source:
+        return _plan(inner, value, name)
     if kind is Literal:
-        plans.require_choice(name, value, get_args(hint))
+        plans.require_choice(name, value, get_args(inner))
     elif issubclass(kind, Mapping):
         if not isinstance(value, dict):
             raise ConfigError(f"{name} is a value; write {name.rpartition(' ')[2]}.KEY = VALUE.")
@@ -155,12 +144,23 @@ def _value(value: Any, hint: Any, name: str) -> Any:
     return value
 
 
-def _plans(kind: type[Plan], tables: Any, place: str) -> tuple[Plan, ...]:
-    if not _is_tables(tables):
-        raise ConfigError(f"{place} is not a list of tables; write [[{place}]].")
-    if any("name" not in table for table in tables):
-        raise ConfigError(f"{place}: one has no name. Give each [[{place}]] a name.")
-    return tuple(_plan(kind, table, f"{place} {table['name']!r}") for table in tables)
+def _items(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
+    """Convert a list: of seeds, of tables with names, or of plain values."""
+    inner = _inner(hint)
+    if hint == plans.Seeds:
+        seeds = value if isinstance(value, list | tuple) else ()
+        if not seeds or any(type(s) is not int or s < 0 for s in seeds) or len(set(seeds)) < len(seeds):
+            raise ConfigError(f"{name} is {value!r}; allowed: different whole numbers, such as [0, 1, 2].")
+        return tuple(seeds)
+    if inner in _WORDS:
+        if not isinstance(value, list):
+            raise ConfigError(f"{name} is {value!r}; allowed: a list of {_WORDS[inner].split()[-1]}s.")
+        return tuple(_value(each, inner, name) for each in value)
+    if not _is_tables(value):
+        raise ConfigError(f"{name} is not a list of tables; write [[{name}]].")
+    if any("name" not in table for table in value):
+        raise ConfigError(f"{name}: one has no name. Give each [[{name}]] a name.")
+    return tuple(_plan(inner, table, f"{name} {table['name']!r}") for table in value)
 
 
 def _is_tables(value: Any) -> bool:

@@ -1,7 +1,7 @@
 """The steps that report: a folder for each dataset, then `results.md` and `index.html`, all datasets at a glance."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -63,52 +63,53 @@ def load_result(workspace: Workspace, dataset: str, run: str) -> Result:
     return {**saved, "run": run, "metrics": metrics}
 
 
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Each model with its runs that were evaluated on a dataset, and the runs that are missing."""
+class Evaluated:
+    """The runs that were evaluated on a dataset, those that are missing, and what a report says beside them."""
 
-    runs: dict[str, list[Result]]
-    missing: list[str]  # runs
-    ablation: dict[str, tuple[Means, Means]]
-    settings: list[Setting]  # that were compared, where a selection was made
-    chosen_on: str = ""
+    def __init__(
+        self, dataset: DatasetPlan, protocol: Protocol, workspace: Workspace, is_done: IsDone
+    ) -> None:
+        def results(runs: Iterable[Run]) -> list[Result]:
+            done = [run.name for run in runs if is_done(f"evaluate/{dataset.name}/{run.name}")]
+            return [load_result(workspace, dataset.name, name) for name in done]
 
-
-def gather(dataset: str, protocol: Protocol, workspace: Workspace, *, is_done: IsDone) -> Gathered:
-    """Read the results that there are."""
-
-    def results(runs: Iterable[Run]) -> list[Result]:
-        done = [run for run in runs if is_done(f"evaluate/{dataset}/{run.name}")]
-        return [load_result(workspace, dataset, run.name) for run in done]
-
-    settings, models, chosen_on = [], list(protocol.models), ""
-    if (plan := protocol.selection) is not None and is_done("select"):
-        found = read_json(workspace.selection)[dataset]
-        chosen_on = ", ".join(found["chosen_on"])
-        compared = {model.name: model for model in protocol.compared()}
-        is_elsewhere = dataset != plan.dataset
-        for name, scores in found["macro_f1"].items():
-            runs_here = results(Run(compared[name], seed) for seed in plan.seeds) if is_elsewhere else []
-            mean, is_chosen = float(np.mean(scores)), name == found["chosen"]
-            settings.append(Setting(name, is_chosen, len(scores), mean, means_of(runs_here)))
-        chosen = compared[found["chosen"]]
-        models += [chosen] if is_elsewhere and chosen not in models else []
-    runs = {model.name: results(runs_of(model)) for model in models}
-    present = {run["run"] for of_model in runs.values() for run in of_model}
-    ablation = {}
-    if (leakage := protocol.leakage) is not None and leakage.dataset == dataset:
-        clean = {run["seed"]: run for run in runs[leakage.model]}
-        pairs = [(run, clean[run["seed"]]) for run in results(leaky_runs(protocol)) if run["seed"] in clean]
-        if pairs:
-            within, without = (means_of(each) for each in zip(*pairs, strict=True))
-            ablation[leakage.model] = (within, without)
-    return Gathered(
-        runs={name: of_model for name, of_model in runs.items() if of_model},
-        missing=[run.name for model in models for run in runs_of(model) if run.name not in present],
-        ablation=ablation,
-        settings=settings,
-        chosen_on=chosen_on,
-    )
+        self.dataset, models = dataset, list(protocol.models)
+        self.settings: list[Setting] = []  # that were compared, where a selection was made
+        self.chosen_on = ""
+        if (plan := protocol.selection) is not None and is_done("select"):
+            found = read_json(workspace.selection)[dataset.name]
+            self.chosen_on = ", ".join(found["chosen_on"])
+            compared = {model.name: model for model in protocol.compared()}
+            is_elsewhere = dataset.name != plan.dataset
+            for name, scores in found["macro_f1"].items():
+                here = results(Run(compared[name], seed) for seed in plan.seeds) if is_elsewhere else []
+                mean, is_chosen = float(np.mean(scores)), name == found["chosen"]
+                self.settings.append(Setting(name, is_chosen, len(scores), mean, means_of(here)))
+            chosen = compared[found["chosen"]]
+            models += [chosen] if is_elsewhere and chosen not in models else []
+        runs = {model.name: results(runs_of(model)) for model in models}
+        present = {run["run"] for of_model in runs.values() for run in of_model}
+        self.runs = {name: of_model for name, of_model in runs.items() if of_model}
+        self.missing = [run.name for model in models for run in runs_of(model) if run.name not in present]
+        self.ablation: dict[str, tuple[Means, Means]] = {}
+        if (leakage := protocol.leakage) is not None and leakage.dataset == dataset.name:
+            clean = {run["seed"]: run for run in runs[leakage.model]}
+            pairs = [
+                (run, clean[run["seed"]]) for run in results(leaky_runs(protocol)) if run["seed"] in clean
+            ]
+            if pairs:
+                within, without = (means_of(each) for each in zip(*pairs, strict=True))
+                self.ablation[leakage.model] = (within, without)
+        # The models that have seen the answers: never the best.
+        self.oracles = frozenset(model.name for model in protocol.models if model.kind == "dominant")
+        # The paper's figures for the kinds of our models, where the protocol wants them: on this test set, or on all.
+        self.published = [
+            Published(model.name, _SYSTEMS[model.kind][0], test_set, *figures)
+            for model in protocol.models
+            if protocol.report.published and model.kind in _SYSTEMS
+            for test_set, figures in zip(_TEST_SETS, _SYSTEMS[model.kind][1], strict=True)
+            if test_set == dataset.published or (dataset.published is None and test_set in _SHOWN_TEST_SETS)
+        ]
 
 
 def best_run(runs: Sequence[Result]) -> Result:
@@ -147,20 +148,19 @@ def report_step(
 
     def run(is_done: IsDone) -> None:
         require_matplotlib()
-        gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
-        runs = gathered.runs.items()
-        curves = {name: curve_of(of_model, dataset.name) for name, of_model in runs}
+        found = Evaluated(dataset, protocol, workspace, is_done)
+        curves = {name: curve_of(runs, dataset.name) for name, runs in found.runs.items()}
         findings = Findings(
-            _model_results(gathered, dataset=dataset.name, workspace=workspace),
+            _model_results(found, workspace),
             dataset_name=dataset.title or dataset.name,
-            runs={name: [each["metrics"] for each in of_model] for name, of_model in runs},
+            runs={name: [each["metrics"] for each in runs] for name, runs in found.runs.items()},
             curves={name: curve for name, curve in curves.items() if curve and dataset in protocol.scored()},
-            ablation=gathered.ablation,
-            chosen_on=gathered.chosen_on,
-            settings=gathered.settings,
-            published=_published(protocol, dataset),
-            oracles=_oracles(protocol),
-            remarks=_remarks(gathered),
+            ablation=found.ablation,
+            chosen_on=found.chosen_on,
+            settings=found.settings,
+            published=found.published,
+            oracles=found.oracles,
+            remarks=_remarks(found),
             n_rounds=report.rounds,
             n_resamples=report.resamples,
         )
@@ -182,18 +182,19 @@ def report_step(
     )
 
 
-def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) -> list[ModelResult]:
+def _model_results(evaluated: Evaluated, workspace: Workspace) -> list[ModelResult]:
     """Each model by its best run in macro F1; cost is the mean over runs."""
+    dataset = evaluated.dataset.name
     examples = {each.id: each for each in read_dataset(workspace.dataset(dataset), report=ReadReport())}
     found = []
-    for name, runs in gathered.runs.items():
+    for name, runs in evaluated.runs.items():
         run = best_run(runs)
         predictions = replace(load_predictions(workspace.evaluation(dataset, run["run"])), model=name)
         result = ModelResult(
             model=name,
             predictions=predictions,
             metrics=run["metrics"],
-            intervals=bootstrap_intervals(predictions) if predictions.cluster.max(initial=0) else {},
+            intervals=bootstrap_intervals(predictions),
             n_parameters=run["n_parameters"],
             hours_to_peak=mean_hours(runs),
             seconds=float(np.mean([run["seconds"] for run in runs])),
@@ -205,32 +206,16 @@ def _model_results(gathered: Gathered, *, dataset: str, workspace: Workspace) ->
     return found
 
 
-def _published(protocol: Protocol, dataset: DatasetPlan) -> list[Published]:
-    """The paper's figures for the kinds of our models, where the protocol wants them: on this test set, or on all."""
-    return [
-        Published(model.name, _SYSTEMS[model.kind][0], test_set, *figures)
-        for model in protocol.models
-        if protocol.report.published and model.kind in _SYSTEMS
-        for test_set, figures in zip(_TEST_SETS, _SYSTEMS[model.kind][1], strict=True)
-        if test_set == dataset.published or (dataset.published is None and test_set in _SHOWN_TEST_SETS)
-    ]
-
-
-def _oracles(protocol: Protocol) -> frozenset[str]:
-    """The models that have seen the answers: never the best."""
-    return frozenset(model.name for model in protocol.models if model.kind == "dominant")
-
-
-def _remarks(gathered: Gathered) -> list[str]:
+def _remarks(evaluated: Evaluated) -> list[str]:
     """Remarks that the reader of the page needs."""
-    remarks, several = [], {name: runs for name, runs in gathered.runs.items() if len(runs) > 1}
+    remarks, several = [], {name: runs for name, runs in evaluated.runs.items() if len(runs) > 1}
     if seeds := ", ".join(f"{name} {best_run(runs)['seed']}" for name, runs in several.items()):
         remarks.append(
             "Of a model that was trained several times, “Pre-training runs” has all runs; everything else is about the "
             f"best run in macro F1, as in the paper's appendix (seeds: {seeds})."
         )
-    if gathered.missing:
-        remarks.append(f"Not evaluated yet, and not on this page: {', '.join(gathered.missing)}.")
+    if evaluated.missing:
+        remarks.append(f"Not evaluated yet, and not on this page: {', '.join(evaluated.missing)}.")
     return remarks
 
 
@@ -242,14 +227,12 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
         require_matplotlib()
         shown = []
         for dataset in datasets:
-            gathered = gather(dataset.name, protocol, workspace, is_done=is_done)
-            if gathered.runs:
-                account = read_json(workspace.dataset(dataset.name, ACCOUNT))
-                about = _about(gathered, protocol, dataset, account)
-                paper = list(dict.fromkeys(each.dataset for each in _published(protocol, dataset)))
+            found = Evaluated(dataset, protocol, workspace, is_done)
+            if found.runs:
+                about = _about(found, read_json(workspace.dataset(dataset.name, ACCOUNT)))
+                paper = list(dict.fromkeys(each.dataset for each in found.published))
                 names = {"name": dataset.name, "title": dataset.title or dataset.name}
-                rows = _rows(gathered, protocol, dataset)
-                shown.append({**names, "about": about, "paper": paper, "rows": rows})
+                shown.append({**names, "about": about, "paper": paper, "rows": _rows(found)})
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             "results.md": "\n".join(map(_markdown, shown)),
@@ -272,18 +255,16 @@ def overview_step(protocol: Protocol, workspace: Workspace, *, wants: tuple[str,
     )
 
 
-def _rows(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan) -> list[dict[str, Any]]:
+def _rows(evaluated: Evaluated) -> list[dict[str, Any]]:
     """A row for each model; oracles are never the best."""
-    published, oracles = _published(protocol, dataset), _oracles(protocol)
-    test_sets = list(dict.fromkeys(each.dataset for each in published))
-    every = gathered.runs.items()
-    summaries = {name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in every}
-    rivals = [summary for name, summary in summaries.items() if name not in oracles]
+    summaries = {
+        name: summarise_seeds([run["metrics"] for run in runs]) for name, runs in evaluated.runs.items()
+    }
+    rivals = [summary for name, summary in summaries.items() if name not in evaluated.oracles]
     best = {metric: best_of(metric, (each[metric]["mean"] for each in rivals)) for metric in _METRICS}
     rows = []
-    for name, runs in gathered.runs.items():
-        found, is_oracle = summaries[name], name in oracles
-        theirs = {each.dataset: each for each in published if each.model == name}
+    for name, runs in evaluated.runs.items():
+        found, is_oracle = summaries[name], name in evaluated.oracles
         row = {
             "model": f"{name} (oracle)" if is_oracle else name,
             "n_runs": len(runs),
@@ -291,7 +272,7 @@ def _rows(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan) -> list[
             "best": {m for m in _METRICS if not is_oracle and found[m]["mean"] == best[m]},
             "n_parameters": runs[0]["n_parameters"],
             "hours": mean_hours(runs),
-            "paper": [published_figures(theirs.get(each), partial(_short, decimals=2)) for each in test_sets],
+            "paper": published_figures(evaluated.published, name, partial(_short, decimals=2)),
         }
         rows.append(row)
     return rows
@@ -314,31 +295,31 @@ def _markdown(dataset: Mapping[str, Any]) -> str:
     return "\n".join([f"### {dataset['title']}", "", *table, "", dataset["about"], ""])
 
 
-def _about(gathered: Gathered, protocol: Protocol, dataset: DatasetPlan, account: Mapping[str, Any]) -> str:
+def _about(evaluated: Evaluated, account: Mapping[str, Any]) -> str:
     told = [
-        f"{describe_sizes(account, dataset)}. Mean over runs (worst to best); weighted F1 is the mean over short "
-        "forms, as in the paper; parameters without embeddings; hours of pre-training to the best score seen while "
-        "training, of runs that had the machine for themselves."
+        f"{describe_sizes(account, evaluated.dataset)}. Mean over runs (worst to best); weighted F1 is the mean over "
+        "short forms, as in the paper; parameters without embeddings; hours of pre-training to the best score seen "
+        "while training, of runs that had the machine for themselves."
     ]
     if filters := [each for each in account.get("steps", ()) if each["removed"]]:
         removed = ", ".join(f"{each['title']} {each['removed']:,}" for each in filters)
         told.append(f"Of {account['n_rows']:,} rows the filters removed: {removed}.")
-    if _published(protocol, dataset):
+    if evaluated.published:
         own = "its own data, which are other notes: compare the order"
-        where = "this test set" if dataset.published else own
+        where = "this test set" if evaluated.dataset.published else own
         told.append(f"The paper's columns are accuracy / weighted F1 / macro F1 / NLL on {where}.")
-    for model, (within, without) in gathered.ablation.items():
+    for model, (within, without) in evaluated.ablation.items():
         told.append(
             f"Leakage ablation: {model} pre-trained on the test notes as well has macro F1 "
             f"{_short(within['macro_f1'])} instead of {_short(without['macro_f1'])}, accuracy "
             f"{_short(within['accuracy'])} instead of {_short(without['accuracy'])}."
         )
-    if gathered.settings:
-        compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in gathered.settings)
-        chosen = next(each.model for each in gathered.settings if each.is_chosen)
-        told.append(f"Settings compared on {gathered.chosen_on} (macro F1): {compared}; chosen: {chosen}.")
-    if gathered.missing:
-        told.append(f"Not evaluated: {', '.join(gathered.missing)}.")
+    if evaluated.settings:
+        compared = ", ".join(f"{each.model} {_short(each.macro_f1_there)}" for each in evaluated.settings)
+        chosen = next(each.model for each in evaluated.settings if each.is_chosen)
+        told.append(f"Settings compared on {evaluated.chosen_on} (macro F1): {compared}; chosen: {chosen}.")
+    if evaluated.missing:
+        told.append(f"Not evaluated: {', '.join(evaluated.missing)}.")
     return " ".join(told)
 
 

@@ -86,7 +86,6 @@ class Run:
 
     @property
     def is_trained(self) -> bool:
-        """Whether it is trained here."""
         return self.model.kind in TRAINED
 
 

@@ -1,11 +1,11 @@
 // The page: a note goes to the service, comes back with its acronyms, and is shown.
 
 import { Details, isExplained } from "./details.js";
-import { byId, element, startTips, Tabs } from "./dom.js";
-import { Explore } from "./explore.js";
-import { acceptDrops, copyText, csv, download, readFiles } from "./files.js";
+import { byId, report, say, startDialogs, startTips, Tabs } from "./dom.js";
+import { startViews } from "./explore.js";
+import { acceptDrops, readFiles, SAMPLE, startDownloads } from "./files.js";
 import { Edits, InventoryDialog } from "./inventory.js";
-import { Contents, describe, isDoubt, level, LEVELS, NoteView, writtenOut } from "./note.js";
+import { Contents, isDoubt, level, NoteView, showLegend, writtenOut } from "./note.js";
 import { Review } from "./review.js";
 import { expand, explain, giveUp, startTokenDialog } from "./service.js";
 
@@ -25,8 +25,6 @@ const review = new Review({
   open: (entry) => openNote(entry),
   clear: () => clear(),
   refresh: () => refresh(),
-  report: (problem) => report(problem),
-  say: (words) => say(words),
 });
 const details = new Details({
   choose: (index) => note.choose(index),
@@ -40,14 +38,6 @@ const details = new Details({
 const contents = new Contents({ openNote: (entry) => openNote(entry), choose: (index) => note.choose(index) });
 const inventory = new InventoryDialog((edit) => changeInventory(edit));
 const tabs = new Tabs(["write", "read", "expanded"], () => showTools());
-
-function report(problem) {
-  const box = byId("problem");
-  box.textContent = problem ?? "";
-  box.hidden = !problem;
-}
-
-const say = (words) => (byId("status").textContent = words);
 
 // Expanding
 
@@ -135,25 +125,10 @@ function showTools() {
 function applyFilter() {
   byId("least-shown").value = `${byId("least").value} %`;
   note.filter((index) => isShown(answer.expansions[index]));
-  showLegend();
-  showExpanded();
+  showLegend(answer.expansions, hidden, applyFilter);
+  byId("expanded").replaceChildren(...writtenOut(text, shown(), answer.expanded));
   if (chosen !== null && !isShown(answer.expansions[chosen])) chosen = null;
   if (chosen === null) closeDetails({ focus: false });
-}
-
-function showLegend() {
-  const counts = new Map(LEVELS.map(([name]) => [name, 0]));
-  for (const expansion of answer.expansions) counts.set(level(expansion), counts.get(level(expansion)) + 1);
-  const entries = LEVELS.filter(([name]) => counts.get(name) > 0).map(([name, words]) => {
-    const toggle = () => {
-      hidden.has(name) ? hidden.delete(name) : hidden.add(name);
-      applyFilter();
-      byId(`level-${name}`).focus();
-    };
-    const attributes = { type: "button", id: `level-${name}`, class: "level", "aria-pressed": String(!hidden.has(name)), onclick: toggle };
-    return element("li", {}, element("button", attributes, element("span", { class: `swatch ${name}` }, String(counts.get(name))), ` ${words}`));
-  });
-  byId("legend").replaceChildren(...entries);
 }
 
 function showChosen(index) {
@@ -202,17 +177,6 @@ function nextDoubt(step) {
   if (next === undefined) say(`No ${step > 0 ? "further" : "earlier"} doubt in this note.${hint}`);
   else note.choose(next);
 }
-
-function showExpanded() {
-  byId("expanded").replaceChildren(
-    ...writtenOut(text, shown(), answer.expanded).map(([piece, expansion, isWritten]) => {
-      if (!expansion) return piece;
-      return element(isWritten ? "ins" : "span", { class: level(expansion), "data-tip": describe(expansion) }, piece);
-    }),
-  );
-}
-
-const plainText = () => writtenOut(text, shown(), answer.expanded).map(([piece]) => piece).join("");
 
 // Clear whatever no longer belongs to the text in the field, before anything else can be done with it.
 function forget() {
@@ -321,43 +285,6 @@ async function openNote(given) {
   await expandNote();
 }
 
-// Two views, chosen by the address: #explore... is the model, anything else the note
-
-function startViews(explore) {
-  const show = () => {
-    const isExplore = location.hash.startsWith("#explore");
-    byId("note-view").hidden = isExplore;
-    byId("explore-view").hidden = !isExplore;
-    byId("open-inventory").hidden = isExplore; // its changes go with notes
-    byId("skip").href = isExplore ? "#explore-view" : "#note-panel";
-    byId("skip").textContent = isExplore ? "Skip to the charts" : "Skip to the note";
-    for (const [id, isIt] of [["to-note", !isExplore], ["to-explore", isExplore]]) {
-      if (isIt) byId(id).setAttribute("aria-current", "page");
-      else byId(id).removeAttribute("aria-current");
-    }
-    if (isExplore) explore.open(location.hash);
-  };
-  addEventListener("hashchange", show);
-  show();
-}
-
-// An invented note
-
-const SAMPLE = `CHIEF COMPLAINT: SOB and leg swelling.
-
-HISTORY OF PRESENT ILLNESS: 71 yo man with CHF, AF on warfarin and COPD, s/p CABG in 2015, who came to the ED with worsening DOE for one week. He denies CP. He was seen by his PCP, who stopped HCTZ and ordered a TTE with an EF of 35 %.
-
-PAST MEDICAL HISTORY: CVA in 2019, CAD, HTN, DM, CKD stage 3, MI, OSA on CPAP. No history of PE or DVT.
-
-MEDICATIONS: Metoprolol 25 mg PO BID, ASA 81 mg PO daily, insulin SQ, albuterol PRN.
-
-PHYSICAL EXAM: BP 152/88, HR 96, RR 22. JVP elevated. Lungs with rales, no CVA tenderness. Abdomen soft, NT, ND.
-
-LABORATORY DATA: BNP 1,240, WBC 9.8, Cr 1.9, BUN 42, PT 24 and INR 2.4.
-
-ASSESSMENT AND PLAN: Acute exacerbation of heart failure. Start IV furosemide, check BMP daily, follow I/O. PT and OT to evaluate gait and balance. DNR. Follow up with renal for acute kidney injury (AKI); AKI is likely prerenal.
-`;
-
 // Controls
 
 byId("expand").addEventListener("click", expandNote);
@@ -386,25 +313,7 @@ field.addEventListener("keydown", (event) => {
 byId("least").addEventListener("input", applyFilter);
 byId("monospaced").addEventListener("change", (event) => byId("note-panel").classList.toggle("monospaced", event.target.checked));
 byId("open-inventory").addEventListener("click", () => inventory.open());
-for (const button of document.querySelectorAll("[data-close]")) {
-  button.addEventListener("click", () => button.closest("dialog").close());
-}
-const MAKE = {
-  json: () => ["expansions.json", JSON.stringify(shown(), null, 1)],
-  csv: () => ["expansions.csv", csv(text, shown())],
-  txt: () => ["expanded.txt", plainText()],
-};
-for (const button of document.querySelectorAll("[data-download]")) {
-  button.addEventListener("click", () => {
-    const name = opened?.text === text ? opened.name.replace(/\.[^.]*$/, "") : "note";
-    const [ending, content] = MAKE[button.dataset.download]();
-    download(`${name}.${ending}`, content);
-  });
-}
-byId("copy").addEventListener("click", async () => {
-  await copyText(plainText());
-  say("Copied, with its acronyms written out.");
-});
+startDownloads(() => ({ name: opened?.text === text ? opened.name : "note", text, expansions: shown(), expanded: byId("expanded").textContent }));
 document.addEventListener("keydown", (event) => {
   if (answer === null || document.querySelector("dialog[open]") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && chosen !== null) closeDetails();
@@ -418,9 +327,10 @@ document.addEventListener("keydown", (event) => {
 });
 if (/Mac|iP(hone|ad)/.test(navigator.platform)) document.querySelector("kbd").textContent = "⌘ ⏎";
 startTokenDialog();
+startDialogs();
 startTips();
 details.showNothing();
-startViews(new Explore());
+startViews();
 if (review.isOn) {
   byId("storing").textContent = "Notes with decisions are stored in the file of reviews, others nowhere; none is logged.";
   review.start().then(

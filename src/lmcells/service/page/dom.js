@@ -33,6 +33,19 @@ export function percent(share) {
   return `${Math.round(hundredths)} %`;
 }
 
+// What is wrong, if anything, above the note; and what happened, for screen readers.
+
+export function report(problem) {
+  byId("problem").textContent = problem ?? "";
+  byId("problem").hidden = !problem;
+}
+
+export const say = (words) => (byId("status").textContent = words);
+
+export function startDialogs() {
+  for (const each of document.querySelectorAll("[data-close]")) each.addEventListener("click", () => each.closest("dialog").close());
+}
+
 // Tabs and their panels: one tab stop, arrow keys between them.
 
 export class Tabs {

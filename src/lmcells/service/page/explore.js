@@ -4,13 +4,13 @@ import { byId, Tabs } from "./dom.js";
 import { Gate } from "./gate.js";
 import { Sections } from "./sections.js";
 import { explore } from "./service.js";
-import { clearProblem, showProblem } from "./suggest.js";
+import { showProblem } from "./suggest.js";
 import { Word } from "./word.js";
 
 const PAUSE = 250; // milliseconds
 const PICTURES = { gate: Gate, word: Word, sections: Sections };
 
-export class Explore {
+class Explore {
   #tabs = new Tabs(Object.keys(PICTURES), (name) => this.#pictures?.[name].show(null));
   #pictures = null;
   #isOpening = false;
@@ -28,8 +28,7 @@ export class Explore {
   async #start() {
     if (this.#isOpening) return false;
     this.#isOpening = true;
-    const box = byId("explore-problem");
-    clearProblem(box);
+    byId("explore-problem").hidden = true;
     try {
       const first = await explore("start");
       byId("explore-size").textContent =
@@ -41,7 +40,7 @@ export class Explore {
       return true;
     } catch (error) {
       byId("explore-card").hidden = true;
-      showProblem(box, error, []);
+      showProblem(byId("explore-problem"), error, []);
       return false;
     } finally {
       this.#isOpening = false;
@@ -60,4 +59,25 @@ function remember(name, state) {
   pause = setTimeout(() => {
     if (location.hash.startsWith("#explore")) history.replaceState(null, "", hash);
   }, PAUSE);
+}
+
+// Two views, chosen by the address: #explore... is the model, anything else the note
+
+export function startViews() {
+  const explore = new Explore();
+  const show = () => {
+    const isExplore = location.hash.startsWith("#explore");
+    byId("note-view").hidden = isExplore;
+    byId("explore-view").hidden = !isExplore;
+    byId("open-inventory").hidden = isExplore; // its changes go with notes
+    byId("skip").href = isExplore ? "#explore-view" : "#note-panel";
+    byId("skip").textContent = isExplore ? "Skip to the charts" : "Skip to the note";
+    for (const [id, isIt] of [["to-note", !isExplore], ["to-explore", isExplore]]) {
+      if (isIt) byId(id).setAttribute("aria-current", "page");
+      else byId(id).removeAttribute("aria-current");
+    }
+    if (isExplore) explore.open(location.hash);
+  };
+  addEventListener("hashchange", show);
+  show();
 }

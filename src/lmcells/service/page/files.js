@@ -1,6 +1,6 @@
 // Text in and out of the page: files opened or dropped, the clipboard, and downloads made in the browser.
 
-import { unitOffsets } from "./dom.js";
+import { byId, say, unitOffsets } from "./dom.js";
 
 const MOST = 8_000_000; // characters of a file; the service says what it allows
 
@@ -41,7 +41,7 @@ export function acceptDrops(panel, onFiles) {
 }
 
 // A page that is not served over HTTPS or from this machine has no clipboard; a selection can be copied anywhere.
-export async function copyText(text) {
+async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const field = document.createElement("textarea");
   field.value = text;
@@ -59,13 +59,32 @@ const cell = (value) => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-export function csv(text, expansions) {
+function csv(text, expansions) {
   const unit = unitOffsets(text);
   const rows = expansions.map((expansion) => {
     const values = { ...expansion, written: text.slice(unit(expansion.start), unit(expansion.end)) };
     return COLUMNS.map((name) => cell(values[name])).join(",");
   });
   return [COLUMNS.join(","), ...rows, ""].join("\r\n");
+}
+
+// `shown` returns the note's name and text, its expansions, and the text written out.
+export function startDownloads(shown) {
+  const make = {
+    json: ({ expansions }) => ["expansions.json", JSON.stringify(expansions, null, 1)],
+    csv: ({ text, expansions }) => ["expansions.csv", csv(text, expansions)],
+    txt: ({ expanded }) => ["expanded.txt", expanded],
+  };
+  for (const button of document.querySelectorAll("[data-download]")) {
+    button.addEventListener("click", () => {
+      const [ending, content] = make[button.dataset.download](shown());
+      download(`${shown().name.replace(/\.[^.]*$/, "")}.${ending}`, content);
+    });
+  }
+  byId("copy").addEventListener("click", async () => {
+    await copyText(shown().expanded);
+    say("Copied, with its acronyms written out.");
+  });
 }
 
 const TYPES = { json: "application/json", jsonl: "application/jsonl", csv: "text/csv", txt: "text/plain" };
@@ -79,3 +98,20 @@ export function download(name, content) {
   link.click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
+
+// An invented note
+
+export const SAMPLE = `CHIEF COMPLAINT: SOB and leg swelling.
+
+HISTORY OF PRESENT ILLNESS: 71 yo man with CHF, AF on warfarin and COPD, s/p CABG in 2015, who came to the ED with worsening DOE for one week. He denies CP. He was seen by his PCP, who stopped HCTZ and ordered a TTE with an EF of 35 %.
+
+PAST MEDICAL HISTORY: CVA in 2019, CAD, HTN, DM, CKD stage 3, MI, OSA on CPAP. No history of PE or DVT.
+
+MEDICATIONS: Metoprolol 25 mg PO BID, ASA 81 mg PO daily, insulin SQ, albuterol PRN.
+
+PHYSICAL EXAM: BP 152/88, HR 96, RR 22. JVP elevated. Lungs with rales, no CVA tenderness. Abdomen soft, NT, ND.
+
+LABORATORY DATA: BNP 1,240, WBC 9.8, Cr 1.9, BUN 42, PT 24 and INR 2.4.
+
+ASSESSMENT AND PLAN: Acute exacerbation of heart failure. Start IV furosemide, check BMP daily, follow I/O. PT and OT to evaluate gait and balance. DNR. Follow up with renal for acute kidney injury (AKI); AKI is likely prerenal.
+`;

@@ -3,64 +3,46 @@
 import { bar, byId, element, percent, svg } from "./dom.js";
 import { marker, N_COLOURS } from "./map.js";
 import { explore } from "./service.js";
-import { clearProblem, showProblem, Suggest } from "./suggest.js";
+import { Picture, Suggest } from "./suggest.js";
 
 const STEPS = 101; // one per position of the slider, so that dragging needs no request
 const MOST_LINES = 6; // the others are added up
 
-export class Gate {
+export class Gate extends Picture {
   #remember;
-  #state;
   #answer = null;
   #lines = [];
-  #asked = 0;
   #slider = byId("gate-weight");
   #chart = new LineChart(byId("gate-chart"), (weight) => this.#moveTo(weight));
-  #shortForm = new Suggest(byId("gate-short-form"), { kind: "short_form", onChoose: (short_form) => this.#ask({ short_form }) });
-  #section = new Suggest(byId("gate-section"), { kind: "section", onChoose: (section) => this.#ask({ section }) });
+  #shortForm = new Suggest(byId("gate-short-form"), { kind: "short_form", onChoose: (short_form) => this.ask({ short_form }) });
+  #section = new Suggest(byId("gate-section"), { kind: "section", onChoose: (section) => this.ask({ section }) });
 
   constructor(first, remember) {
+    super("gate");
     this.#remember = remember;
-    this.#state = { short_form: first.short_form, section: first.section, weight: null };
+    this.state = { short_form: first.short_form, section: first.section, weight: null };
     this.#slider.addEventListener("input", () => this.#moveTo(this.#slider.value / 100));
     byId("gate-learnt").addEventListener("click", () => this.#moveTo(this.#answer.learnt_weight));
   }
 
   show(asked) {
     const given = Object.fromEntries(asked ?? []);
-    const weight = Number(given.weight ?? NaN);
-    const isSame = this.#answer && ["short_form", "section"].every((name) => (given[name] ?? this.#state[name]) === this.#state[name]);
-    if (isSame) return this.#moveTo(weight >= 0 && weight <= 100 ? weight / 100 : this.#state.weight);
-    this.#ask({ ...given, weight: weight >= 0 && weight <= 100 ? weight / 100 : null });
+    const weight = given.weight >= 0 && given.weight <= 100 ? given.weight / 100 : null;
+    const isSame = this.#answer && ["short_form", "section"].every((name) => (given[name] ?? this.state[name]) === this.state[name]);
+    if (isSame) this.#moveTo(weight ?? this.state.weight);
+    else this.ask({ ...given, weight });
   }
 
-  async #ask(change) {
-    const asked = ++this.#asked;
-    const wanted = { ...this.#state, ...change };
-    const box = byId("gate-problem");
-    byId("view-gate").setAttribute("aria-busy", "true");
-    try {
-      const answer = await explore("interpolation", { short_form: wanted.short_form, section: wanted.section, steps: STEPS });
-      if (asked !== this.#asked) return;
-      clearProblem(box);
-      this.#answer = answer;
-      this.#state = { short_form: answer.short_form, section: answer.section, weight: wanted.weight ?? answer.learnt_weight };
-      this.#draw();
-    } catch (error) {
-      if (asked === this.#asked) {
-        showProblem(box, error, [
-          { kind: "short_form", text: wanted.short_form, choose: (short_form) => this.#ask({ ...wanted, short_form }) },
-          { kind: "section", text: wanted.section, choose: (section) => this.#ask({ ...wanted, section }) },
-        ]);
-      }
-    } finally {
-      byId("view-gate").removeAttribute("aria-busy");
-    }
+  fetch = ({ short_form, section }) => explore("interpolation", { short_form, section, steps: STEPS });
+
+  names(wanted) {
+    return ["short_form", "section"].map((kind) => ({ kind, text: wanted[kind], choose: (name) => this.ask({ ...wanted, [kind]: name }) }));
   }
 
-  #draw() {
-    const { short_form, section, long_forms, learnt_weight } = this.#answer;
-    byId("view-gate").classList.remove("empty-picture");
+  draw(answer, { weight }) {
+    const { short_form, section, long_forms, learnt_weight } = answer;
+    this.#answer = answer;
+    this.state = { short_form, section, weight: weight ?? learnt_weight };
     this.#shortForm.value = short_form;
     this.#section.value = section;
     byId("gate-title").replaceChildren(element("b", {}, short_form), " in ", element("b", {}, section));
@@ -73,13 +55,13 @@ export class Gate {
     }
     byId("gate-learnt").textContent = `The model’s own: ${percent(learnt_weight)}`;
     this.#chart.show(this.#lines, learnt_weight, `Probability of ${this.#lines.length} long forms of ${short_form} by the weight of ${section}`);
-    this.#moveTo(this.#state.weight);
+    this.#moveTo(this.state.weight);
   }
 
   #moveTo(weight) {
     if (!this.#answer) return;
     weight = Math.round(100 * weight) / 100; // as the slider has it
-    this.#state.weight = weight;
+    this.state.weight = weight;
     const shares = this.#lines.map(({ values }) => valueAt(values, weight));
     const best = shares.indexOf(Math.max(...shares));
     this.#slider.value = String(Math.round(100 * weight));
@@ -87,7 +69,7 @@ export class Gate {
     byId("gate-shown").value = percent(weight);
     this.#chart.moveTo(weight);
     this.#showBars(shares, best);
-    const { short_form, section } = this.#state;
+    const { short_form, section } = this.state;
     this.#remember({ short_form, section, weight: Math.round(100 * weight) });
   }
 

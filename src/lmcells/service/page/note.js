@@ -145,20 +145,21 @@ function pieces(text, expansions) {
   return [...cut, [text.slice(position), null]];
 }
 
-// A text with its acronyms written out: pieces, each with its expansion, and whether it was replaced. The service has
-// written out all of them; those that are hidden stay as they are.
+// A text with its acronyms written out, as nodes. The service has written out all of them; those that are hidden stay as
+// they are.
 export function writtenOut(text, shown, { text: expanded, offset_map: { starts, new_starts: newStarts, new_ends: newEnds } }) {
   const characters = [...expanded];
   const long = new Map(starts.map((start, index) => [start, characters.slice(newStarts[index], newEnds[index]).join("")]));
   return pieces(text, shown).map(([piece, expansion]) => {
-    const written = expansion ? long.get(expansion.start) : undefined;
-    return [written ?? piece, expansion, written !== undefined];
+    if (!expansion) return piece;
+    const written = long.get(expansion.start);
+    return element(written === undefined ? "span" : "ins", { class: level(expansion), "data-tip": describe(expansion) }, written ?? piece);
   });
 }
 
 // How sure an expansion is: its class, which sets colour and underline, and its wording.
 
-export const LEVELS = [
+const LEVELS = [
   ["reviewed", "decided"],
   ["definition", "defined in the note"],
   ["sure", "90 % or more"],
@@ -166,6 +167,21 @@ export const LEVELS = [
   ["doubtful", "below 60 %"],
   ["abstained", "abstained"],
 ];
+
+// Each level with its number of acronyms; choosing one hides or shows them.
+export function showLegend(expansions, hidden, onChange) {
+  const counts = Object.fromEntries(LEVELS.map(([name]) => [name, expansions.filter((each) => level(each) === name).length]));
+  const entries = LEVELS.filter(([name]) => counts[name] > 0).map(([name, words]) => {
+    const toggle = () => {
+      hidden.has(name) ? hidden.delete(name) : hidden.add(name);
+      onChange();
+      byId(`level-${name}`).focus();
+    };
+    const count = element("span", { class: `swatch ${name}` }, String(counts[name]));
+    return element("li", {}, button("level", toggle, [count, ` ${words}`], { id: `level-${name}`, "aria-pressed": String(!hidden.has(name)) }));
+  });
+  byId("legend").replaceChildren(...entries);
+}
 
 const REASONS = {
   low_confidence: "no sense is likely enough",

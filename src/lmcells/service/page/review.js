@@ -1,6 +1,6 @@
 // Reviewing, if the service stores reviews: the queue of notes, decisions about mentions, undo and exports.
 
-import { button, byId, element } from "./dom.js";
+import { button, byId, element, report, say } from "./dom.js";
 import { download } from "./files.js";
 import { addReviewedNote, decide, deleteReviewedNote, exportReviews, reviewedNote, reviews, undo } from "./service.js";
 
@@ -19,7 +19,7 @@ export class Review {
   #page;
   #scope = "mention";
 
-  // `page` shows an answer (show), opens a note (open), has the one that is shown (note), and speaks (report, say).
+  // `page` shows an answer (show), opens a note (open), and has the one that is shown (note).
   // `show` returns whether its note is still open: a reviewer may have gone on while the decision was stored.
   constructor(page) {
     this.#page = page;
@@ -102,17 +102,17 @@ export class Review {
     if (!(await this.#decide({ start: 0, end: 0 }, { action: "done" }))) return;
     const next = this.queue.find((note) => !note.is_done && note.id !== this.#page.note().id);
     if (next) this.#page.open(next);
-    else this.#page.say("All notes are done.");
+    else say("All notes are done.");
   }
 
   async undo() {
     if (!this.#knowsReviewer()) return;
     const { note } = await this.#try(() => undo(this.reviewer));
     await this.load();
-    if (note === null) this.#page.say("There is nothing to undo.");
+    if (note === null) say("There is nothing to undo.");
     else {
       await this.#page.open({ id: note });
-      this.#page.say("The last decision was undone.");
+      say("The last decision was undone.");
     }
   }
 
@@ -149,17 +149,17 @@ export class Review {
 
   #knowsReviewer() {
     if (this.reviewer) return true;
-    this.#page.report("Enter the reviewer's name first.");
+    report("Enter the reviewer's name first.");
     byId("reviewer").focus();
     return false;
   }
 
   async #try(act) {
     try {
-      this.#page.report(null);
+      report(null);
       return await act();
     } catch (error) {
-      this.#page.report(error.message);
+      report(error.message);
       throw error;
     }
   }
@@ -186,7 +186,7 @@ export class Review {
     if (id) await this.#try(() => deleteReviewedNote(id));
     await this.load();
     this.#page.clear();
-    this.#page.say("The note and its decisions are deleted.");
+    say("The note and its decisions are deleted.");
   }
 }
 

@@ -3,63 +3,54 @@
 import { bar, button, byId, element } from "./dom.js";
 import { N_COLOURS, PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
-import { clearProblem, showProblem, Suggest } from "./suggest.js";
+import { Picture, Suggest } from "./suggest.js";
 
 const NETWORKS = { variational: "Variational network", prior: "Model network" };
 const NEIGHBOURS = 8;
 
-export class Sections {
+export class Sections extends Picture {
   #remember;
-  #state;
   #map = null;
   #near = null;
-  #asked = 0;
   #dimmed = null;
-  #section = new Suggest(byId("sections-section"), { kind: "section", onChoose: (section) => this.#ask({ section }) });
+  #section = new Suggest(byId("sections-section"), { kind: "section", onChoose: (section) => this.ask({ section }) });
   #plane = new PointMap(byId("sections-map"), {
     height: (width) => (width < 480 ? 1.25 * width : Math.min(620, 0.72 * width)),
-    onChoose: ({ name }) => this.#ask({ section: name }),
+    onChoose: ({ name }) => this.ask({ section: name }),
   });
 
   constructor(first, remember) {
+    super("sections");
     this.#remember = remember;
-    this.#state = { network: "variational", section: first.sections[0] };
+    this.state = { network: "variational", section: first.sections[0] };
     for (const radio of document.querySelectorAll("[name=network]")) {
-      radio.addEventListener("change", () => this.#ask({ network: radio.value }));
+      radio.addEventListener("change", () => this.ask({ network: radio.value }));
     }
   }
 
   show(asked) {
     const given = Object.fromEntries(asked ?? []);
-    const wanted = { section: given.section ?? this.#state.section, network: Object.hasOwn(NETWORKS, given.network) ? given.network : this.#state.network };
-    if (this.#near && wanted.section === this.#state.section && wanted.network === this.#state.network) return this.#remember(this.#state);
-    this.#ask(wanted);
+    const wanted = { section: given.section ?? this.state.section, network: Object.hasOwn(NETWORKS, given.network) ? given.network : this.state.network };
+    if (this.#near && wanted.section === this.state.section && wanted.network === this.state.network) return this.#remember(this.state);
+    this.ask(wanted);
   }
 
-  async #ask(change) {
-    const asked = ++this.#asked;
-    const wanted = { ...this.#state, ...change };
-    const box = byId("sections-problem");
-    byId("view-sections").setAttribute("aria-busy", "true");
-    try {
-      const map = this.#map?.network === wanted.network ? this.#map : await explore("sections", { network: wanted.network });
-      const near = await explore("nearest-sections", { section: wanted.section, n: NEIGHBOURS });
-      if (asked !== this.#asked) return;
-      clearProblem(box);
-      byId("view-sections").classList.remove("empty-picture");
-      const isNew = map !== this.#map;
-      [this.#map, this.#near] = [map, near];
-      this.#state = { network: wanted.network, section: near.section };
-      if (isNew) this.#drawMap();
-      this.#drawNear();
-      this.#remember(this.#state);
-    } catch (error) {
-      if (asked === this.#asked) {
-        showProblem(box, error, [{ kind: "section", text: wanted.section, choose: (section) => this.#ask({ ...wanted, section }) }]);
-      }
-    } finally {
-      byId("view-sections").removeAttribute("aria-busy");
-    }
+  async fetch({ network, section }) {
+    const map = this.#map?.network === network ? this.#map : await explore("sections", { network });
+    return { map, near: await explore("nearest-sections", { section, n: NEIGHBOURS }) };
+  }
+
+  names(wanted) {
+    return [{ kind: "section", text: wanted.section, choose: (section) => this.ask({ ...wanted, section }) }];
+  }
+
+  draw({ map, near }, { network }) {
+    const isNew = map !== this.#map;
+    [this.#map, this.#near] = [map, near];
+    this.state = { network, section: near.section };
+    if (isNew) this.#drawMap();
+    this.#drawNear();
+    this.#remember(this.state);
   }
 
   #drawMap() {
@@ -99,19 +90,19 @@ export class Sections {
   #drawNear() {
     const { section, count } = this.#near;
     this.#section.value = section;
-    for (const radio of document.querySelectorAll("[name=network]")) radio.checked = radio.value === this.#state.network;
+    for (const radio of document.querySelectorAll("[name=network]")) radio.checked = radio.value === this.state.network;
     byId("sections-title").replaceChildren(element("b", {}, section), element("small", {}, ` ${words(count)}`));
     byId("sections-near").replaceChildren(
       ...Object.entries(NETWORKS).map(([network, title]) =>
         element(
           "section",
-          { class: `near${network === this.#state.network ? " shown" : ""}` },
+          { class: `near${network === this.state.network ? " shown" : ""}` },
           element("h3", {}, title),
           element("ol", {}, ...this.#near[network].map((near) => this.#neighbour(near))),
         ),
       ),
     );
-    this.#plane.choose(section, this.#near[this.#state.network].map((near) => near.section));
+    this.#plane.choose(section, this.#near[this.state.network].map((near) => near.section));
     const isOnMap = this.#map.sections.some((each) => each.section === section);
     byId("sections-absent").hidden = isOnMap;
   }
@@ -120,7 +111,7 @@ export class Sections {
     return element(
       "li",
       {},
-      button("word", () => this.#ask({ section }), section),
+      button("word", () => this.ask({ section }), section),
       element("span"),
       element("span", { class: "percent" }, cosine.toFixed(2)),
       bar(Math.max(0, cosine), `cosine ${cosine.toFixed(2)}`),

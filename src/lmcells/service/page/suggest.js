@@ -1,6 +1,6 @@
 // A field that suggests names as one types: those that begin with the text, else the nearest that the model knows.
 
-import { button, element } from "./dom.js";
+import { button, byId, element } from "./dom.js";
 import { explore } from "./service.js";
 
 const LIMIT = 8;
@@ -127,14 +127,38 @@ function counted(count, kind) {
   return `${number}${count === 1 ? UNITS[kind].slice(0, -1) : UNITS[kind]}`;
 }
 
+// A picture of the model in the panel `view-NAME`. Those that extend it keep what is asked for in `state`, and have
+// `fetch` (what to ask the service), `draw` (the answer) and `names` (those that were asked for, for `showProblem`).
+export class Picture {
+  #name;
+  #asked = 0;
+
+  constructor(name) {
+    this.#name = name;
+  }
+
+  async ask(change) {
+    const asked = ++this.#asked;
+    const wanted = { ...this.state, ...change };
+    const [view, box] = [byId(`view-${this.#name}`), byId(`${this.#name}-problem`)];
+    view.setAttribute("aria-busy", "true");
+    try {
+      const answer = await this.fetch(wanted);
+      if (asked !== this.#asked) return; // a later question was faster
+      box.hidden = true;
+      view.classList.remove("empty-picture");
+      this.draw(answer, wanted);
+    } catch (error) {
+      if (asked === this.#asked) showProblem(box, error, this.names(wanted));
+    } finally {
+      view.removeAttribute("aria-busy");
+    }
+  }
+}
+
 // What to show for an unknown name: the service's message, and buttons for the nearest known names.
 
 const SHOWN = 5;
-
-export function clearProblem(box) {
-  box.hidden = true;
-  box.replaceChildren();
-}
 
 // `names` are those that were asked for: the `kind` of each, its `text`, and what to do with another name.
 export async function showProblem(box, error, names) {
@@ -144,9 +168,7 @@ export async function showProblem(box, error, names) {
   for (const { kind, text, choose } of names) {
     const found = await explore("names", { kind, search: text, limit: SHOWN }).catch(() => null);
     if (!found || found.known !== null) continue;
-    const buttons = found.names.map(({ name }) =>
-      element("li", {}, button("quiet small", () => choose(name), name)),
-    );
+    const buttons = found.names.map(({ name }) => element("li", {}, button("quiet small", () => choose(name), name)));
     box.append(element("ul", { class: "nearest", "aria-label": `Nearest to ${text}` }, ...buttons));
   }
 }

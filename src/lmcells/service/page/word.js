@@ -3,95 +3,76 @@
 import { bar, button, byId, element, percent } from "./dom.js";
 import { PointMap, swatch } from "./map.js";
 import { explore } from "./service.js";
-import { clearProblem, showProblem, Suggest } from "./suggest.js";
+import { Picture, Suggest } from "./suggest.js";
 
 const MOST_SECTIONS = 6; // one per colour
 const CELLS = 60;
 const AVERAGE = 6; // its marker: a cross
 
-export class Word {
+export class Word extends Picture {
   #remember;
-  #state;
   #answer = null;
-  #mixture = null;
-  #asked = 0;
-  #word = new Suggest(byId("word-word"), { kind: "word", onChoose: (word) => this.#ask({ word }) });
+  #word = new Suggest(byId("word-word"), { kind: "word", onChoose: (word) => this.ask({ word }) });
   #plane = new PointMap(byId("word-plane"), {
     height: (width) => Math.min(420, Math.max(280, 0.72 * width)),
     onChoose: ({ name, isAverage }) => (isAverage ? null : this.#toggle(name)),
   });
 
   constructor(first, remember) {
+    super("word");
     this.#remember = remember;
-    this.#state = { word: first.word, sections: [...first.sections] };
+    this.state = { word: first.word, sections: [...first.sections] };
     new Suggest(byId("word-section"), { kind: "section", keeps: false, onChoose: (section) => this.#toggle(section, { add: true }) });
   }
 
   show(asked) {
-    const word = asked?.get("word") ?? this.#state.word;
-    const sections = asked?.has("section") ? asked.getAll("section").slice(0, MOST_SECTIONS) : this.#state.sections;
-    if (this.#answer && word === this.#state.word && String(sections) === String(this.#state.sections)) return this.#recall();
-    this.#ask({ word, sections });
+    const word = asked?.get("word") ?? this.state.word;
+    const sections = asked?.has("section") ? asked.getAll("section").slice(0, MOST_SECTIONS) : this.state.sections;
+    if (this.#answer && word === this.state.word && String(sections) === String(this.state.sections)) return this.#recall();
+    this.ask({ word, sections });
   }
 
   #toggle(section, { add = false } = {}) {
-    const { sections } = this.#state;
+    const { sections } = this.state;
     if (sections.includes(section)) {
-      if (!add && sections.length > 1) this.#ask({ sections: sections.filter((each) => each !== section) });
-    } else this.#ask({ sections: [...sections.slice(sections.length < MOST_SECTIONS ? 0 : 1), section] });
+      if (!add && sections.length > 1) this.ask({ sections: sections.filter((each) => each !== section) });
+    } else this.ask({ sections: [...sections.slice(sections.length < MOST_SECTIONS ? 0 : 1), section] });
   }
 
-  async #ask(change) {
-    const asked = ++this.#asked;
-    const wanted = { ...this.#state, ...change };
-    const box = byId("word-problem");
-    byId("view-word").setAttribute("aria-busy", "true");
-    try {
-      const answer = await explore("senses", { word: wanted.word, section: wanted.sections });
-      const mixture = await explore("mixture", { word: wanted.word, most: CELLS });
-      if (asked !== this.#asked) return;
-      clearProblem(box);
-      this.#answer = answer;
-      this.#mixture = mixture;
-      this.#state = { word: answer.word, sections: answer.sections.map(({ section }) => section) };
-      this.#draw();
-    } catch (error) {
-      if (asked === this.#asked) {
-        showProblem(box, error, [
-          { kind: "word", text: wanted.word, choose: (word) => this.#ask({ ...wanted, word }) },
-          ...wanted.sections.map((section, index) => ({
-            kind: "section",
-            text: section,
-            choose: (other) => this.#ask({ ...wanted, sections: wanted.sections.with(index, other) }),
-          })),
-        ]);
-      }
-    } finally {
-      byId("view-word").removeAttribute("aria-busy");
-    }
+  async fetch({ word, sections }) {
+    return { senses: await explore("senses", { word, section: sections }), mixture: await explore("mixture", { word, most: CELLS }) };
   }
 
-  #draw() {
-    const { word, count, sections, average } = this.#answer;
-    byId("view-word").classList.remove("empty-picture");
+  names(wanted) {
+    const sections = wanted.sections.map((text, index) => {
+      const choose = (section) => this.ask({ ...wanted, sections: wanted.sections.with(index, section) });
+      return { kind: "section", text, choose };
+    });
+    return [{ kind: "word", text: wanted.word, choose: (word) => this.ask({ ...wanted, word }) }, ...sections];
+  }
+
+  draw({ senses, mixture }) {
+    const { word, count, sections, average } = senses;
+    this.#answer = senses;
+    this.state = { word, sections: sections.map(({ section }) => section) };
     byId("word-halves").classList.toggle("stacked", sections.length > 3); // a wide table
     this.#word.value = word;
     byId("word-title").replaceChildren(element("b", {}, word), element("small", {}, ` seen ${times(count)}`));
     byId("word-sections").replaceChildren(...sections.map(({ section }, index) => this.#chip(section, index)));
     const usual = new Set(average.neighbors.map((near) => near.word));
     byId("word-nearest").replaceChildren(...[...sections, average].map((sense, index) => this.#column(sense, index, usual)));
-    byId("word-table").replaceChildren(heatTable(this.#answer, (other) => this.#ask({ word: other })));
-    this.#drawPlane();
+    byId("word-table").replaceChildren(heatTable(senses, (other) => this.ask({ word: other })));
+    this.#drawPlane(mixture);
     this.#recall();
   }
 
   #recall() {
-    this.#remember([["word", this.#state.word], ...this.#state.sections.map((section) => ["section", section])]);
+    this.#remember([["word", this.state.word], ...this.state.sections.map((section) => ["section", section])]);
   }
 
   #chip(section, index) {
     const remove = button("remove", () => this.#toggle(section), "×", { "aria-label": `Remove ${section}` });
-    const isOnly = this.#state.sections.length === 1;
+    const isOnly = this.state.sections.length === 1;
     return element("li", { class: `chosen-section series-${index}` }, swatch(index), sectionName(section), isOnly ? null : remove);
   }
 
@@ -103,7 +84,7 @@ export class Word {
       return element(
         "li",
         { class: isNew ? "new" : "" },
-        button("word", () => this.#ask({ word }), word),
+        button("word", () => this.ask({ word }), word),
         isNew ? element("span", { class: "sign", title: "not among the nearest on average" }, "+", element("span", { class: "unseen" }, " not near on average")) : element("span"),
         element("span", { class: "percent" }, divergence.toFixed(2)),
         bar(Math.exp(-divergence), `divergence ${divergence.toFixed(2)}`),
@@ -118,9 +99,8 @@ export class Word {
     );
   }
 
-  #drawPlane() {
-    const { components, expected, share, n_counted: counted } = this.#mixture;
-    const chosen = this.#state.sections;
+  #drawPlane({ components, expected, share, n_counted: counted }) {
+    const chosen = this.state.sections;
     const most = Math.max(...components.map(({ weight }) => weight));
     const points = components.map(({ section, weight, x, y }) => ({
       name: section,
