@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from corpora import corpus_of, segments
 from lmcells.corpus import CorpusSettings, build
-from lmcells.corpus.assemble import stable_order
 from lmcells.corpus.build import build_corpus
 from lmcells.corpus.shard import batch_notes, build_shard, distinct
+from lmcells.corpus.statistics import stable_order
 from lmcells.errors import ConfigError, FormatError, InputError
 from lmcells.notes import spelled_out
 from lmcells.notes.readers import opening

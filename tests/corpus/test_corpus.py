@@ -4,7 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from corpora import corpus_of
 from lmcells.corpus import Corpus, count_words_by_metadata, occurrence_metadata, statistics, subsample
 from lmcells.corpus.corpus import OCCURRENCE_SECTIONS, SECTION_COUNTS
-from lmcells.corpus.statistics import keep_probability
+from lmcells.corpus.statistics import WordArrays, keep_probability
 from lmcells.errors import ConfigError, CorpusError
 
 NOTES = [
@@ -46,20 +46,36 @@ def of_before(corpus: Corpus) -> Corpus:
     return Corpus(corpus.folder, replace(corpus.manifest, files=files))
 
 
-@pytest.mark.parametrize("block", [None, 1, 3, 1 << 22])
+@pytest.mark.parametrize("kind", ["section", "document"])
+@pytest.mark.parametrize("block", [None, 1, 30, 1 << 22])
 def test_word_and_metadata_counts_are_those_of_the_tokens(
-    corpus: Corpus, block: int | None, monkeypatch: pytest.MonkeyPatch
+    corpus: Corpus, kind: str, block: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if block is not None:
         monkeypatch.setattr(statistics, "_MAX_OCCURRENCES", block)
-    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), "section")
-    section = corpus.segment_metadata("section")[corpus.token_segment]
+    counts = count_words_by_metadata(corpus if block is None else of_before(corpus), kind)
+    of_token = corpus.segment_metadata(kind)[corpus.token_segment]
     for word in range(len(corpus.words)):
-        expected = np.bincount(section[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
+        expected = np.bincount(of_token[corpus.tokens == word], minlength=counts.n_metadata) + 1.0
         np.testing.assert_allclose(counts.metadata_given_word(word, add=1.0), expected / expected.sum())
     for metadata in range(counts.n_metadata):
-        expected = np.bincount(corpus.tokens[section == metadata], minlength=len(corpus.words)) + 0.5
+        expected = np.bincount(corpus.tokens[of_token == metadata], minlength=len(corpus.words)) + 0.5
         np.testing.assert_allclose(counts.word_given_metadata(metadata, add=0.5), expected / expected.sum())
+
+
+@pytest.mark.parametrize("n_metadata", [2, 1000])  # most pairs of a word and a value occur, or hardly any
+def test_a_block_of_words_has_the_counts_of_each(n_metadata: int) -> None:
+    draw = np.random.default_rng(0)
+    offsets = np.append(0, np.cumsum(draw.integers(1, 9, 50)))
+    metadata = draw.integers(n_metadata, size=offsets[-1])
+    block = WordArrays(offsets, metadata.__getitem__, n_metadata).gather((3, 50), max_per_word=9)
+    expected = [
+        np.unique(metadata[start:end], return_counts=True) for start, end in pairwise(offsets[3:].tolist())
+    ]
+    assert block.n_metadata.tolist() == [values.size for values, _ in expected]
+    assert block.metadata.tolist() == np.concatenate([values for values, _ in expected]).tolist()
+    assert block.counts.tolist() == np.concatenate([counts for _, counts in expected]).tolist()
+    assert block.occurrences.tolist() == metadata[offsets[3] :].tolist()
 
 
 def test_sections_of_occurrences_are_the_same_stored_or_gathered(corpus: Corpus) -> None:

@@ -3,6 +3,9 @@
 import json
 import re
 import resource
+import subprocess
+import sys
+from copy import deepcopy
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +19,7 @@ from lmcells.model import CellModel, Gaussian, Windows, kl_divergence
 from lmcells.training import Progress, TrainingDiverged, TrainingResult, TrainingSettings, train
 from lmcells.training.checkpoint import load_newest, newest_step
 from lmcells.training.metrics import TrainingFailed, read_metrics
-from lmcells.training.task import Clock, clip_gradients
+from lmcells.training.task import Adam, Clock, clip_gradients
 from training.small_runs import planted_corpus, tiny_config, tiny_settings
 
 
@@ -154,6 +157,35 @@ def test_clipping_reaches_the_step_that_is_taken(corpus: Corpus, tmp_path: Path)
     ]
     assert float(torch.cat(moments).norm()) == pytest.approx(0.1 * 0.01, rel=1e-3)
     assert reports[-1].metrics["gradient_norm"] > 0.01
+
+
+def test_steps_are_those_of_torch() -> None:
+    layers = torch.nn.ModuleList(torch.nn.Linear(5, 4) for _ in range(3))
+    of_torch = deepcopy(layers)
+    device = torch.device("cpu")
+    ours = Adam(layers, learning_rate=0.1, device=device)
+    theirs = torch.optim.Adam(of_torch.parameters(), lr=0.1, fused=True)
+    values = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    for used in ([0, 1], [0, 2], [1, 2], [0, 1, 2]):  # a layer without a gradient stays as it is
+        for each in (layers, of_torch):
+            each.zero_grad()
+            sum(each[index](values).square().sum() for index in used).backward()
+        ours.step()
+        theirs.step()
+        for parameter, expected in zip(layers.parameters(), of_torch.parameters(), strict=True):
+            assert torch.equal(parameter, expected)
+
+
+def test_training_starts_without_importing_torch_compile(corpus: Corpus, tmp_path: Path) -> None:
+    """Importing it takes as long as importing torch."""
+    code = (
+        "import sys; from lmcells.pretrain import train; "
+        f"train({str(corpus.folder)!r}, output={str(tmp_path / 'model')!r}, preset='paper', device='cpu', "
+        "overrides={'training.epochs': 1, 'training.batch_size': 8192, 'model.cell_dim': 8}); "
+        "print('torch' in sys.modules, 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_metrics_have_both_losses_under_their_names_and_the_evaluations(

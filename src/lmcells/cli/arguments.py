@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from lmcells.corpus.settings import SECTION_STYLES
 from lmcells.errors import ConfigError, InputError
-from lmcells.integrations.rows import NoteFiles
 from lmcells.notes.readers import FORMATS, Columns
 
 if TYPE_CHECKING:  # not needed to parse, and slow to import
     from lmcells.expansion.settings import ExpanderSettings
     from lmcells.integrations.omop import NoteNlpOptions
+    from lmcells.integrations.rows import NoteFiles
 
 Group = argparse._ArgumentGroup  # what add_argument_group returns has no public name
 Commands = argparse._SubParsersAction  # nor has what add_subparsers returns
@@ -140,7 +140,9 @@ def columns_of(options: argparse.Namespace) -> Columns:
     )
 
 
-def note_files(options: argparse.Namespace) -> NoteFiles:
+def note_files(options: argparse.Namespace) -> "NoteFiles":
+    from lmcells.integrations.rows import NoteFiles
+
     return NoteFiles(options.notes, options.format, columns_of(options))
 
 

@@ -8,7 +8,7 @@ written.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -19,17 +19,24 @@ import numpy as np
 import numpy.typing as npt
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.sections import STAYS_IN_BODY, SectionTable
+from lmcells.corpus.sections import ResolvedShard, SectionTable, count_in_segments, resolve
 from lmcells.corpus.settings import CorpusSettings
-from lmcells.corpus.shard import Shard
-from lmcells.corpus.statistics import MAX_PER_WORD, WordArrays, WordBlock, join_counts
+from lmcells.corpus.shard import Shard, distinct
+from lmcells.corpus.statistics import (
+    WordArrays,
+    WordBlock,
+    create_occurrences,
+    create_section_statistics,
+    gather_sections,
+    place_occurrences,
+    write_section_counts,
+)
 from lmcells.errors import InputError
 from lmcells.files import read_json, write_json
 from lmcells.processes import Run
 
 NO_VALUE = "<none>"
 _BUFFER = 1 << 20  # hashes to collect before merging
-_BLOCK = 1 << 18  # tokens sorted at a time: they fit the processor's cache
 _LOCAL_BITS = 32  # a word's place is its shard's number, then its index there in this many bits
 _MAX_SHARDS = 4  # of a group, which a worker holds in memory
 
@@ -87,7 +94,7 @@ def assemble(
     np.save(folder / files.WORD_COUNTS, vocabulary.counts)
     for kind, of_kind in names.items():
         write_json(folder / files.metadata_names(kind), [name or NO_VALUE for name in of_kind])
-    vocabulary.save(work)
+    np.save(work / _HASHES, vocabulary.hashes)
     ids_of_values = {kind: {name: id_ for id_, name in enumerate(names[kind])} for kind in counted.values}
     write_json(work / _VALUES, ids_of_values)
 
@@ -110,8 +117,8 @@ def assemble(
         *((name, n_tokens) for name in (files.TOKENS, files.TOKEN_SEGMENT)),
         *((files.metadata_ids(kind), n_segments) for kind in kinds),
     ):
-        create_array(folder / name, size)
-    create_array(work / _SECTIONS, n_tokens, np.min_scalar_type(len(names["section"]) - 1))
+        files.create_array(folder / name, size)
+    files.create_array(work / _SECTIONS, n_tokens, np.min_scalar_type(len(names["section"]) - 1))
     cursor = create_occurrences(folder, vocabulary.counts)[:-1].copy()
     for group in groups:
         np.save(group.path("cursor.npy"), cursor)
@@ -134,47 +141,6 @@ def assemble(
     )
 
 
-class ResolvedShard(NamedTuple):
-    """A shard with its headers resolved: the tokens of all segments, in order."""
-
-    tokens: npt.NDArray[np.uint32]  # index of the shard's word
-    segment_tokens: npt.NDArray[np.int64]
-    segment_section: npt.NDArray[np.int32]
-    segment_document: npt.NDArray[np.int32]
-
-
-def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
-    """Drop repeated words and the tokens of section headers; keep those of headers that stay in the body."""
-    document, _, n_header_tokens, n_tokens = shard.segments
-    section = sections.ids_of(shard)
-    in_body = section == STAYS_IN_BODY
-    first_of_document = np.append(True, document[1:] != document[:-1])
-    begins = np.flatnonzero(~in_body | first_of_document)  # text never joins that of the previous note
-    section = np.where(in_body, 0, section)  # a note may begin with a header that stays in the body
-
-    lengths = np.stack([n_header_tokens, n_tokens - n_header_tokens], axis=1)
-    kept_parts = np.stack([in_body, np.ones_like(in_body)], axis=1)
-    tokens = shard.tokens[np.repeat(kept_parts.ravel(), lengths.ravel())]
-    segment_tokens = np.add.reduceat((lengths * kept_parts).sum(axis=1), begins)
-
-    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # a word right after itself in a segment
-    segment_ends = np.cumsum(segment_tokens)  # where the next segment starts
-    repeats = repeats[segment_ends[np.searchsorted(segment_ends, repeats)] != repeats]
-    return ResolvedShard(
-        tokens=np.delete(tokens, repeats),
-        segment_tokens=segment_tokens - _count_in_segments(repeats, segment_tokens),
-        segment_section=section[begins],
-        segment_document=document[begins],
-    )
-
-
-def _count_in_segments(
-    positions: npt.NDArray[np.int64], segment_tokens: npt.NDArray[np.integer]
-) -> npt.NDArray[np.int64]:
-    """Count the positions in each segment; positions are in order."""
-    return np.diff(np.searchsorted(positions, np.cumsum(segment_tokens)), prepend=0)
-
-
 HashArrays = tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Hashes of words, their counts, and the place of each word's first occurrence."""
 
@@ -184,9 +150,10 @@ def _resolve_group(group: _Group, *, sections: SectionTable) -> HashArrays:
     for number, path in enumerate(group.shards, start=group.first_shard):
         shard = Shard(path)
         resolved = resolve(shard, sections)
-        _save(_resolved(path), resolved._asdict())
+        of_words = np.bincount(resolved.tokens, minlength=shard.hashes.size)
+        _save(_resolved(path), {**resolved._asdict(), "counts": of_words})
         places = (number << _LOCAL_BITS) + np.arange(shard.hashes.size)
-        counts.add(shard.hashes, np.bincount(resolved.tokens, minlength=shard.hashes.size), places)
+        counts.add(shard.hashes, of_words, places)
     return counts.merged()
 
 
@@ -222,19 +189,17 @@ class HashCounts:
             self.merged()
 
     def merged(self) -> HashArrays:
-        """Return all hashes, sorted, with their counts and first places."""
+        """Return all hashes, with their counts and first places."""
         hashes, counts, places = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
-        order = np.argsort(hashes, kind="stable")  # fast if mostly sorted
-        hashes, counts, places = hashes[order], counts[order], places[order]
-        if hashes.size:
-            first = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1]))
-            hashes, counts = hashes[first], np.add.reduceat(counts, first)
-            places = np.minimum.reduceat(places, first)
-        self._pending, self._n_pending = [(hashes, counts, places)], 0
+        first, group = distinct(hashes)
+        totals, first_places = np.zeros(first.size, np.int64), places[first]
+        np.add.at(totals, group, counts)
+        np.minimum.at(first_places, group, places)
+        self._pending, self._n_pending = [(hashes[first], totals, first_places)], 0
         return self._pending[0]
 
 
-_HASHES, _IDS, _VALUES = "vocabulary.hashes.npy", "vocabulary.ids.npy", "values.json"
+_HASHES, _VALUES = "vocabulary.hashes.npy", "values.json"
 _SECTIONS = "sections.npy"  # of all occurrences
 
 
@@ -244,8 +209,7 @@ class Vocabulary:
 
     words: list[str]
     counts: npt.NDArray[np.int64]
-    _sorted_hashes: npt.NDArray[np.uint64]
-    _id_of_sorted: npt.NDArray[np.int32]
+    hashes: npt.NDArray[np.uint64]
 
     @classmethod
     def of_frequent_words(cls, counts: HashCounts, *, min_count: int, shards: Sequence[Path]) -> Self:
@@ -263,31 +227,30 @@ class Vocabulary:
                 words[index] = spellings[of_shard]
         by_spelling = np.array(sorted(range(len(words)), key=words.__getitem__), np.int64)
         order = by_spelling[np.argsort(-frequencies[by_spelling], kind="stable")]
-        id_of_sorted = np.zeros(hashes.size, np.int32)
-        id_of_sorted[order] = np.arange(len(order), dtype=np.int32)
-        return cls([words[index] for index in order.tolist()], frequencies[order], hashes, id_of_sorted)
-
-    def save(self, work: Path) -> None:
-        """Write what workers need to map words to ids."""
-        np.save(work / _HASHES, self._sorted_hashes)
-        np.save(work / _IDS, self._id_of_sorted)
+        return cls([words[index] for index in order.tolist()], frequencies[order], hashes[order])
 
 
 def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
     """Replace words by their ids and drop rare ones; return the group's number and its remaining sizes."""
-    hashes, ids, ids_of_values = np.load(work / _HASHES), np.load(work / _IDS), read_json(work / _VALUES)
+    hashes, ids_of_values = np.load(work / _HASHES), read_json(work / _VALUES)
+    counts = np.zeros(hashes.size, np.int64)
     parts: dict[str, list[npt.NDArray[np.integer]]] = {}
     document_ids: list[str] = []
     for path in group.shards:
         shard = Shard(path)
-        resolved = ResolvedShard(**_load(_resolved(path)))
-        at = np.minimum(np.searchsorted(hashes, shard.hashes), hashes.size - 1)
-        id_of_word = np.where(hashes[at] == shard.hashes, ids[at], np.int32(-1))
-        tokens = np.take(id_of_word, resolved.tokens)
+        arrays = _load(_resolved(path))
+        of_words, resolved = arrays.pop("counts"), ResolvedShard(**arrays)
+        # The vocabulary comes first, so its words are numbered as in the vocabulary.
+        _, number = distinct(np.concatenate([hashes, shard.hashes]))
+        id_of_word = number[hashes.size :]
+        id_of_word[id_of_word >= hashes.size] = -1
+        known = np.flatnonzero(id_of_word >= 0)
+        counts[id_of_word[known]] += of_words[known]
+        tokens = id_of_word.astype(np.int32).take(resolved.tokens)
         is_rare = tokens < 0
         # Segments without a word left are dropped.
         rare = np.flatnonzero(is_rare)
-        n_words_in = resolved.segment_tokens - _count_in_segments(rare, resolved.segment_tokens)
+        n_words_in = resolved.segment_tokens - count_in_segments(rare, resolved.segment_tokens)
         used = np.flatnonzero(n_words_in)
         documents = resolved.segment_document[used]
         of_shard = {
@@ -305,7 +268,7 @@ def _number_group(group: _Group, *, work: Path) -> tuple[int, int, int, int]:
         shutil.rmtree(_resolved(path))
     joined = {name: np.concatenate(of_name) for name, of_name in parts.items()}
     _save(group.path("arrays"), joined)
-    np.save(group.path("counts.npy"), np.bincount(joined["tokens"], minlength=hashes.size))
+    np.save(group.path("counts.npy"), counts)
     fragment = json.dumps(document_ids, ensure_ascii=False)[1:-1]
     group.path("documents.json").write_text(fragment, encoding="utf-8")
     return group.number, joined["tokens"].size, joined["lengths"].size, len(document_ids)
@@ -318,77 +281,15 @@ def _place_group(placed: tuple[_Group, list[int]], *, folder: Path) -> None:
     tokens, lengths = joined.pop("tokens"), joined.pop("lengths")
     joined["document"] += n_documents
     segments = np.arange(n_segments, n_segments + lengths.size, dtype=np.int32)
-    _write(folder / files.TOKENS, tokens, at=n_tokens)
-    _write(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
+    files.write_array(folder / files.TOKENS, tokens, at=n_tokens)
+    files.write_array(folder / files.TOKEN_SEGMENT, np.repeat(segments, lengths), at=n_tokens)
     for kind, ids in joined.items():
-        _write(folder / files.metadata_ids(kind), ids, at=n_segments)
+        files.write_array(folder / files.metadata_ids(kind), ids, at=n_segments)
     cursor = np.load(group.path("cursor.npy"), allow_pickle=False)
     of_occurrences = np.load(folder.parent / _SECTIONS, mmap_mode="r+", allow_pickle=False)
     of_tokens = np.repeat(joined["section"].astype(of_occurrences.dtype), lengths)
     for at, order in place_occurrences(folder, tokens, first=n_tokens, cursor=cursor):
-        of_occurrences[at] = of_tokens[order]
-
-
-def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
-    """Create a memory-mapped `.npy` file, to be written piece by piece."""
-    array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
-    return array
-
-
-def _write(path: Path, values: npt.NDArray[Any], *, at: int) -> None:
-    np.load(path, mmap_mode="r+", allow_pickle=False)[at : at + values.size] = values
-
-
-def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Create the array of positions grouped by word, to be filled; write and return each word's offset in it.
-
-    The section of a random occurrence of a word is a sample from p(section | word).
-    """
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    np.save(folder / files.WORD_OFFSETS, offsets)
-    n_tokens = int(offsets[-1])
-    # torch indexes with signed types only
-    create_array(folder / files.OCCURRENCES, n_tokens, np.int32 if n_tokens < 2**31 else np.int64)
-    return offsets
-
-
-def place_occurrences(
-    folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
-) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
-    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on.
-
-    Yield where they were written, and the indices of the tokens.
-    """
-    positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
-    for start in range(0, tokens.size, _BLOCK):
-        block = np.asarray(tokens[start : start + _BLOCK])
-        n_here = np.bincount(block, minlength=cursor.size)
-        first_here = np.cumsum(n_here) - n_here
-        shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
-        at, order = np.arange(block.size) + shift, start + stable_order(block)
-        positions[at] = first + order
-        cursor += n_here
-        yield at, order
-
-
-def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
-    """Create the array of the sections of occurrences; yield the tasks that fill it."""
-    sizes = arrays.sizes(MAX_PER_WORD)
-    path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
-    create_array(path, int(sizes.sum()), narrow)
-    first_entry = np.cumsum(sizes) - sizes
-    for number, block in enumerate(arrays.blocks()):
-        yield number, block, int(first_entry[block[0]])
-
-
-def gather_sections(
-    task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
-) -> tuple[int, WordBlock]:
-    """Write the sections of the occurrences of some words, and return the counts by section."""
-    number, block, first_entry = task
-    gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
-    _write(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
-    return number, gathered._replace(occurrences=gathered.occurrences[:0])
+        of_occurrences[at] = of_tokens.take(order)
 
 
 def _gather_placed(
@@ -401,20 +302,3 @@ def _placed_sections(folder: Path, n_sections: int) -> WordArrays:
     of_occurrences = np.asarray(files.map_array(folder.parent / _SECTIONS))
     offsets = np.asarray(files.map_array(folder / files.WORD_OFFSETS))
     return WordArrays(offsets, of_occurrences.__getitem__, n_sections)
-
-
-def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
-    """Write the counts of words by section, each array in its narrowest type."""
-    blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
-    for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
-        np.save(folder / name, array.astype(np.min_scalar_type(int(array.max()))))
-
-
-def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Return the stable order of ids below 2**32, by their low 16 bits, then their high bits.
-
-    numpy uses radix sort for 16-bit numbers, which is several times faster.
-    """
-    order = np.argsort(ids.astype(np.uint16), kind="stable")
-    high = ids >> 16
-    return order[np.argsort(high[order].astype(np.uint16), kind="stable")] if high.any() else order

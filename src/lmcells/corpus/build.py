@@ -5,12 +5,13 @@ shards become the arrays of a corpus (`assemble.py`). Shards are written atomica
 input. So a killed build can be resumed, and the number of workers does not change the result.
 """
 
+import ctypes
 import gc
 import hashlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -29,6 +30,7 @@ from lmcells.processes import worker_pool
 PLAN = "plan.json"
 READING = "reading notes"
 _READ_BY_WORKER = 64 << 20  # bytes of the largest uncut file that a worker reads itself
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _EVERY_CORPUS_HAS = ("section", "document", "category")
 # The current step, the number of notes and characters read, and the share of the files.
 OnProgress = Callable[[str, int, int, float], None]
@@ -87,7 +89,7 @@ def build_corpus(
         on_progress(step, tally.n_notes, tally.n_characters, read)
 
     folder = work / "corpus"
-    with _collection_paused(), worker_pool(workers, prepare=gc.disable) as run:
+    with _collection_paused(), worker_pool(workers, prepare=_prepare_worker) as run:
         for later in _in_order(run(job.run, job.tasks(paths, workers=workers, n_bytes=n_bytes))):
             tally.merge(later)
             on_step(READING)
@@ -113,6 +115,15 @@ def _check_metadata_columns(names: Sequence[str]) -> None:
                 f"metadata column: found {name!r}, allowed: letters, digits, '_' and '-', and not "
                 f"{', '.join(_EVERY_CORPUS_HAS)}, which every corpus has. Rename the column."
             )
+
+
+def _prepare_worker() -> None:
+    """Pause garbage collection, and keep freed memory: the next shard needs as much again."""
+    gc.disable()
+    with suppress(AttributeError, OSError, TypeError):  # only glibc can be told so
+        tell = ctypes.CDLL(None).mallopt
+        tell(_M_MMAP_THRESHOLD, 32 << 20)
+        tell(_M_TRIM_THRESHOLD, 256 << 20)
 
 
 @contextmanager
@@ -280,7 +291,7 @@ class _Job:
         excluded = self.excluded_ids
         for listed in files:
             for note in read_listed(listed, format=self.format, columns=self.columns, report=tally.report):
-                if given_id(note.id) in excluded:
+                if excluded and given_id(note.id) in excluded:
                     tally.excluded.add(given_id(note.id))
                     continue
                 tally.example_id = tally.example_id or note.id

@@ -174,3 +174,14 @@ def map_array(path: Path) -> npt.NDArray[np.integer]:
     """Memory-map an array."""
     array: npt.NDArray[np.integer] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
+
+
+def create_array(path: Path, size: int, dtype: npt.DTypeLike = np.int32) -> npt.NDArray[Any]:
+    """Create a memory-mapped `.npy` file, to be written piece by piece."""
+    array: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(size,))
+    return array
+
+
+def write_array(path: Path, values: npt.NDArray[Any], *, at: int) -> None:
+    """Write values to an array that `create_array` made, from an index on."""
+    np.load(path, mmap_mode="r+", allow_pickle=False)[at : at + values.size] = values

@@ -16,16 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from lmcells.corpus import corpus as files
-from lmcells.corpus.assemble import (
-    create_array,
+from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, create_array, map_array
+from lmcells.corpus.statistics import (
+    WordArrays,
     create_occurrences,
     create_section_statistics,
     gather_sections,
     place_occurrences,
     write_section_counts,
 )
-from lmcells.corpus.corpus import FORMAT, Corpus, Manifest, map_array
-from lmcells.corpus.statistics import WordArrays
 from lmcells.errors import CorpusError, InputError
 from lmcells.files import atomic_write, put_in_place
 

@@ -6,7 +6,7 @@ Other styles: a rare header falls back to its canonical name, then to "other", a
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -53,3 +53,44 @@ class SectionTable:
         table = np.array([*by_header, self.id_of_name[NO_SECTION]], np.int32)  # NO_HEADER is its last element
         ids: npt.NDArray[np.int32] = table[shard.segments[1]]
         return ids
+
+
+class ResolvedShard(NamedTuple):
+    """A shard with its headers resolved: the tokens of all segments, in order."""
+
+    tokens: npt.NDArray[np.uint32]  # index of the shard's word
+    segment_tokens: npt.NDArray[np.int64]
+    segment_section: npt.NDArray[np.int32]
+    segment_document: npt.NDArray[np.int32]
+
+
+def resolve(shard: Shard, sections: SectionTable) -> ResolvedShard:
+    """Drop repeated words and the tokens of section headers; keep those of headers that stay in the body."""
+    document, _, n_header_tokens, n_tokens = shard.segments
+    section = sections.ids_of(shard)
+    in_body = section == STAYS_IN_BODY
+    first_of_document = np.append(True, document[1:] != document[:-1])
+    begins = np.flatnonzero(~in_body | first_of_document)  # text never joins that of the previous note
+    section = np.where(in_body, 0, section)  # a note may begin with a header that stays in the body
+
+    lengths = np.stack([n_header_tokens, n_tokens - n_header_tokens], axis=1)
+    kept_parts = np.stack([in_body, np.ones_like(in_body)], axis=1)
+    tokens = shard.tokens[np.repeat(kept_parts.ravel(), lengths.ravel())]
+    segment_tokens = np.add.reduceat((lengths * kept_parts).sum(axis=1), begins)
+
+    repeats = np.flatnonzero(tokens[1:] == tokens[:-1]) + 1  # a word right after itself in a segment
+    segment_ends = np.cumsum(segment_tokens)  # where the next segment starts
+    repeats = repeats[segment_ends[np.searchsorted(segment_ends, repeats)] != repeats]
+    return ResolvedShard(
+        tokens=np.delete(tokens, repeats),
+        segment_tokens=segment_tokens - count_in_segments(repeats, segment_tokens),
+        segment_section=section[begins],
+        segment_document=document[begins],
+    )
+
+
+def count_in_segments(
+    positions: npt.NDArray[np.int64], segment_tokens: npt.NDArray[np.integer]
+) -> npt.NDArray[np.int64]:
+    """Count the positions in each segment; positions are in order."""
+    return np.diff(np.searchsorted(positions, np.cumsum(segment_tokens)), prepend=0)

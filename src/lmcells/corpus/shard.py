@@ -19,7 +19,6 @@ from lmcells.files import atomic_folder, read_json
 from lmcells.notes.note import Note
 from lmcells.notes.section_styles import header_finder
 from lmcells.notes.sections import Header, upper_name, with_opening
-from lmcells.notes.spelled_out import spell_out
 from lmcells.notes.tokens import TokenArrays, find_tokens, slots_of, spell
 
 NO_HEADER = -1
@@ -120,21 +119,23 @@ def build_shard(
     for note in notes:
         text, note_headers = note.text, with_opening(find_headers(note), text_length=len(note.text))
         if settings.spelled_out:
+            from lmcells.notes.spelled_out import spell_out  # slow to import
+
             text, note_headers = spell_out(text, note_headers, note_id=note.id, share=settings.spelled_out)
         found.append(note_headers)
         pieces.add(text)
     pieces.finish()
     starts, body_starts, written, names = zip(*chain.from_iterable(found), strict=True)
-    headers = list(zip(written, names, strict=True))
-    known_headers = [header for header in dict.fromkeys(headers) if header != _NO_HEADER]
-    number = {_NO_HEADER: NO_HEADER} | {header: index for index, header in enumerate(known_headers)}
+    number: dict[tuple[str | None, str], int] = {_NO_HEADER: NO_HEADER}
+    header_of = [number.setdefault(header, len(number) - 1) for header in zip(written, names, strict=True)]
+    known_headers = list(number)[1:]
     document = np.repeat(np.arange(len(notes)), [len(headers) for headers in found])
     first_tokens = pieces.find_first_tokens(document, np.array([starts, body_starts], np.int64))
     hashes = np.concatenate([tokens.hashes for _, tokens in pieces.found])
     first, words = distinct(hashes)
     segments = [
         document,
-        [number[header] for header in headers],
+        header_of,
         first_tokens[1] - first_tokens[0],
         np.diff(first_tokens[0], append=hashes.size),
     ]
@@ -198,19 +199,30 @@ class _Pieces:
             local = part - (end - tokens.hashes.size)
             starts, lasts = tokens.starts[local], tokens.ends[local]
             if text.isascii():  # nearly all words are letters: lower them together, and spell only the others
-                lowered, characters = text.lower(), np.frombuffer(text.encode(), np.uint8)
-                words = [
-                    lowered[first:last] for first, last in zip(starts.tolist(), lasts.tolist(), strict=True)
-                ]
+                characters = np.frombuffer(text.encode() + b"\n", np.uint8)
                 dots = np.flatnonzero(characters == ord("."))
-                dotted = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
-                odd = np.flatnonzero(dotted | ~_IS_LETTER[characters[starts]])
+                is_odd = np.searchsorted(dots, starts) < np.searchsorted(dots, lasts)
+                is_odd |= ~_IS_LETTER[characters[starts]]  # a mark may contain line breaks
+                odd, plain_lasts = np.flatnonzero(is_odd), np.where(is_odd, starts, lasts)
+                words = _slices(characters, starts, plain_lasts).lower().split("\n")[:-1]
             else:
                 words, odd = [""] * local.size, np.arange(local.size)
             for number in odd.tolist():
                 words[number] = spell(text[starts[number] : lasts[number]])
             spellings += words
         return spellings
+
+
+def _slices(
+    characters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> str:
+    """Return some slices of an ASCII text, each followed by a line break."""
+    lengths = ends - starts + 1
+    last = np.cumsum(lengths) - 1
+    at = np.arange(lengths.sum()) + np.repeat(starts - last + lengths - 1, lengths)
+    joined = characters[at]
+    joined[last] = ord("\n")
+    return str(joined.tobytes(), "ascii")
 
 
 def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -225,15 +237,16 @@ def distinct(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt
     holders = np.zeros(1 << _SAMPLE_BITS, np.int64)  # in an empty slot, the comparison below fails
     slot_of_first = slots_of(hashes[first], _MULTIPLIER, _SAMPLE_BITS)
     holders[slot_of_first[::-1]] = first[::-1]
-    candidate = holders[slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS)]
-    rest = np.flatnonzero(hashes[candidate] != hashes)
-    rest_first, rest_group = _group(hashes[rest])
+    candidate = holders.take(slots_of(hashes, _MULTIPLIER, _SAMPLE_BITS))
+    rest = np.flatnonzero(hashes.take(candidate) != hashes)
+    rest_first, rest_group = _group(hashes.take(rest))
     in_sample = first[holders[slot_of_first] == first]  # others lost their slot, and are in the rest
-    firsts = np.sort(np.concatenate([in_sample, rest[rest_first]]))
+    rest_first = rest[rest_first]
+    firsts = np.sort(np.concatenate([in_sample, rest_first]))
     number = np.empty(hashes.size, np.int64)  # used only at the firsts
     number[firsts] = np.arange(firsts.size)
-    groups = number[candidate]
-    groups[rest] = number[rest[rest_first]][rest_group]
+    groups = number.take(candidate)
+    groups[rest] = number[rest_first].take(rest_group)
     return firsts, groups
 
 
@@ -245,16 +258,16 @@ def _group(hashes: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.N
     bits = max(8, int(hashes.size).bit_length() - 2)  # words repeat: few tokens are distinct
     slots = np.empty(1 << bits, np.int64)
     first_with_same = np.empty(hashes.size, np.int64)
-    waiting = np.arange(hashes.size)
-    multiplier = _MULTIPLIER
+    waiting, here, multiplier = np.arange(hashes.size), hashes, _MULTIPLIER
     while waiting.size:
-        here = hashes[waiting]
         slot = slots_of(here, multiplier, bits)
         slots[slot[::-1]] = waiting[::-1]  # numpy keeps the last value written to a slot: reversed, the first
-        holder = slots[slot]
-        same = hashes[holder] == here
-        first_with_same[waiting[same]] = holder[same]
-        waiting = waiting[~same]
+        holder = slots.take(slot)
+        first_with_same[waiting] = holder
+        waiting = waiting.compress(hashes.take(holder) != here)
+        here = hashes.take(waiting)
         multiplier = multiplier * _MULTIPLIER % (1 << 64)
-    is_first = first_with_same == np.arange(hashes.size)
-    return np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[first_with_same]
+    firsts = np.flatnonzero(first_with_same == np.arange(hashes.size))
+    number = np.empty(hashes.size, np.int64)  # used only at the firsts
+    number[firsts] = np.arange(firsts.size)
+    return firsts, number.take(first_with_same)

@@ -1,10 +1,11 @@
-"""Counts of words by metadata, and subsampling of frequent words."""
+"""What is derived from the tokens: occurrences of words, counts by metadata, and subsampling of frequent words."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -20,8 +21,8 @@ Probabilities = npt.NDArray[np.float64]
 MAX_PER_WORD = 1 << 16  # occurrences of a word whose metadata are kept
 _ENTRIES = 1 << 22  # per random generator
 _THREADS = min(8, os.cpu_count() or 1)
-_MAX_CELLS = 1 << 20  # of a dense block of words x metadata
-_MAX_OCCURRENCES = 1 << 22  # counted at a time
+_MAX_OCCURRENCES = 1 << 18  # counted at a time: they fit the processor's cache
+_SORTED = 1 << 18  # tokens sorted at a time
 _BLOCK = 1 << 20  # tokens per random generator
 
 
@@ -80,12 +81,11 @@ class WordArrays(NamedTuple):
         )
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of words whose counts fit in memory."""
+        """Yield ranges of words whose occurrences are counted together: one word, or few occurrences."""
         first, n_words = 0, self.offsets.size - 1
         while first < n_words:
             furthest = int(np.searchsorted(self.offsets, self.offsets[first] + _MAX_OCCURRENCES, "right")) - 1
-            last = min(max(first + 1, min(furthest, first + _MAX_CELLS // self.n_metadata)), n_words)
-            yield first, last
+            yield first, (last := max(first + 1, furthest))
             first = last
 
     def sizes(self, max_per_word: int) -> npt.NDArray[np.int64]:
@@ -94,23 +94,30 @@ class WordArrays(NamedTuple):
 
     def gather(self, block: tuple[int, int], *, max_per_word: int) -> "WordBlock":
         """Count all occurrences of a block's words."""
-        first, last = block
-        start, end = self.offsets[first], self.offsets[last]
-        table = np.zeros((last - first) * self.n_metadata, np.int64)
-        row_of = np.arange(0, table.size, self.n_metadata)
-        for at in range(start, end, _MAX_OCCURRENCES):  # several rounds for a very frequent word
-            until = min(at + _MAX_OCCURRENCES, end)
-            under = self.metadata_at(slice(at, until))
-            n_here = np.diff(np.clip(self.offsets[first : last + 1], at, until))
-            table += np.bincount(np.repeat(row_of, n_here) + under, minlength=table.size)
-        cells = np.flatnonzero(table)
-        kept = self._kept(block, max_per_word)
+        (first, last), kept = block, self._kept(block, max_per_word)
+        chosen = slice(self.offsets[first], self.offsets[last]) if kept is None else kept
+        if last - first == 1:
+            used, counts = self._count_word(first)
+            return WordBlock(np.array([used.size]), used.astype(np.int32), counts, self.metadata_at(chosen))
+        n_occurrences = np.diff(self.offsets[first : last + 1])
+        under = self.metadata_at(slice(self.offsets[first], self.offsets[last]))
+        cells, counts = _count_cells(n_occurrences, under, self.n_metadata)
+        rows = cells // self.n_metadata
         return WordBlock(
-            np.bincount(cells // self.n_metadata, minlength=last - first),
-            (cells % self.n_metadata).astype(np.int32),
-            table[cells],
+            np.bincount(rows, minlength=last - first),
+            (cells - rows * self.n_metadata).astype(np.int32),
+            counts,
             under if kept is None else self.metadata_at(kept),
         )
+
+    def _count_word(self, word: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the metadata of a word's occurrences and the count of each, some occurrences at a time."""
+        table = np.zeros(self.n_metadata, np.int64)
+        for start in range(self.offsets[word], self.offsets[word + 1], _MAX_OCCURRENCES):
+            under = self.metadata_at(slice(start, min(start + _MAX_OCCURRENCES, self.offsets[word + 1])))
+            table += np.bincount(under, minlength=self.n_metadata)
+        used = np.flatnonzero(table)
+        return used, table[used]
 
     def _kept(self, block: tuple[int, int], max_per_word: int) -> npt.NDArray[np.int64] | None:
         """Choose the occurrences of a block's words to keep; None is all.
@@ -138,9 +145,25 @@ class WordBlock(NamedTuple):
     """The counts of a range of words by metadata value."""
 
     n_metadata: npt.NDArray[np.int64]  # number of values that each word occurs with
-    metadata: npt.NDArray[np.int32]  # these values, word after word
-    counts: npt.NDArray[np.int64]
+    metadata: npt.NDArray[np.integer]  # these values, word after word
+    counts: npt.NDArray[np.integer]
     occurrences: npt.NDArray[np.integer]  # metadata of the kept occurrences of each word
+
+
+def _count_cells(
+    n_occurrences: npt.NDArray[np.integer], under: npt.NDArray[np.integer], n_metadata: int
+) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]]:
+    """Count pairs of word and metadata, as cells of a table with a row per word; return the cells and their counts."""
+    n_cells = n_occurrences.size * n_metadata
+    rows = np.arange(0, n_cells, n_metadata).astype(np.int32 if n_cells < 2**31 else np.int64)
+    occupied: npt.NDArray[np.integer] = np.repeat(rows, n_occurrences) + under
+    if n_cells <= 2 * occupied.size:
+        table = np.bincount(occupied, minlength=n_cells)
+        cells = np.flatnonzero(table)
+        return cells, table[cells]
+    occupied.sort()  # most cells are empty
+    first = np.flatnonzero(np.diff(occupied, prepend=-1))
+    return occupied[first], np.diff(first, append=occupied.size)
 
 
 def _chances(first: int, last: int) -> Probabilities:
@@ -193,6 +216,80 @@ def _in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterat
         yield from pool.map(work, items)
 
 
+def create_occurrences(folder: Path, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Create the array of positions grouped by word, to be filled; write and return each word's offset in it.
+
+    The section of a random occurrence of a word is a sample from p(section | word).
+    """
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    np.save(folder / files.WORD_OFFSETS, offsets)
+    n_tokens = int(offsets[-1])
+    # torch indexes with signed types only
+    files.create_array(folder / files.OCCURRENCES, n_tokens, np.int32 if n_tokens < 2**31 else np.int64)
+    return offsets
+
+
+def place_occurrences(
+    folder: Path, tokens: npt.NDArray[np.integer], *, first: int, cursor: npt.NDArray[np.int64]
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    """Write the positions of some tokens, which begin at position `first`, from each word's cursor on.
+
+    Yield where they were written, and the indices of the tokens.
+    """
+    positions = np.load(folder / files.OCCURRENCES, mmap_mode="r+", allow_pickle=False)
+    for start in range(0, tokens.size, _SORTED):
+        block = np.asarray(tokens[start : start + _SORTED])
+        n_here = np.bincount(block, minlength=cursor.size)
+        first_here = np.cumsum(n_here) - n_here
+        shift = np.repeat(cursor - first_here, n_here)  # from the sorted block to the file
+        at, order = np.arange(block.size) + shift, start + stable_order(block)
+        positions[at] = (first + order).astype(positions.dtype)  # cast here: casting while writing is slower
+        cursor += n_here
+        yield at, order
+
+
+def create_section_statistics(folder: Path, arrays: WordArrays) -> Iterator[tuple[int, tuple[int, int], int]]:
+    """Create the array of the sections of occurrences; yield the tasks that fill it."""
+    sizes = arrays.sizes(MAX_PER_WORD)
+    path, narrow = folder / files.OCCURRENCE_SECTIONS, np.min_scalar_type(arrays.n_metadata - 1)
+    files.create_array(path, int(sizes.sum()), narrow)
+    first_entry = np.cumsum(sizes) - sizes
+    for number, block in enumerate(arrays.blocks()):
+        yield number, block, int(first_entry[block[0]])
+
+
+def gather_sections(
+    task: tuple[int, tuple[int, int], int], *, folder: Path, arrays: WordArrays
+) -> tuple[int, WordBlock]:
+    """Write the sections of the occurrences of some words, and return the counts by section."""
+    number, block, first_entry = task
+    gathered = arrays.gather(block, max_per_word=MAX_PER_WORD)
+    files.write_array(folder / files.OCCURRENCE_SECTIONS, gathered.occurrences, at=first_entry)
+    metadata, counts = _narrowest(gathered.metadata), _narrowest(gathered.counts)
+    return number, WordBlock(gathered.n_metadata, metadata, counts, gathered.occurrences[:0])
+
+
+def write_section_counts(folder: Path, found: Iterable[tuple[int, WordBlock]]) -> None:
+    """Write the counts of words by section, each array in its narrowest type."""
+    blocks = [block for _, block in sorted(found, key=lambda each: each[0])]
+    for name, array in zip(files.SECTION_COUNTS, join_counts(blocks), strict=True):
+        np.save(folder / name, _narrowest(array))
+
+
+def _narrowest(array: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    return array.astype(np.min_scalar_type(int(array.max(initial=0))))
+
+
+def stable_order(ids: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Return the stable order of ids below 2**32, by their low 16 bits, then their high bits.
+
+    numpy uses radix sort for 16-bit numbers, which is several times faster.
+    """
+    order = np.argsort(ids.astype(np.uint16), kind="stable")
+    high = ids >> 16
+    return order[np.argsort(high[order].astype(np.uint16), kind="stable")] if high.any() else order
+
+
 class Stream(NamedTuple):
     """Tokens and their segments, in order."""
 
@@ -218,9 +315,9 @@ def subsample(
         chances = np.random.Generator(np.random.Philox(key=[seed, block])).random(
             end - block * _BLOCK, np.float32
         )
-        tokens = np.asarray(corpus.tokens[start:end])
-        stays = chances[start - block * _BLOCK :] < probability[tokens]
-        return Stream(tokens[stays], np.asarray(corpus.token_segment[start:end])[stays])
+        tokens, segments = (np.asarray(each[start:end]) for each in (corpus.tokens, corpus.token_segment))
+        stays = np.flatnonzero(chances[start - block * _BLOCK :] < probability.take(tokens))
+        return Stream(tokens.take(stays), segments.take(stays))  # several times faster than by a mask
 
     return _in_threads(keep, pieces())
 

@@ -132,7 +132,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
 
     def train_on(self, batch: TextBatch) -> int:
         """One step: the mean loss over the words of a batch in both directions, and one step of Adam."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad()
         table = self.model.vocabulary
         with self.autocast():
             states, words, present = self.model.predictions(batch.texts, batch.words)

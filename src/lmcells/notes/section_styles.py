@@ -16,6 +16,7 @@ are kept: `[A-z]` includes ``[ \ ] ^ _ ` ``, and prose before a colon is taken f
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 from lmcells.errors import FormatError
@@ -30,7 +31,7 @@ _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _A_TO_Z = frozenset(map(chr, range(ord("A"), ord("z") + 1)))  # [A-z], with the punctuation between Z and a
 _RUN = "".join(sorted(_A_TO_Z)) + "0123456789/ "
 _SHORTEST = 3  # characters before the colon: [A-Z], at least one of [A-z0-9/ ], [A-z]
-_WHOLE_LINE = re.compile(r"[\d.#]{0,4} ?([A-Z][A-z0-9/ ]+[A-z]):")
+_WHOLE_LINE = re.compile(r"[\d.#]{0,4} ?([A-Z][A-z0-9/ ]+[A-z])")
 _LOOK_BACK = 12  # more than 4 blanks, 4 of [\d.#] and 3 blanks
 _BEFORE_HEADER = re.compile(r"(?:^|\s{4}|\n)[\d.#]{0,4}\s*\Z")
 _AFTER_BLANKS = re.compile(r" {4}(?:[0-9]{1,4} {0,3})?[A-Z]")
@@ -86,29 +87,34 @@ def find_paper_sections(text: str) -> tuple[Section, ...]:
 def find_paper_headers(text: str) -> list[Header]:
     """Find the headers of a note as the paper does. A header's name is its text in upper case."""
     headers: list[Header] = []
-    colon = text.find(":")
     searched = 0  # end of the previous colon
-    while colon >= 0:
-        if text[colon - 1] in _A_TO_Z and colon:
-            start = _header_start(text, searched, colon)
-            if start >= 0:
-                raw = text[start:colon]
-                headers.append((start, colon + 1, raw, upper_name(raw)))
+    for before in text.split(":")[:-1]:
+        colon = searched + len(before)
+        if before and before[-1] in _A_TO_Z:
+            line = before.rfind("\n") + 1
+            begins_line = line > 0 or not searched
+            if begins_line and (header := _whole_line(before[line:])):  # nearly every header
+                n_skipped, raw, name = header
+                headers.append((searched + line + n_skipped, colon + 1, raw, name))
+            # Otherwise four blanks must stand for a line break.
+            elif begins_line or len(before) >= 4 + _SHORTEST:
+                start = _header_start(text, searched + line, colon)
+                if start >= 0:
+                    raw = text[start:colon]
+                    headers.append((start, colon + 1, raw, upper_name(raw)))
         searched = colon + 1
-        colon = text.find(":", searched)
     return headers
 
 
-def _header_start(text: str, searched: int, colon: int) -> int:
-    """Return where the header that ends at `colon` starts, or -1."""
-    line = text.rfind("\n", searched, colon) + 1
-    if line or not searched:  # nearly every header: it begins its line
-        whole = _WHOLE_LINE.fullmatch(text, line, colon + 1)
-        if whole:
-            return whole.start(1)
-    elif colon - searched < 4 + _SHORTEST:  # no room for the four blanks that stand for a line break
-        return -1
-    line = max(line, searched)
+@lru_cache(maxsize=1 << 14)
+def _whole_line(line: str) -> tuple[int, str, str] | None:
+    """Return the header that is all of a line before its colon: how much precedes it, its text and its name."""
+    whole = _WHOLE_LINE.fullmatch(line)
+    return (whole.start(1), whole[1], upper_name(whole[1])) if whole else None
+
+
+def _header_start(text: str, line: int, colon: int) -> int:
+    """Return where the header that ends at `colon` starts, at `line` or after, or -1."""
     run = line + len(text[line:colon].rstrip(_RUN))
     last = colon - _SHORTEST
     first = colon - len(text[run:colon].lstrip(" 0123456789"))

@@ -215,7 +215,7 @@ class CellTask(Task[CellModel, Step]):
     def _descend(self, centers: list[Centers]) -> None:
         """The part of a step that runs on the device, without waiting for it."""
         world = self.world
-        self.optimizer.zero_grad(set_to_none=True)
+        self.model.zero_grad()
         for turn, (sampler, of_shard) in enumerate(zip(self._samplers, centers, strict=True)):
             sample = self._sample(sampler, of_shard)
             # Processes exchange gradients only at a step's last shard; those of the others add up until then.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim.adam import adam
 
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
@@ -53,6 +54,46 @@ def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
     return norm
 
 
+class Adam:
+    """Adam (Kingma and Ba 2015), one fused pass over all parameters, in a form that a CUDA graph can hold.
+
+    `torch.optim.Adam` takes the same steps, but imports torch.compile, which takes as long as importing torch.
+    """
+
+    def __init__(self, module: nn.Module, *, learning_rate: float, device: torch.device) -> None:
+        self.learning_rate = torch.tensor(learning_rate, device=device)
+        self.state: dict[nn.Parameter, dict[str, Tensor]] = {}  # of each parameter that had a gradient
+        self._parameters = list(module.parameters())
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Descend along the gradients."""
+        gradients = {each: each.grad for each in self._parameters if each.grad is not None}
+        for each in gradients:
+            if each not in self.state:
+                step = torch.zeros((), device=each.device)
+                averages = {name: torch.zeros_like(each) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[each] = {"step": step, **averages}
+        states = [self.state[each] for each in gradients]
+        adam(
+            [*gradients],
+            [*gradients.values()],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            capturable=self.learning_rate.is_cuda,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+
 class Task(ABC, Generic[M, B]):
     """A model with its optimizer, the batches of an epoch, and a training step.
 
@@ -81,10 +122,7 @@ class Task(ABC, Generic[M, B]):
         if settings.precision == "bf16" and device.type == "cpu":
             raise ConfigError("precision is 'bf16'; allowed on the CPU: auto, float32.")
         self.uses_bf16 = settings.precision != "float32" and device.type == "cuda"
-        # One fused pass over all parameters, in a form that a CUDA graph can hold.
-        rate = torch.tensor(settings.learning_rate, device=device)
-        is_cuda = device.type == "cuda"
-        self.optimizer = torch.optim.Adam(model.parameters(), lr=rate, fused=True, capturable=is_cuda)
+        self.optimizer = Adam(model, learning_rate=settings.learning_rate, device=device)
         self.step, self.epoch, self.step_in_epoch, self.n_examples = 0, 0, 0, 0
         self.clock = Clock()
         # Sums since the last report, the gradient norm last, stay on the device: reading them would wait for it.
@@ -153,7 +191,7 @@ class Task(ABC, Generic[M, B]):
             for batch in self.batches():
                 if rate != self.learning_rate:  # a constant rate needs no launch
                     rate = self.learning_rate
-                    self.optimizer.param_groups[0]["lr"].fill_(rate)
+                    self.optimizer.learning_rate.fill_(rate)
                 self.n_examples += self.train_on(batch)
                 self.step += 1
                 self.step_in_epoch += 1

@@ -157,6 +157,7 @@ class Part:
     end: int
     lines_before: int = 0
     rows_before: int = 0  # without the header row
+    is_well_formed: bool = False  # of a table: no quote and no carriage return is out of place
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,18 +208,22 @@ class NoteFile:
         if not text or text.isspace():
             self.skip(EMPTY_NOTE, line)
             return None
-        given = [text, found_id or "", *metadata.values()]
-        mended = [mend(value) for value in given]
-        if mended != given:
-            self.warn(UTF8_REPLACED, line)
-        text, id_, *values = mended
+        given = text, found_id or "", *metadata.values()
+        if not all(map(str.isascii, given)):
+            mended = tuple(map(mend, given))
+            if mended != given:
+                self.warn(UTF8_REPLACED, line)
+            given = mended
+        text, id_, *values = given
         if not (id_ := id_.strip()):
             if found_id is not None:
                 self.warn(NO_ID, line)
             id_ = f"{text_file_id(self.path, folder=self.folder).replace('/', ':')}:{row}"
         elif not id_.startswith(f"{self.source}/"):  # an id may already name this source, but no other
             id_ = f"{self.source}/{id_}"
-        kept = {key: value.strip() for key, value in zip(metadata, values, strict=True) if value.strip()}
+        kept = {
+            key: stripped for key, value in zip(metadata, values, strict=True) if (stripped := value.strip())
+        }
         return Note(id_, text, kept, sections)
 
 

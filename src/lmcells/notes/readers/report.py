@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+
+from lmcells.notes.tokens import hash_words
 
 REPEATED_ID = "id of an earlier note"
 
@@ -118,48 +119,31 @@ class _SeenIds:
     def __init__(self, *, block: int = 1 << 16) -> None:
         self._n_per_block = block
         self._sorted = np.empty(0, np.uint64)  # of all blocks so far
-        self._block: dict[int, tuple[int, str]] = {}  # hash -> which note, and its id
-        self._n_seen = 0
-        self._first = (sys.maxsize, "")  # of the notes with a repeated id: its number, and the id
+        self._block: list[str] = []
         self.n_repeated = 0  # notes with the id of an earlier note, in closed blocks
-
-    @property
-    def first_repeated(self) -> str:
-        """The first repeated id."""
-        return self._first[1]
+        self.first_repeated = ""
 
     def add(self, note_id: str) -> None:
-        hashed = blake2b(note_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self._add(int.from_bytes(hashed), self._n_seen, note_id)
-        self._n_seen += 1
-
-    def merge(self, later: "_SeenIds") -> None:
-        """Add the ids of later notes, none of whose blocks is closed."""
-        before = self._n_seen
-        self.n_repeated += later.n_repeated
-        self._first = min(self._first, (before + later._first[0], later._first[1]))
-        for hashed, (position, note_id) in later._block.items():
-            self._add(hashed, before + position, note_id)
-        self._n_seen += later._n_seen
-
-    def _add(self, hashed: int, position: int, note_id: str) -> None:
-        if hashed in self._block:
-            self.n_repeated += 1
-            self._first = min(self._first, (position, note_id))
-            return
-        self._block[hashed] = (position, note_id)
+        self._block.append(note_id)
         if len(self._block) == self._n_per_block:
             self.close_block()
 
+    def merge(self, later: "_SeenIds") -> None:
+        """Add the ids of later notes, none of whose blocks is closed."""
+        self._block += later._block
+        if len(self._block) >= self._n_per_block:
+            self.close_block()
+
     def close_block(self) -> None:
-        """Compare the ids of the current block with all earlier ones."""
-        new = np.fromiter(self._block, np.uint64, len(self._block))
-        at = np.searchsorted(self._sorted, new)
-        seen = np.zeros(len(new), bool)
-        inside = at < len(self._sorted)
-        seen[inside] = self._sorted[at[inside]] == new[inside]
-        self.n_repeated += int(seen.sum())
-        if seen.any():
-            self._first = min(self._first, self._block[int(new[seen.argmax()])])
-        self._sorted = np.sort(np.concatenate([self._sorted, new[~seen]]), kind="stable")
-        self._block = {}
+        """Compare the ids of the current block with each other and with all earlier ones."""
+        hashes = hash_words(self._block)
+        repeated = np.ones(hashes.size, bool)
+        repeated[np.unique(hashes, return_index=True)[1]] = False
+        at = np.searchsorted(self._sorted, hashes)
+        inside = at < self._sorted.size
+        repeated[inside] |= self._sorted[at[inside]] == hashes[inside]
+        if repeated.any():
+            self.n_repeated += int(repeated.sum())
+            self.first_repeated = self.first_repeated or self._block[int(repeated.argmax())]
+        self._sorted = np.sort(np.concatenate([self._sorted, hashes[~repeated]]), kind="stable")
+        self._block = []

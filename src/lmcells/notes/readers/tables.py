@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 from lmcells.errors import FormatError
@@ -21,12 +21,16 @@ def read_table(notes: NoteFile, *, delimiter: str, layout: Layout) -> Iterator[N
     """Yield the notes of a delimited file with a header row."""
     part = notes.part or Part(0, 0)
     with notes.open() as file, _text(file) as lines:
-        if part.lines_before:
+        if part.is_well_formed:
+            rows = _split_rows(lines.read(), delimiter=delimiter, lines_before=part.lines_before)
+        elif part.lines_before:
             rows = _rows(lines, delimiter=delimiter, path=notes.path, lines_before=part.lines_before)
+        else:
+            rows = _all_rows(lines, delimiter=delimiter, path=notes.path)
+        if part.lines_before:
             with opening.open_utf8(notes.path) as beginning, _text(beginning) as first_lines:
                 header = _header(_all_rows(first_lines, delimiter=delimiter, path=notes.path), notes.path)
         else:
-            rows = _all_rows(lines, delimiter=delimiter, path=notes.path)
             header = _header(rows, notes.path)
         choice = records.choose(notes.columns, layout=layout, found=header)
         records.require(choice, layout=layout, found=header, path=notes.path)
@@ -96,6 +100,25 @@ def _rows(lines: Iterable[str], *, delimiter: str, path: Path, lines_before: int
             yield line, row
 
 
+def _split_rows(part: str, *, delimiter: str, lines_before: int) -> _Rows:
+    """Yield what `_rows` yields, several times faster, of a part that `_count_rows` found well-formed."""
+    pieces = part.split('"')
+    outside, inside = pieces[::2], pieces[1::2]
+    # Nothing between two quotes means that they stand for one, inside a field.
+    fields = [0, *(at for at in range(1, len(inside)) if outside[at]), len(inside)] if inside else [0]
+    quoted = iter(['"'.join(inside[first:last]) for first, last in pairwise(fields)])
+    line = lines_before + 1
+    for written in '"'.join([outside[at] for at in fields]).split("\n")[:-1]:
+        row = written.removesuffix("\r").split(delimiter)
+        begins = line
+        line += 1
+        for at in [at for at, field in enumerate(row) if field == '"']:
+            row[at] = next(quoted)
+            line += row[at].count("\n")
+        if written not in ("", "\r"):
+            yield begins, row
+
+
 def _header(rows: _Rows, path: Path) -> list[str]:
     _, header = next(rows, (0, None))
     if header is None:
@@ -120,6 +143,11 @@ def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
             file.seek(start)
             read = _whole_rows(file)
             n_rows = None if read is None else _count_rows(read, delimiter)
+            # What is endless is left to the csv parser, which refuses it.
+            is_short = (
+                read is not None and b"\n" in read[:MAX_HEADER_CHARS] and len(read) <= opening.MAX_NOTE_CHARS
+            )
+            is_well_formed = n_rows is not None and is_short
             if read is not None and n_rows is None:
                 file.seek(start)
                 parsed = _parse_rows(file, delimiter=delimiter, path=path, lines_before=lines_before)
@@ -128,7 +156,7 @@ def cut_table(path: Path, *, delimiter: str) -> Iterator[Part]:
             if read is None or n_rows is None or no_header:
                 yield Part(start, size, lines_before, rows_before)
                 return
-            yield Part(start, start + len(read), lines_before, rows_before)
+            yield Part(start, start + len(read), lines_before, rows_before, is_well_formed)
             start += len(read)
             rows_before += n_rows - (lines_before == 0)  # without the header row
             lines_before += opening.count_bytes(read, b"\n")
