@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lmcells import Expander
-from lmcells.expansion.calibration import PRIOR_WEIGHT, Calibration, SensePriors
+from lmcells.expansion.calibration import Calibration, SensePriors
 from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Floats
 from locations import ROOT, SETS, text_folder
@@ -85,7 +85,7 @@ def estimate(scores: list[Floats], guess: Floats, calibration: Calibration) -> F
     )
     prior = guess
     for _ in range(PASSES):
-        logits = table + PRIOR_WEIGHT * np.log(prior * len(prior))
+        logits = table + np.log(prior * len(prior))
         posterior = np.exp(logits - logits.max(axis=1, keepdims=True))
         posterior /= posterior.sum(axis=1, keepdims=True)
         prior = (posterior.sum(axis=0) + len(guess) * guess) / (len(table) + len(guess))

@@ -30,7 +30,6 @@ ORDINARY_WORD = "ordinary_word"
 
 _MOST_BY_PRIORS = 3.0  # the most that a prior may add to the score of a sense
 ORDINARY_WEIGHTS = (0.8, 1.05, 1.9, 4.09, -7.96)
-PRIOR_WEIGHT = 0.6  # of the logarithm of a share, against that of a score
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ class SensePriors:
         if shares is None:
             return [0.0] * len(long_forms), 0.0
         *of_senses, of_none = (
-            PRIOR_WEIGHT * log(shares.get(each, 1 / len(shares)) * len(shares)) for each in (*long_forms, "")
+            log(shares.get(each, 1 / len(shares)) * len(shares)) for each in (*long_forms, "")
         )
         return of_senses, of_none
 
