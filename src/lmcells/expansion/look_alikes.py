@@ -181,7 +181,10 @@ class LookAlikes:
 
     def __call__(self, written: Written) -> bool:
         """Whether it is something else."""
-        return any(is_other(self, written) for is_other in _rules_of(written.stem))
+        for is_other in _rules_of(written.stem):  # a loop: `any` takes half as long again
+            if is_other(self, written):
+                return True
+        return False
 
     def _before(self, written: Written, n_characters: int = _MOST_LEADING) -> str:
         return self._text[max(0, written.start - n_characters) : written.start]
