@@ -96,21 +96,24 @@ class _Index:
     def __init__(self, short_forms: Iterable[str]) -> None:
         known = dict.fromkeys(short_forms)
         keys = [key for each in known for key in _keys_of(each, known)]
-        hashes = hash_words([word for word, *_ in keys])
+        longer = [key for key in keys if key[3] is not None]
+        whole = [key for key in keys if key[3] is None]
         self.longer: dict[int, _Longer] = {}
-        for hash_, (_, entry, _, form) in zip(hashes.tolist(), keys, strict=True):
-            if form is not None:
-                self.longer.setdefault(hash_, []).append((entry, form))
+        first_words = hash_words(key[0] for key in longer)
+        for hash_, (_, entry, _, form) in zip(first_words.tolist(), longer, strict=True):
+            self.longer.setdefault(hash_, []).append((entry, form))  # type: ignore[arg-type]
         # Tens of thousands of keys: as plain columns they cost the garbage collector nothing.
+        hashes = hash_words(word + ending for word, _, endings, _ in whole for ending in endings)
+        entries = [entry for _, entry, endings, _ in whole for _ in endings]
+        endings = [ending for _, _, of_entry, _ in whole for ending in of_entry]
         order = np.argsort(hashes, kind="stable")
-        order = order[[keys[at][3] is None for at in order.tolist()]]
         self._hashes = hashes[order]
-        self._entries = [keys[at][1] for at in order.tolist()]
-        self._endings = [keys[at][2] for at in order.tolist()]
-        n_bits = max(10, (_SLOTS_EACH * len(self._hashes)).bit_length())
+        self._entries = [entries[at] for at in order.tolist()]
+        self._endings = [endings[at] for at in order.tolist()]
+        n_bits = max(10, (_SLOTS_EACH * len(hashes)).bit_length())
         self._shift = np.uint64(64 - n_bits)
         self._slots = np.zeros(1 << n_bits, np.bool_)  # whether a short form's hash begins with these bits
-        self._slots[hashes >> self._shift] = True
+        self._slots[hashes >> self._shift] = self._slots[first_words >> self._shift] = True
 
     def whole(self, hash_: int) -> Iterator[tuple[_Entry, str]]:
         """Yield the short forms that are a token with this hash, each with the token's ending or ""."""
@@ -125,8 +128,10 @@ class _Index:
         return found
 
 
-def _keys_of(short_form: str, known: Container[str]) -> Iterator[tuple[str, _Entry, str, str | None]]:
-    """Yield the words that a short form is indexed by, with its entry, an ending, and how it is written if longer."""
+def _keys_of(
+    short_form: str, known: Container[str]
+) -> Iterator[tuple[str, _Entry, tuple[str, ...], str | None]]:
+    """Yield the words that a short form is indexed by, with its entry, endings, and how it is written if longer."""
     if short_form.isalpha() and short_form.isascii() and short_form not in STOP_WORDS:
         word, start, end = short_form.lower(), 0, len(short_form)  # it is a single token
     else:
@@ -140,15 +145,14 @@ def _keys_of(short_form: str, known: Container[str]) -> Iterator[tuple[str, _Ent
         other = letters + number if hyphen else f"{letters}-{number}"
         if other not in known:
             key, form = (other.lower(), None) if hyphen else (letters.lower(), other)
-            yield key, _Entry(short_form, other), "", form
+            yield key, _Entry(short_form, other), ("",), form
     if short_form[:start] or short_form[end:].strip("."):
-        yield word, _Entry(short_form, plain, start), "", short_form
+        yield word, _Entry(short_form, plain, start), ("",), short_form
         return
     entry = _Entry(short_form, plain)
     if word[1:2] == "/":  # two tokens in "27y/o"
-        yield word[0], entry, "", short_form
-    for ending in ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",):
-        yield word + ending, entry, ending, None
+        yield word[0], entry, ("",), short_form
+    yield word, entry, ("", *_INFLECTIONS, *_TIMES) if len(plain) > 1 else ("",), None
 
 
 class ShortFormFinder:

@@ -54,8 +54,8 @@ class Sense:
         for name, value in (("short_form", self.short_form), ("long_form", self.long_form)):
             if not value.strip():
                 raise InventoryError(f"{name} is empty. Every sense needs one.")
-        forms = tuple(dict.fromkeys(self.forms or (self.long_form,)))
-        if not all(form.strip() for form in forms):
+        forms = tuple(dict.fromkeys(self.forms)) if self.forms else (self.long_form,)
+        if self.forms and not all(map(str.strip, forms)):
             raise InventoryError(f"a form of {self.short_form!r} is empty. Remove it.")
         object.__setattr__(self, "forms", forms)
 

@@ -181,7 +181,7 @@ class LookAlikes:
 
     def __call__(self, written: Written) -> bool:
         """Whether it is something else."""
-        for is_other in _rules_of(written.stem):  # a loop: `any` takes half as long again
+        for is_other in _rules_of(written.stem):  # noqa: SIM110 - `any` takes half as long again
             if is_other(self, written):
                 return True
         return False

@@ -218,13 +218,15 @@ def hash_word(word: str) -> int:
 
 def hash_words(words: Iterable[str]) -> Hashes:
     """Return the `hash_word` of each word, many times faster."""
-    encoded = [word.encode("utf-8", "surrogatepass") for word in words]
-    lengths = np.array([len(word) for word in encoded], np.int64)
+    words = list(words)
+    joined = "".join(words)
+    of_bytes = words if joined.isascii() else [word.encode("utf-8", "surrogatepass") for word in words]
+    lengths = np.array(list(map(len, of_bytes)), np.int64)
     starts = np.cumsum(lengths) - lengths
-    content = b"\0" + b"".join(encoded) + b"\0" * (_WORD_BYTES + 1)
+    content = b"\0" + joined.encode("utf-8", "surrogatepass") + b"\0" * (_WORD_BYTES + 1)
     hashes = _hash(np.frombuffer(content, np.uint8), starts, lengths)
     for long in np.flatnonzero(lengths > MAX_LENGTH).tolist():
-        hashes[long] = hash_word(encoded[long].decode("utf-8", "surrogatepass"))
+        hashes[long] = hash_word(words[long])
     return hashes
 
 
@@ -433,7 +435,7 @@ def _stop_word_slots() -> tuple[int, Hashes]:
     """Find a multiplier whose top 12 bits give every stop word its own slot, and fill the slots."""
     hashes = np.array(sorted(hash_word(word) for word in STOP_WORDS), np.uint64)
     multiplier = _MULTIPLIER
-    while np.unique(slots_of(hashes, multiplier, _STOP_WORD_BITS)).size < hashes.size:
+    while len(set(slots_of(hashes, multiplier, _STOP_WORD_BITS).tolist())) < hashes.size:
         multiplier = (multiplier * _MULTIPLIER) % (1 << 64)
     slots = np.zeros(1 << _STOP_WORD_BITS, np.uint64)
     slots[slots_of(hashes, multiplier, _STOP_WORD_BITS)] = hashes

@@ -159,7 +159,7 @@ class NumpyLstm:
         """Return the rows of words in the table of projections, after projecting new words."""
         ids = words.astype(np.intp)  # a copy
         unmet = ids[~self._met[ids]]
-        for block in np.unique(unmet // _BLOCK).tolist():
+        for block in sorted(set((unmet // _BLOCK).tolist())):  # np.unique would import np.ma, which is slow
             rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
             self._projected[:, rows] = self.project(self._words[rows])
             self._met[rows] = True
