@@ -174,6 +174,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "stage IA, type Ib",
         "stage IIIB or IV, stages IA-IV",
         "seen on mm/dd/yy and mm/dd/yyyy",
+        "born MM/DD/YYYY, seen DD.MM.YY",
         "a III/IV murmur, IV/VI",
         "nerves II-IV, function IV through XII",
         "IV. PLAN",

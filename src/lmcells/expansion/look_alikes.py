@@ -134,7 +134,7 @@ _COMPANY_BEFORE = re.compile(r"[A-Z][a-z]+,?[ ]$")
 _IN_SENTENCE_BEFORE = re.compile(r"[a-z\d,][ ]$")
 _BRAND_FOLLOWS = re.compile(r"-[A-Z][a-z]+\b")
 _BRAND_BEFORE = re.compile(r"[a-z,][ ][A-Z][a-z]{4,}-$|\b[A-Z][a-z]+-[A-Z]-$")
-_YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}yy", re.IGNORECASE)
+_YEAR_FOLLOWS = re.compile(r"[/,. -]{1,2}(?:(?:dd|mm)[/,. -]{1,2})?yy", re.IGNORECASE)
 _TIMES_BEFORE = re.compile(r"\d[ ]?[xX×][ ]?$")
 _TIMES_FOLLOWS = re.compile(r"[ ]?[xX×][ ]?\d")
 _IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}|-[A-Z\d]+-\d{4}")
@@ -335,7 +335,7 @@ class LookAlikes:
         return ends is not None and _IDENTIFIER_BEFORE.search(self._before(written)) is not None
 
     def _is_day(self, written: Written) -> bool:
-        """ "mm/dd/yy", "Month DD, YYYY"."""
+        """Of a date's form: "mm/dd/yy", "Month DD, YYYY"."""
         return _YEAR_FOLLOWS.match(self._text, written.end) is not None
 
     def _is_dimension(self, written: Written) -> bool:
@@ -430,7 +430,7 @@ def _rules_of(stem: str) -> tuple[Callable[[LookAlikes, Written], bool], ...]:
         LookAlikes._is_of_electrocardiogram: stem in _OF_ELECTROCARDIOGRAM,
         LookAlikes._is_state: stem in STATES,
         LookAlikes._is_identifier: True,
-        LookAlikes._is_day: lower == "dd",
+        LookAlikes._is_day: lower in ("dd", "mm"),
         LookAlikes._is_dimension: is_dotted,
         LookAlikes._is_plural: stem.islower() or stem == "ES",
         LookAlikes._is_part_of_word: True,
