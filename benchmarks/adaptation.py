@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from lmcells.expansion.inventory import save_inventory
+from lmcells.expansion.inventory_files import save_inventory
 from lmcells.expansion.layers import shipped_inventory
 from locations import ROOT, text_folder
 

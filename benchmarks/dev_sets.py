@@ -17,7 +17,8 @@ from functools import cached_property
 from pathlib import Path
 
 from lmcells.evaluation.dataset import Example, read_dataset, write_dataset
-from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory_files import load_inventory
 from lmcells.notes.readers import ReadReport
 from locations import ROOT, SETS, text_folder
 

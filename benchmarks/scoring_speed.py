@@ -38,7 +38,7 @@ from lmcells.corpus.build import build_corpus
 from lmcells.corpus.settings import CorpusSettings
 from lmcells.evaluation.dataset import Example, read_dataset
 from lmcells.expansion import SenseInventory, load_inventory
-from lmcells.expansion.long_forms import long_form_words, words_section_weights
+from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
 from lmcells.expansion.ranking import CellRanker
 from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader
 from lmcells.model import Gaussian, ModelConfig, Windows, create_model, kl_divergence

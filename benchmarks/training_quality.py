@@ -29,7 +29,7 @@ from lmcells.corpus import Corpus
 from lmcells.evaluation.dataset import read_dataset
 from lmcells.evaluation.evaluate import predict
 from lmcells.evaluation.metrics import measure
-from lmcells.expansion.inventory import load_inventory
+from lmcells.expansion.inventory_files import load_inventory
 from lmcells.expansion.ranking import CellRanker
 from lmcells.model import Batch, CellModel, Gaussian, LatentMeaningCells, ModelConfig, kl_divergence
 from lmcells.model.moments import raised

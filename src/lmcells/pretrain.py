@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, MissingExtra, nearest
 from lmcells.expansion.calibration import CALIBRATION, PRIORS
-from lmcells.expansion.inventory import SenseInventory, load_inventory
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory_files import load_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.expansion.long_forms import with_plurals, wordings
 from lmcells.files import FolderFormat

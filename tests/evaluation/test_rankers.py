@@ -18,7 +18,7 @@ from lmcells.evaluation.metrics import measure
 from lmcells.evaluation.rankers import NamedRanker, make_ranker, window_words
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.long_forms import LongFormOccurrences
+from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import CellRanker, Ranker
 from lmcells.expansion.windows import Mention
 from lmcells.model import count_parameters

@@ -9,8 +9,8 @@ import pytest
 import lmcells.expansion
 from lmcells.expansion import SenseInventory, load_inventory, save_inventory
 from lmcells.expansion.finder import Found, ShortFormFinder
-from lmcells.expansion.inventory import COLUMNS
 from lmcells.expansion.inventory_check import review_inventory
+from lmcells.expansion.inventory_files import COLUMNS
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.notes.tokens import iterate_tokens
 

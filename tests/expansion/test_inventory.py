@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lmcells.errors import InputError, InventoryError, UnknownShortForm
 from lmcells.expansion import Sense, SenseInventory, load_inventory, save_inventory
-from lmcells.expansion.inventory import as_inventory
+from lmcells.expansion.inventory_files import as_inventory
 
 PT = (
     Sense("PT", "physical therapy", ("physical therapy", "physiotherapy"), "C0949766"),

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from lmcells import Expander
 from lmcells.errors import InventoryError
 from lmcells.expansion import Expansion, Sense, SenseInventory, load_inventory
-from lmcells.expansion.inventory import SenseRule, load_rules, read_rules
+from lmcells.expansion.inventory import SenseRule
+from lmcells.expansion.inventory_files import load_rules, read_rules
 from lmcells.expansion.layers import ContextRules, extend
 from lmcells.notes.note import Note
 from lmcells.notes.sections import load_aliases

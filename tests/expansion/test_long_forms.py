@@ -13,18 +13,20 @@ from expansion.clinic import CLOTTING, STENOSIS, THERAPY, UNHEARD, clinic_corpus
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError, InputError
 from lmcells.expansion import Sense
-from lmcells.expansion.long_forms import (
+from lmcells.expansion.long_form_moments import (
     LongFormOccurrences,
-    ScoreWeights,
-    SensePrototypes,
-    SensesOfShortForm,
     counted_section_weights,
     long_form_moments,
     long_form_words,
+    words_section_weights,
+)
+from lmcells.expansion.long_forms import (
+    ScoreWeights,
+    SensePrototypes,
+    SensesOfShortForm,
     remaining_words,
     with_plurals,
     wordings,
-    words_section_weights,
 )
 from lmcells.pretrained import PretrainedModel
 

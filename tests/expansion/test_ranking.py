@@ -30,7 +30,7 @@ from lmcells.corpus.sections import NO_SECTION
 from lmcells.errors import ModelError, UnknownShortForm
 from lmcells.expansion import Sense
 from lmcells.expansion.explain import explain
-from lmcells.expansion.long_forms import long_form_words, words_section_weights
+from lmcells.expansion.long_form_moments import long_form_words, words_section_weights
 from lmcells.expansion.ranking import MOST, SHARE, CellRanker, MaskedSpanRanker, share, share_within_notes
 from lmcells.expansion.reader import NoteReader, Occurrence
 from lmcells.expansion.windows import Mention, SectionIds, WindowReader, missing_words

@@ -11,7 +11,7 @@ from lmcells import Expander, expansion
 from lmcells.analysis.mixtures import phrase_mixture
 from lmcells.expansion import Sense
 from lmcells.expansion.layers import SHIPPED_INVENTORY, shipped_inventory
-from lmcells.expansion.long_forms import long_form_words
+from lmcells.expansion.long_form_moments import long_form_words
 from lmcells.expansion.ranking import MaskedSpanRanker
 from lmcells.pretrained import PretrainedModel
 from lmcells.pretrained.folder import shipped_model

@@ -14,7 +14,7 @@ import pytest
 from lmcells import Expander
 from lmcells.cli.main import main
 from lmcells.errors import ConfigError, InputError
-from lmcells.expansion.inventory import load_rules
+from lmcells.expansion.inventory_files import load_rules
 from lmcells.integrations import audit as audit_module
 from lmcells.integrations.audit import audit
 from lmcells.integrations.rows import NoteFiles

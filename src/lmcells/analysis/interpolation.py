@@ -21,7 +21,8 @@ from lmcells.errors import ConfigError, InputError
 from lmcells.evaluation.rankers import rank_cells
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_forms import Floats, LongFormMoments, long_form_moments
+from lmcells.expansion.long_form_moments import LongFormMoments, long_form_moments
+from lmcells.expansion.long_forms import Floats
 from lmcells.expansion.ranking import CellRanker, PosteriorRanker, Ranking, ranks_by_masked_span
 from lmcells.expansion.windows import NULL, Mention, ReadWindows, missing_words
 from lmcells.pretrained import PretrainedModel

@@ -14,16 +14,8 @@ from lmcells.cli.terminal import ProgressLine, account_rows, print_result
 from lmcells.corpus import Corpus
 from lmcells.errors import InputError, InventoryError, MissingExtra
 from lmcells.expansion import concept_linking, inventory_check
-from lmcells.expansion.inventory import (
-    ACTIONS,
-    ALL_SENSES,
-    SUFFIXES,
-    SenseInventory,
-    SenseLookup,
-    load_inventory,
-    read_rules,
-    save_inventory,
-)
+from lmcells.expansion.inventory import ACTIONS, ALL_SENSES, SenseInventory, SenseLookup
+from lmcells.expansion.inventory_files import SUFFIXES, load_inventory, read_rules, save_inventory
 from lmcells.expansion.inventory_mining import DefinitionCounts
 from lmcells.expansion.layers import extend, shipped_inventory
 from lmcells.files import atomic_write

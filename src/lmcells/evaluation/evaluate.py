@@ -26,8 +26,9 @@ from lmcells.evaluation.intervals import Interval, bootstrap_intervals
 from lmcells.evaluation.metrics import Metrics, measure
 from lmcells.evaluation.predictions import Predictions, candidates_of
 from lmcells.evaluation.rankers import make_ranker, rank_cells, window_words
-from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory, load_inventory
-from lmcells.expansion.long_forms import LongFormOccurrences
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory_files import InventoryLike, as_inventory, load_inventory
+from lmcells.expansion.long_form_moments import LongFormOccurrences
 from lmcells.expansion.ranking import Ranker, Ranking
 from lmcells.files import put_in_place, read_json, write_json
 from lmcells.notes.note import given_id

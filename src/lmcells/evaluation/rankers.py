@@ -20,7 +20,11 @@ from lmcells.evaluation.encoder_baselines import PretrainedEncoder, elmo_ranker,
 from lmcells.evaluation.predictions import Floats
 from lmcells.expansion.calibration import Calibration
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_forms import LongFormOccurrences, counted_section_weights, smoothing_in_training
+from lmcells.expansion.long_form_moments import (
+    LongFormOccurrences,
+    counted_section_weights,
+    smoothing_in_training,
+)
 from lmcells.expansion.ranking import (
     CellRanker,
     MaskedSpanRanker,

@@ -28,7 +28,8 @@ from lmcells.evaluation.marked_notes import NONE, SHORT_FORM, Mark, MarkedNote, 
 from lmcells.expansion.expander import Expander
 from lmcells.expansion.expansion import Candidate, Expansion
 from lmcells.expansion.finder import ShortFormFinder
-from lmcells.expansion.inventory import InventoryLike, SenseInventory, as_inventory
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory_files import InventoryLike, as_inventory
 from lmcells.expansion.layers import shipped_inventory
 from lmcells.notes.readers import ReadReport
 from lmcells.pretrained import PretrainedModel

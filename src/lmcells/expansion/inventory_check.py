@@ -20,13 +20,8 @@ from typing import Any, Literal
 
 from lmcells.corpus import Corpus
 from lmcells.expansion.inventory import Sense, SenseInventory
-from lmcells.expansion.long_forms import (
-    LongFormOccurrences,
-    long_form_words,
-    remaining_words,
-    with_plurals,
-    wordings,
-)
+from lmcells.expansion.long_form_moments import LongFormOccurrences, long_form_words
+from lmcells.expansion.long_forms import remaining_words, with_plurals, wordings
 from lmcells.expansion.ranking import MaskedSpanRanker, ranks_by_masked_span
 from lmcells.notes.tokens import STOP_WORDS
 from lmcells.pretrained import PretrainedModel

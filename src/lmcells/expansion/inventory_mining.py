@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
-from lmcells.expansion.inventory import SEPARATOR, Sense, SenseInventory, SenseLookup, form_key
+from lmcells.expansion.inventory import Sense, SenseInventory, SenseLookup, form_key
 from lmcells.expansion.inventory_check import GENERIC, content_stems, within_edits
+from lmcells.expansion.inventory_files import SEPARATOR
 from lmcells.expansion.ordinary_words import TITLES
 from lmcells.notes.definitions import Definition, find_definitions
 from lmcells.notes.note import Note

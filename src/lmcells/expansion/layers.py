@@ -19,18 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lmcells.errors import InputError
-from lmcells.expansion.inventory import (
-    ALL_SENSES,
-    Action,
-    InventoryLike,
-    Sense,
-    SenseInventory,
-    SenseLike,
-    SenseRule,
-    as_rules,
-    form_key,
-    load_rules,
-)
+from lmcells.expansion.inventory import ALL_SENSES, Action, Sense, SenseInventory, SenseRule, form_key
+from lmcells.expansion.inventory_files import InventoryLike, SenseLike, as_rules, load_rules
 from lmcells.notes.sections import AliasTable, find_alias, upper_name
 
 LayerLike = InventoryLike | Iterable[SenseLike | Path | str]

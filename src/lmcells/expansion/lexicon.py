@@ -9,7 +9,8 @@ from threading import RLock
 from typing import Any
 
 from lmcells.expansion.calibration import OrdinaryReadings, SensePriors
-from lmcells.expansion.inventory import SenseInventory, as_rules
+from lmcells.expansion.inventory import SenseInventory
+from lmcells.expansion.inventory_files import as_rules
 from lmcells.expansion.layers import LayerLike, extend, read_layers, shipped_inventory, standalone
 from lmcells.expansion.letters import LetterSenses
 from lmcells.expansion.ranking import MaskedSpanRanker, PosteriorRanker, Ranker

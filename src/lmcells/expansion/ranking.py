@@ -15,19 +15,21 @@ import numpy as np
 
 from lmcells.errors import ModelError
 from lmcells.expansion.inventory import Sense, SenseInventory
+from lmcells.expansion.long_form_moments import (
+    LongFormMoments,
+    SectionWeights,
+    long_form_moments,
+    smoothing_in_training,
+    words_section_weights,
+)
 from lmcells.expansion.long_forms import (
     Floats,
     Ids,
-    LongFormMoments,
     ScoreWeights,
-    SectionWeights,
     SensePrototypes,
     SenseReader,
     SensesOfShortForm,
-    long_form_moments,
-    smoothing_in_training,
     unit_length,
-    words_section_weights,
 )
 from lmcells.expansion.reader import Occurrence
 from lmcells.expansion.windows import Mention, ReadWindows, SectionIds, WindowReader, missing_words

@@ -12,7 +12,8 @@ from threading import Lock, Thread
 from lmcells.errors import InputError, InventoryError, nearest
 from lmcells.expansion import SenseInventory, expand_text
 from lmcells.expansion.expander import Expander
-from lmcells.expansion.inventory import SenseRule, as_rules
+from lmcells.expansion.inventory import SenseRule
+from lmcells.expansion.inventory_files import as_rules
 from lmcells.expansion.lexicon import Lexicon
 from lmcells.expansion.long_forms import Ids
 from lmcells.expansion.ranking import PosteriorRanker

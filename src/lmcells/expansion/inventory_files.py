@@ -1,0 +1,281 @@
+"""Inventories as files, and whatever else can be given as one.
+
+Files are CSV, TSV or JSON. A file may also contain rules for the inventory that it extends: `lmcells.expansion.layers`.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lmcells.errors import InputError, InventoryError
+from lmcells.expansion.inventory import ALL_SENSES, Sense, SenseInventory, SenseRule
+from lmcells.files import atomic_write
+
+COLUMNS = ("short_form", "long_form", "forms", "concept_id", "error_prone")
+SEPARATOR = ";"  # of forms, and of conditions, in a CSV file
+DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+SUFFIXES = (*DELIMITERS, ".json")
+
+_RULE_COLUMNS = ("action", "where")
+_REMARKS = ("comment", "example", "probability")  # columns for people, like those named n_...
+_BETWEEN = re.compile(r"[\s,]*")
+_TRUE, _FALSE = ("yes", "true", "1"), ("no", "false", "0", "")
+
+SenseLike = Sense | SenseRule | Mapping[str, Any]
+InventoryLike = SenseInventory | Path | str | Iterable[SenseLike]
+
+
+def as_inventory(given: InventoryLike) -> SenseInventory:
+    """Return an inventory, from itself, a file, or a list of senses."""
+    if isinstance(given, SenseInventory):
+        return given
+    if isinstance(given, str | Path):
+        return load_inventory(Path(given))
+    rules = as_rules(given)
+    for number, rule in enumerate(rules, start=1):
+        if rule.action != "add" or rule.where:
+            raise InventoryError(_not_plain(f"entry {number}", rule))
+    inventory = SenseInventory.from_senses(rule.sense for rule in rules)
+    if not len(inventory):
+        raise InventoryError("the inventory is empty. Give at least one sense.")
+    return inventory
+
+
+def as_rules(given: Iterable[SenseLike]) -> list[SenseRule]:
+    """Return senses and rules, given as objects or as mappings with the keys of a JSON file, as checked rules."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise InventoryError(
+            f"an inventory cannot be a {type(given).__name__}. Allowed: a SenseInventory, a path, or a list of senses."
+        )
+    rules = []
+    for number, entry in enumerate(given, start=1):
+        try:
+            rules.append(_rule(entry))
+        except InventoryError as error:
+            raise InventoryError(f"entry {number}: {error}") from error
+    return rules
+
+
+# Reading
+
+
+def load_inventory(path: Path) -> SenseInventory:
+    """Read an inventory without rules; one with rules needs another to extend, and is refused."""
+    grouped: dict[str, list[Sense]] = {}
+    for place, rule in load_rules(path):  # refuses duplicates
+        if rule.action != "add" or rule.where:
+            raise InventoryError(f"{path}: {_not_plain(place, rule)}")
+        grouped.setdefault(rule.sense.short_form, []).append(rule.sense)
+    return SenseInventory({short_form: tuple(senses) for short_form, senses in grouped.items()})
+
+
+def load_rules(path: Path) -> list[tuple[str, SenseRule]]:
+    """Read the rules of a file, each with its line; a plain sense is a rule to add it."""
+    rules, problems = read_rules(path)
+    if problems:
+        others = f" And {len(problems) - 1:,} more: lmcells inventory check {path}"
+        more = others if len(problems) > 1 else ""
+        raise InventoryError(f"{path}, {problems[0]}{more}")
+    if not rules:
+        raise InventoryError(f"{path}: the inventory is empty. Give at least one sense.")
+    return rules
+
+
+def read_rules(path: Path) -> tuple[list[tuple[str, SenseRule]], list[str]]:
+    """Read a CSV, TSV or JSON file, by its suffix or else its content; -> the rules with their lines, and problems."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except OSError as error:
+        raise InputError(
+            f"inventory {path} cannot be read: {error.strerror or error}. Check the path."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise InventoryError(f"{path}: the inventory is not UTF-8 text. Save it as UTF-8.") from error
+    rules: list[tuple[str, SenseRule]] = []
+    problems: list[str] = []
+    first_place: dict[Any, str] = {}
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    if path.suffix.lower() not in SUFFIXES and not text.lstrip().startswith(("[", "{")):
+        delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    try:
+        for place, entry in _table_entries(text, delimiter) if delimiter else _json_entries(text):
+            try:
+                rule = _rule(entry)
+            except InventoryError as error:
+                problems.append(f"{place}: {error}")
+                continue
+            first = first_place.setdefault((rule.sense.key, rule.where), place)
+            if first != place:
+                again = f"{rule.sense.long_form!r} is a sense of {rule.sense.short_form!r} already ({first})"
+                problems.append(f"{place}: {again}. Put all its forms into one row.")
+            else:
+                rules.append((place, rule))
+    except InventoryError as error:
+        raise InventoryError(f"{path}: {error}") from error
+    return rules, problems
+
+
+def _json_entries(text: str) -> Iterator[tuple[str, Any]]:
+    expected = 'Expected a list of {"short_form", "long_form", "forms": [...]}'
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = f" ({error.msg}, line {error.lineno})" if isinstance(error, json.JSONDecodeError) else ""
+        raise InventoryError(
+            f"the inventory is not JSON{where}. {expected}, or a file named .csv or .tsv."
+        ) from error
+    if not isinstance(entries, list):
+        raise InventoryError(f"the inventory is a JSON {type(entries).__name__}. {expected}.")
+    # Entries are decoded again one by one, to find their lines.
+    decode = json.JSONDecoder().raw_decode
+    end = text.index("[") + 1
+    line = text.count("\n", 0, end)
+    for number, entry in enumerate(entries, start=1):
+        start = _BETWEEN.match(text, end).end()  # type: ignore[union-attr]
+        line += text.count("\n", end, start)
+        yield f"entry {number} (line {line + 1})", entry
+        _, end = decode(text, start)
+        line += text.count("\n", start, end)
+
+
+def _table_entries(text: str, delimiter: str) -> Iterator[tuple[str, Any]]:
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        names = [name.strip().lower() for name in next(rows, [])]
+        missing = [name for name in COLUMNS[:2] if name not in names]
+        if missing:
+            raise InventoryError(
+                f"the inventory has no column {missing[0]!r}. Found: {', '.join(names) or 'none'}; needed: "
+                f"{', '.join(COLUMNS[:2])}; others: {', '.join((*COLUMNS[2:], *_RULE_COLUMNS))}, metadata."
+            )
+        known = {*COLUMNS, *_RULE_COLUMNS, *_REMARKS, ""}
+        conditions = [name for name in names if name not in known and not name.startswith("n_")]
+        while True:
+            line = rows.line_num + 1
+            row = next(rows, None)
+            if row is None:
+                return
+            if any(row):
+                yield f"line {line}", _from_cells(names, row, conditions)
+    except csv.Error as error:
+        raise InventoryError(f"the inventory is not CSV (line {rows.line_num}: {error}).") from error
+
+
+def _from_cells(names: list[str], row: list[str], conditions: list[str]) -> dict[str, Any] | InventoryError:
+    """Return a row of a table as an entry of a JSON file."""
+    if len(row) > len(names) and any(row[len(names) :]):
+        return InventoryError(
+            f"found {len(row)} cells for {len(names)} columns. Put a cell with commas in quotes."
+        )
+    cells: dict[str, Any] = dict(zip(names, row, strict=False))
+    forms, where = cells.get("forms"), cells.get("where")
+    cells["forms"] = [form for form in forms.split(SEPARATOR) if form.strip()] if forms else None
+    if conditions or where:
+        pairs = [each.partition("=") for each in (where or "").split(SEPARATOR) if each.strip()]
+        cells["where"] = {name: cells[name] for name in conditions if cells.get(name, "").strip()}
+        cells["where"] |= {name: value for name, _, value in pairs}
+    return cells
+
+
+def _rule(entry: Any) -> SenseRule:
+    """Check one entry of a file or a list."""
+    if isinstance(entry, SenseRule):
+        return entry
+    if isinstance(entry, Sense):
+        return SenseRule(entry)
+    if isinstance(entry, InventoryError):
+        raise entry
+    if not isinstance(entry, Mapping):
+        raise InventoryError(f"is a {type(entry).__name__}, not a sense.")
+    action: Any = str(entry.get("action") or "add").strip().lower() or "add"
+    short_form, long_form, forms, concept_id, error_prone = (entry.get(name) for name in COLUMNS)
+    if action == "forbid" and not long_form:
+        long_form = ALL_SENSES
+    for name, value in (("short_form", short_form), ("long_form", long_form)):
+        if value is None or value == "":
+            raise InventoryError(f"has no {name!r}. Every sense needs a short_form and a long_form.")
+        if not isinstance(value, str):
+            raise InventoryError(f"{name!r} must be a string.")
+    if forms is not None and not (
+        isinstance(forms, list | tuple) and all(isinstance(each, str) for each in forms)
+    ):
+        raise InventoryError("'forms' must be a list of strings.")
+    if concept_id is not None and not isinstance(concept_id, str | int):
+        raise InventoryError("'concept_id' must be a string or a number.")
+    if error_prone and str(error_prone).strip().lower() not in _TRUE + _FALSE:
+        raise InventoryError("'error_prone' must be true or false.")
+    sense = Sense(
+        str(short_form).strip(),
+        str(long_form).strip(),
+        tuple([form.strip() for form in forms or ()]),
+        str(concept_id).strip() or None if concept_id is not None else None,
+        bool(error_prone) and str(error_prone).strip().lower() in _TRUE,
+    )
+    return SenseRule(sense, action, _conditions(entry.get("where")))
+
+
+def _conditions(where: Any) -> tuple[tuple[str, str], ...]:
+    if not where:
+        return ()
+    if not isinstance(where, Mapping) or not all(
+        isinstance(each, str) for pair in where.items() for each in pair
+    ):
+        raise InventoryError("'where' must be an object of metadata and their values.")
+    conditions = tuple(sorted((name.strip().lower(), value.strip()) for name, value in where.items()))
+    if not all(name and value for name, value in conditions):
+        raise InventoryError("a condition needs a name and a value, such as section=CARDIOLOGY.")
+    return conditions
+
+
+def _not_plain(place: str, rule: SenseRule) -> str:
+    what = f"{rule.action} is a rule" if rule.action != "add" else f"depends on {rule.where[0][0]!r}"
+    return f"{place}: {what}, but the inventory is used alone here. Give plain senses."
+
+
+# Writing
+
+
+def save_inventory(inventory: SenseInventory, path: Path) -> None:
+    """Write the senses of an inventory to a file, atomically: CSV or TSV by its suffix, otherwise JSON."""
+    delimiter = DELIMITERS.get(path.suffix.lower())
+    text = _to_table(inventory, delimiter) if delimiter else _to_json(inventory)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"inventory {path} cannot be written: {error.strerror or error}.") from error
+
+
+def _to_json(inventory: SenseInventory) -> str:
+    entries = [
+        {name: value for name in COLUMNS if (value := getattr(sense, name)) not in (None, False)}
+        for sense in inventory
+    ]
+    return json.dumps(entries, ensure_ascii=False, indent=1) + "\n"
+
+
+def _to_table(inventory: SenseInventory, delimiter: str) -> str:
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, delimiter=delimiter)
+    columns = COLUMNS if any(sense.error_prone for sense in inventory) else COLUMNS[:-1]
+    writer.writerow(columns)
+    for sense in inventory:
+        if any(SEPARATOR in form for form in sense.forms):
+            raise InventoryError(
+                f"a form of {sense.short_form!r}, {sense.long_form!r} contains {SEPARATOR!r}, which separates forms in "
+                "CSV. Save the inventory as JSON."
+            )
+        cells = (
+            sense.short_form,
+            sense.long_form,
+            SEPARATOR.join(sense.forms),
+            sense.concept_id or "",
+            "yes" if sense.error_prone else "",
+        )
+        writer.writerow(cells[: len(columns)])
+    return table.getvalue()
