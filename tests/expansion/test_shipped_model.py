@@ -109,6 +109,13 @@ def test_a_word_in_capitals_may_be_a_short_form(
     assert set(found) == {long_form}
 
 
+@pytest.mark.parametrize(
+    "text", ["see www.site.co.uk", "notes.md and site.org", "DOB: MM/DD/YYYY", "DIAGNOSIS (ES)"]
+)
+def test_names_of_sites_and_forms_to_fill_in_are_no_short_forms(expander: Expander, text: str) -> None:
+    assert {each.short_form for each in expander(text)} <= {"DOB"}
+
+
 def test_what_is_explained_are_the_expansions(expander: Expander) -> None:
     note = "NO fever. Went to OR for repair OR revision, MI in 2015, recvd antib. There IS a nodule."
     expanded = expander(note)

@@ -149,7 +149,7 @@ _VERB_BEFORE = re.compile(
     r"\b(?:(?<!due )(?<!secondary )to|not|can|could|did|do|does|may|might|must|shall|should|will|would)\s+$"
 )
 _NOUN_ENDINGS = ("ion", "ation")
-_WEB_ENDINGS = frozenset("com edu gov md net org".split())
+_WEB_ENDINGS = frozenset("ac co com edu gov ie md net org uk".split())
 _WEB_NAME_BEFORE = re.compile(r"\w\.$")
 _OPENING_BEFORE = re.compile(
     r"(?:\b(?:cervical|external|internal|parous|patent|per|the)|\d\s?cm)\s+$", re.IGNORECASE
