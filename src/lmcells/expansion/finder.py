@@ -96,16 +96,16 @@ class _Index:
     def __init__(self, short_forms: Iterable[str]) -> None:
         known = dict.fromkeys(short_forms)
         keys = [key for each in known for key in _keys_of(each, known)]
-        longer = [key for key in keys if key[3] is not None]
-        whole = [key for key in keys if key[3] is None]
+        longer = [(word, (entry, form)) for word, entry, _, form in keys if form is not None]
+        whole = [(word, entry, endings) for word, entry, endings, form in keys if form is None]
         self.longer: dict[int, _Longer] = {}
-        first_words = hash_words(key[0] for key in longer)
-        for hash_, (_, entry, _, form) in zip(first_words.tolist(), longer, strict=True):
-            self.longer.setdefault(hash_, []).append((entry, form))  # type: ignore[arg-type]
+        first_words = hash_words(word for word, _ in longer)
+        for hash_, (_, each) in zip(first_words.tolist(), longer, strict=True):
+            self.longer.setdefault(hash_, []).append(each)
         # Tens of thousands of keys: as plain columns they cost the garbage collector nothing.
-        hashes = hash_words(word + ending for word, _, endings, _ in whole for ending in endings)
-        entries = [entry for _, entry, endings, _ in whole for _ in endings]
-        endings = [ending for _, _, of_entry, _ in whole for ending in of_entry]
+        hashes = hash_words(word + ending for word, _, endings in whole for ending in endings)
+        entries = [entry for _, entry, endings in whole for _ in endings]
+        endings = [ending for _, _, of_entry in whole for ending in of_entry]
         order = np.argsort(hashes, kind="stable")
         self._hashes = hashes[order]
         self._entries = [entries[at] for at in order.tolist()]

@@ -18,7 +18,6 @@ from importlib import resources
 from operator import mul
 
 import numpy as np
-import numpy.typing as npt
 
 from lmcells.expansion.expansion import Candidate
 from lmcells.expansion.inventory import Sense
@@ -32,6 +31,7 @@ from lmcells.notes.tokens import (
     find_tokens,
     hash_words,
     is_in_capitals,
+    slots_of,
 )
 from lmcells.pretrained import PretrainedModel
 
@@ -131,7 +131,7 @@ class LetterSenses:
         self, text: str, tokens: TokenArrays, taken: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, str]]:
         """Yield (start, end, short form) of the tokens that may be short forms and are not taken."""
-        unknown = np.flatnonzero(self._ordinary.take(_slots(tokens.hashes)) != tokens.hashes)
+        unknown = np.flatnonzero(self._ordinary.take(slots_of(tokens.hashes, 1, _SLOT_BITS)) != tokens.hashes)
         begun = {first for first, _ in taken}
         in_capitals = None
         for start, end in zip(tokens.starts[unknown].tolist(), tokens.ends[unknown].tolist(), strict=True):
@@ -257,7 +257,7 @@ class LetterSenses:
         """Hashes of ordinary words and of numbers by their slot; of two in one slot, one."""
         slots = np.zeros(1 << _SLOT_BITS, np.uint64)
         hashes = hash_words([*prose_words(), *NOT_SHORTHAND, NUMBER])
-        slots[_slots(hashes)] = hashes
+        slots[slots_of(hashes, 1, _SLOT_BITS)] = hashes
         return slots
 
     @cached_property
@@ -315,8 +315,3 @@ def _has_initials(phrase: str, initials: str) -> bool:
     every = "".join([word[0] for word in words])
     content = "".join([word[0] for word in words if word not in STOP_WORDS])
     return every == initials or (content == initials and every.isalpha() and every[0] == initials[0])
-
-
-def _slots(hashes: Hashes) -> npt.NDArray[np.int64]:
-    slots: npt.NDArray[np.int64] = (hashes >> np.uint64(64 - _SLOT_BITS)).view(np.int64)
-    return slots
