@@ -9,13 +9,13 @@ were chosen on the even half of the passages, by the parity of the SHA-1 of thei
 """
 
 import argparse
-import hashlib
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from lmcells.notes.definitions import find_definitions
+from locations import half_of
 
 
 def normalised(short_form: str, long_form: str) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def main() -> None:
         row = json.loads(line)
         found = found_in(row["text"])
         gold = gold_of(row)
-        half = "odd" if hashlib.sha1(row["id"].encode()).digest()[-1] % 2 else "even"
+        half = half_of(row["id"])
         counts[half].update(passages=1, found=len(found), gold=len(gold), right=len(found & gold))
     for name, n in (("all", counts["even"] + counts["odd"]), *counts.items()):
         precision, recall = n["right"] / max(1, n["found"]), n["right"] / max(1, n["gold"])

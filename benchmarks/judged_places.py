@@ -12,7 +12,6 @@ model has read these notes, so the figures compare versions; they do not tell ho
 
 import argparse
 import csv
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import pyarrow.parquet as pq
 
 from lmcells import Expander, Expansion
 from lmcells.evaluation.marked_notes import Meanings
-from locations import SETS, text_folder
+from locations import SETS, half_of, text_folder
 
 PLACES = SETS / "judged_places.tsv"
 LONGEST = 12_000  # characters of a note that are read
@@ -84,7 +83,7 @@ def main() -> None:
     errors = []
     places = read_places()
     for name, note_id, text in read_texts(places):
-        half = "odd" if hashlib.sha1(note_id.encode()).digest()[-1] % 2 else "even"
+        half = half_of(note_id)
         kind = f"{half}, {'scans' if 'tcga' in name else 'notes'}"
         expansions = expand(text)
         for place in places[name, note_id]:

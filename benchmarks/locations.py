@@ -1,5 +1,6 @@
 """Where benchmarks find their data: sets in `benchmarks/data`, text in the folder that LMCELLS_DATA names."""
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -28,3 +29,8 @@ def notes_or_examples(name: str) -> Path:
     """Return a file of notes such as "dev/mtsamples_raw.parquet" where it exists, otherwise the notes of examples/."""
     path = Path(os.environ.get(VARIABLE, ""), name)
     return path if path.is_file() else EXAMPLES
+
+
+def half_of(id_: str) -> str:
+    """Return the half of a set that a note is in, by the parity of the SHA-1 of its id: rules are found on the even."""
+    return "odd" if hashlib.sha1(id_.encode()).digest()[-1] % 2 else "even"
