@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lmcells.notes.definitions import find_definitions
 from lmcells.notes.readers.records import join_sections
 from lmcells.notes.sections import NO_HEADER, Header
 from lmcells.notes.spelled_out import spell_out
@@ -26,6 +27,11 @@ sections_of_words = st.lists(
     min_size=1,
     max_size=6,
 ).map(lambda sections: [*((header, " ".join(words)) for header, words in sections), ("End", "rest")])
+# By chance words may define other things: "Free Mass (FFM) FFM (FM)".
+sections_of_words = sections_of_words.filter(
+    lambda sections: {each.long_form.lower() for each in find_definitions(note_of(sections)[0])}
+    <= {long_form.lower() for long_form in LONG_FORMS.values()}
+)
 shares = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 
 

@@ -293,6 +293,11 @@ def _define(
     short_form = short_form_of(text[slice(*span)])
     if short_form is None or not (by_letters or spells(short_form, text[slice(*within)])):
         return None
+    if not from_start:  # no long form holds its short form
+        at = text.rfind(short_form, *within)
+        after = at + len(short_form)
+        if at >= 0 and text[after].isspace() and (at == 0 or text[at - 1].isspace()):
+            within = after + 1, within[1]
     pieces = pieces_of(text, *within, from_start=from_start)
     if not pieces:
         return None
