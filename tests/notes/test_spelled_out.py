@@ -29,8 +29,10 @@ sections_of_words = st.lists(
 ).map(lambda sections: [*((header, " ".join(words)) for header, words in sections), ("End", "rest")])
 # By chance words may define other things: "Free Mass (FFM) FFM (FM)".
 sections_of_words = sections_of_words.filter(
-    lambda sections: {each.long_form.lower() for each in find_definitions(note_of(sections)[0])}
-    <= {long_form.lower() for long_form in LONG_FORMS.values()}
+    lambda sections: (
+        {each.long_form.lower() for each in find_definitions(note_of(sections)[0])}
+        <= {long_form.lower() for long_form in LONG_FORMS.values()}
+    )
 )
 shares = st.sampled_from([0.0, 0.3, 0.5, 1.0])
 
