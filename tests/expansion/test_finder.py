@@ -184,6 +184,7 @@ def test_ways_to_write_a_short_form(text: str, expected: list[tuple[str, str]]) 
         "Dr. ABC and Mr. PT",
         "Ms. Smith, MS. SMITH",
         "Dallas, OR 97338",
+        "lives in Ann Arbor, MI, and was born in Salem, OR",
         "a co-worker, co-amoxiclav",
         "specimen PT-MS-0042, LAB-PT-20417",
         "given Recombivax-PT, a Port-A-PT",

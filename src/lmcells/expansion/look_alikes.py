@@ -141,6 +141,7 @@ _IDENTIFIER_FOLLOWS = re.compile(r"_\d*[A-Za-z]|_\d{5}|-[A-Z\d]+-\d{4}")
 _IDENTIFIER_BEFORE = re.compile(r"[A-Z\d]-$")
 _IDENTIFIER_ENDS = re.compile(r"-\d{4}")
 _ZIP_CODE_FOLLOWS = re.compile(r"\.?,?[ ]\d{5}\b")
+_CITY_BEFORE = re.compile(r"(?:[Bb]orn|[Ll]iv|[Rr]ais|[Rr]esid)\w*[ ]in(?:[ ][A-Z][a-z]+){1,3},[ ]$")
 _DAY_OR_YEAR_FOLLOWS = re.compile(r"[ .,-]{1,2}\d")
 _PREFIXES = frozenset("bi co de endo ex mid mis neo non pre pro re sub un".split())
 _REST_FOLLOWS = re.compile(r"-(?!ox)[a-zB]")  # "co-worker", "pro-BNP"; "co-oximetry" is of carbon monoxide
@@ -322,8 +323,10 @@ class LookAlikes:
         return _OF_ELECTROCARDIOGRAM[written.stem].match(self._text, written.end) is not None
 
     def _is_state(self, written: Written) -> bool:
-        """ "OR 97338"."""
-        return _ZIP_CODE_FOLLOWS.match(self._text, written.end) is not None
+        """ "OR 97338", "lives in Ann Arbor, MI"."""
+        if _ZIP_CODE_FOLLOWS.match(self._text, written.end):
+            return True
+        return _CITY_BEFORE.search(self._before(written, _REACH)) is not None
 
     def _is_identifier(self, written: Written) -> bool:
         """ "NM_000458", "LAB-CT-0042"."""
