@@ -24,7 +24,7 @@ from torch import Tensor
 from lmcells.errors import ConfigError
 from lmcells.model import Batch, LatentMeaningCells, ModelConfig, SectionDraws, Windows
 from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections
-from lmcells.training.kernels import CapturedStep, kernels_available
+from lmcells.training.kernels import GROUPS, TABLE, CapturedStep, join, kernels_available
 from lmcells.training.sampler import Sampler
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -192,7 +192,8 @@ def test_kernels_draw_masks_negatives_and_sections_as_often_as_the_sampler() -> 
     # the chance of a word is proportional to its id + 1
     assert float(batch.negatives.float().mean()) == pytest.approx(2 * N_WORDS / 3, rel=0.03)
 
-    grouping, _ = group_distinct(torch.tensor([4, 9, 9], device=DEVICE).int(), n_ids=N_WORDS)
+    grouping = group_distinct(torch.tensor([4, 9, 9], device=DEVICE).int(), n_ids=N_WORDS)
+    join(TABLE, positions)
     drawn = draw_sections(sampler.sections, grouping, n_draws=4_000, generator=sampler.generator)
     assert drawn[:2].ne(drawn[1]).any()
     assert bool((drawn[2] == N_SECTIONS).all())
@@ -342,19 +343,23 @@ def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
     absent = word_ids.masked_fill(~present, 70)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(0, word_ids.long(), rows * present.unsqueeze(1))
     assert torch.equal(sum_rows(rows, group_by_id(absent, n_ids=70), width=100), wanted[:, :100])
-    grouping, group_of = group_distinct(absent, n_ids=70)
-    assert torch.equal(sum_rows(rows, grouping, width=100), wanted[:, :100])
-    assert torch.equal(grouping.of_group[group_of[present].long()], word_ids[present])
+    grouping, zeros = group_distinct(absent, n_ids=70), torch.zeros(70, 100, device=DEVICE)
+    join(GROUPS, absent)
+    assert torch.equal(sum_rows(rows, grouping, width=100, into=zeros.clone()), wanted[:, :100])
     distinct = word_ids[present].unique()
+    assert torch.equal(grouping.of_group[: len(distinct)], distinct)
+    assert torch.equal(grouping.group_of[distinct], torch.arange(len(distinct), device=DEVICE))
+    assert int((grouping.group_of < 0).sum()) == 70 - len(distinct)
     assert int(grouping.n_groups) == len(distinct)
     plus = torch.arange(70 * 100, device=DEVICE).float().view(70, 100)
-    by_group = sum_rows(rows, grouping, width=100, by_group=True, plus=plus)[: len(distinct)]
+    by_group = sum_rows(rows, grouping, width=100, plus=plus)[: len(distinct)]
     assert torch.equal(by_group, wanted[distinct, :100] + plus[: len(distinct)])
     part = slice(1_900, 2_200)
     wanted = torch.zeros(70, 128, device=DEVICE).index_add_(
         0, word_ids[part].long(), (rows * present.unsqueeze(1))[part]
     )
-    assert torch.equal(sum_rows(rows[part], grouping, width=100, first_position=1_900), wanted[:, :100])
+    found = sum_rows(rows[part], grouping, width=100, first_position=1_900, into=zeros)
+    assert torch.equal(found, wanted[:, :100])
 
 
 @needs_gpu

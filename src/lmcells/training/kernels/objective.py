@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.training.kernels import TABLE, WEIGHTS, beside, on_branch
 from lmcells.training.kernels.lookup import sum_rows
 from lmcells.training.kernels.operands import (
     NARROW,
@@ -32,7 +33,8 @@ def gaussian_rows(hidden: Tensor, mean: torch.nn.Linear, log_variance: torch.nn.
     The operands are rounded but not the result, so that a mean is the same number wherever it is used, and the terms of
     a divergence cancel.
     """
-    rows: Tensor = _GaussianRows.apply(hidden, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
+    heads = on_branch(WEIGHTS, mean.weight, mean.bias, log_variance.weight, log_variance.bias)
+    rows: Tensor = _GaussianRows.apply(hidden, *heads)
     return rows
 
 
@@ -58,7 +60,8 @@ class _GaussianRows(torch.autograd.Function):
         _heads_backward[(n_programs,)](
             d_hidden, narrow, sums, d_rows.contiguous(), weight, v_weight, n_rows, width, DIM=dim, num_warps=8
         )
-        d_weight, d_bias = product_over_rows(narrow, hidden), sums.sum(dim=0)
+        with beside(WEIGHTS, narrow, hidden, sums):
+            d_weight, d_bias = product_over_rows(narrow, hidden), sums.sum(dim=0)
         return d_hidden, d_weight[:dim], d_bias[:dim], d_weight[dim : dim + 1], d_bias[dim : dim + 1]
 
 
@@ -108,8 +111,8 @@ class _Hinge(torch.autograd.Function):
         d_query = torch.empty_like(query)  # summed in forward, which has the rows at hand
         active = torch.empty_like(windows.context, dtype=torch.bool)
         _hinge_forward[(triton.cdiv(batch, HINGE_ROWS),)](
-            reconstruction, d_query, active, query, table, windows.row_of, windows.lengths, margin, batch, steps,
-            columns, num_warps=4,
+            reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
+            windows.lengths, margin, batch, steps, columns, num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -133,13 +136,14 @@ class _Hinge(torch.autograd.Function):
             steps,
             num_warps=4,
         )
-        d_table = sum_rows(query, windows.words, width=WIDTH, by_group=True, coefficient=coefficient)
+        with beside(TABLE, query, coefficient):
+            d_table = sum_rows(query, windows.words, width=WIDTH, coefficient=coefficient)
         return scaled, d_table, *[None] * 3
 
 
 @triton.jit
 def _hinge_forward(
-    reconstruction, d_query, active, query, table, row_of, lengths, margin, batch, steps, columns,
+    reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
     ROWS: tl.constexpr = HINGE_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
@@ -151,8 +155,10 @@ def _hinge_forward(
     for time in range(tl.load(lengths + tl.program_id(0) * ROWS)):
         position = time * batch + row
         there = time < length
-        word = tl.load(row_of + position, mask=there, other=0)
-        negative = tl.load(row_of + (steps + 1) * batch + position, mask=there, other=0)
+        word = tl.load(word_ids + position, mask=there, other=0)
+        negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
+        word = tl.load(group_of + word, mask=there, other=0)
+        negative = tl.load(group_of + negative, mask=there, other=0)
         mask = there[:, None] & used
         difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
         difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lmcells.model import Batch, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, OccurrenceSections
+from lmcells.training.kernels import GROUPS, beside
 from lmcells.training.kernels.lookup import Grouping, group_by_id, group_distinct
 from lmcells.training.sampler import Sampler
 
@@ -37,8 +38,7 @@ class TimeMajor:
     has_metadata: Tensor  # (B,) bool
     counts: Tensor  # (B,) bool, False in rows that only pad the batch
     rank: Tensor  # (B,) the new position of each row of the windows
-    words: Grouping  # of `word_ids`, by distinct word
-    row_of: Tensor  # the group of each position, and so its row of the moment table
+    words: Grouping  # of `word_ids`, by distinct word: its group is its row of the moment table
     by_metadata: Grouping
 
     @classmethod
@@ -61,7 +61,9 @@ class TimeMajor:
             HAS_NEGATIVES=negatives is not None, HAS_CENTER_MASK=windows.center_mask is not None,
             HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
         )  # fmt: skip
-        words, row_of = group_distinct(word_ids, n_ids=config.n_read)
+        words = group_distinct(word_ids, n_ids=config.n_read)
+        with beside(GROUPS, metadata):
+            by_metadata = group_by_id(metadata, n_ids=config.n_metadata)
         return cls(
             given=windows,
             word_ids=word_ids,
@@ -72,8 +74,7 @@ class TimeMajor:
             counts=counted,
             rank=rank,
             words=words,
-            row_of=row_of,
-            by_metadata=group_by_id(metadata, n_ids=config.n_metadata),
+            by_metadata=by_metadata,
         )
 
     @property
