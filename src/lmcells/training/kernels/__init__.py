@@ -26,6 +26,7 @@ from torch import Tensor
 # The branches of a step: the moment table and the gradients of the model network, with those of its sections; sorts of
 # ids and the gradients of the table's heads; gradients of the other weights; Adam's rows that the step does not read.
 TABLE, SECTIONS, GROUPS, WEIGHTS, ADAM = range(5)
+URGENT = -1  # priority of a stream
 
 
 def kernels_available(device: torch.device | str = "cuda") -> bool:
@@ -37,7 +38,8 @@ def kernels_available(device: torch.device | str = "cuda") -> bool:
 
 @cache
 def _stream_of(branch: int, device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    """Adam's branch gets what the others leave of the device."""
+    return torch.cuda.Stream(device, priority=0 if branch == ADAM else URGENT)
 
 
 @contextmanager
@@ -76,11 +78,11 @@ def on_branch(branch: int, *parameters: Tensor) -> tuple[Tensor, ...]:
 
 class _Collected(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, *parameters):
+    def forward(_ctx, *parameters):
         return tuple(each.view_as(each) for each in parameters)
 
     @staticmethod
-    def backward(ctx, *gradients):
+    def backward(_ctx, *gradients):
         return gradients
 
 
@@ -109,7 +111,7 @@ class CapturedStep:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, stream=torch.cuda.Stream(priority=URGENT)):
             step()
 
     def __call__(self) -> None:

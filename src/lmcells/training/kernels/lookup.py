@@ -60,13 +60,13 @@ def group_distinct(ids: Tensor, *, n_ids: int) -> Grouping:
     ids = ids.flatten()
     n_positions, capacity = ids.shape[0], min(n_ids, ids.shape[0])
     with beside(TABLE, ids):
-        occurs = torch.zeros(n_ids + 1, dtype=torch.int32, device=ids.device)  # absent positions mark the last
+        occurs = torch.zeros(
+            n_ids + 1, dtype=torch.int32, device=ids.device
+        )  # absent positions mark the last
         _mark[(triton.cdiv(n_positions, NUMBER_BLOCK),)](occurs, ids, n_positions, num_warps=4)
         number = occurs[:n_ids].cumsum(dim=0, dtype=torch.int32)
         of_group, group_of = ids.new_zeros(capacity), torch.empty_like(number)
-        _number_groups[(triton.cdiv(n_ids, NUMBER_BLOCK),)](
-            of_group, group_of, number, n_ids, num_warps=4
-        )
+        _number_groups[(triton.cdiv(n_ids, NUMBER_BLOCK),)](of_group, group_of, number, n_ids, num_warps=4)
         n_groups = number[-1:]
         with beside(GROUPS, ids):
             ids, order = ids.sort(stable=True)
@@ -153,7 +153,10 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx, gradient):
         (present,) = ctx.saved_tensors
         rows = gradient.contiguous().view(-1, WIDTH)
-        into, ctx.total = ctx.total, None  # autograd keeps a gradient that nobody else holds, and copies others
+        into, ctx.total = (
+            ctx.total,
+            None,
+        )  # autograd keeps a gradient that nobody else holds, and copies others
         with nullcontext() if ctx.branch is None else beside(ctx.branch, rows):
             total = sum_rows(
                 rows, ctx.grouping, width=ctx.width, present=present, dropout=ctx.dropout, into=into

@@ -84,9 +84,7 @@ class FusedLoss:
         with torch.autocast(device.type, enabled=False):
             of_words, of_gate, *of_model = self._draw_dropouts(device)
             dropouts, floor = ModelDropouts(*of_model), config.variance_floor
-            table = table_of(
-                self.model.prior, windows, sections, variance_floor=floor, dropouts=dropouts
-            )
+            table = table_of(self.model.prior, windows, sections, variance_floor=floor, dropouts=dropouts)
             if config.lstm_dim == HIDDEN:
                 posterior = self._posterior(windows, of_words, of_gate)
             else:

@@ -146,9 +146,9 @@ class _DivergenceAndTable(torch.autograd.Function):
         seeds, constants = _center_dropouts(dropouts, unread=windows.lengths)
         del constants["HIDDEN_THRESHOLD"]  # dropped units are those where h is 0
         _centers_backward[(triton.cdiv(batch, CENTER_ROWS),)](
-            d_posterior, left, d_center_words, d_center_metadata, d_divergence.contiguous(), d_query, posterior,
-            prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2], batch, width,
-            DIM=dim, **constants, num_warps=4,
+            d_posterior, left, d_center_words, d_center_metadata, d_divergence, d_divergence.stride(0),
+            d_query, posterior, prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2],
+            batch, width, DIM=dim, **constants, num_warps=4,
         )  # fmt: skip
         with beside(GROUPS, left, features):
             of_centers = product_over_rows(left, features)  # (192, 384)
@@ -156,13 +156,21 @@ class _DivergenceAndTable(torch.autograd.Function):
             partial = posterior.new_empty(N_PROGRAMS, 2 * WIDTH + 1, HIDDEN)
             with beside(SECTIONS, partial):
                 for_metadata = _project_backward(
-                    of_table.from_metadata, metadata, hidden, partial, of_rows=None, dropout=dropouts.table_metadata
+                    of_table.from_metadata,
+                    metadata,
+                    hidden,
+                    partial,
+                    of_rows=None,
+                    dropout=dropouts.table_metadata,
                 )
-                d_metadata = sum_rows(
-                    d_center_metadata, windows.by_metadata, width=width, plus=for_metadata
-                )
+                d_metadata = sum_rows(d_center_metadata, windows.by_metadata, width=width, plus=for_metadata)
             for_words = _project_backward(
-                of_table.from_words, words, hidden, partial, of_rows=windows.words, dropout=dropouts.table_words
+                of_table.from_words,
+                words,
+                hidden,
+                partial,
+                of_rows=windows.words,
+                dropout=dropouts.table_words,
             )
             d_words = sum_rows(
                 d_center_words,
@@ -256,7 +264,7 @@ def _centers_forward(
 
 @triton.jit
 def _centers_backward(
-    d_posterior, left, d_words, d_metadata, d_divergence, d_query, posterior, priors, features, counts,
+    d_posterior, left, d_words, d_metadata, d_divergence, stride, d_query, posterior, priors, features, counts,
     hidden_weight, weight, v_weight, words_seed, metadata_seed, batch, width, DIM: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_SCALE: tl.constexpr, ROWS: tl.constexpr = CENTER_ROWS,
     WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
@@ -273,7 +281,7 @@ def _centers_backward(
     q_mean = tl.where(is_mean, q, 0.0)
     apart = tl.where(is_mean, q - p, 0.0)
     counted = tl.load(counts + row, mask=inside, other=0) != 0
-    d_value = tl.load(d_divergence + row, mask=inside & counted, other=0.0)
+    d_value = tl.load(d_divergence + row * stride, mask=inside & counted, other=0.0)
     d_query_rows = tl.load(d_query + tile, mask=inside[:, None], other=0.0)
     d_scale = tl.sum(tl.where(is_log, d_query_rows, 0.0), axis=1)
     precision = tl.exp(-p_log)

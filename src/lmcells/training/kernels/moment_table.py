@@ -134,7 +134,15 @@ def moment_table_backward(
         d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
     with beside(GROUPS, d_rows, weighted, precisions, partial):
         _linear_backward[(n_programs,)](
-            partial, words.n_groups, d_rows, weighted, precisions, n_programs, DIM=dim, DRAWS=n_draws, num_warps=4
+            partial,
+            words.n_groups,
+            d_rows,
+            weighted,
+            precisions,
+            n_programs,
+            DIM=dim,
+            DRAWS=n_draws,
+            num_warps=4,
         )
         total = partial.sum(dim=0)
         product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)

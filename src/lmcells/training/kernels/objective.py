@@ -128,7 +128,8 @@ class _Hinge(torch.autograd.Function):
         _hinge_backward[(triton.cdiv(batch, BACKWARD_ROWS),)](
             scaled,
             coefficient,
-            gradient.contiguous(),
+            gradient,
+            gradient.stride(0),
             d_query,
             active,
             windows.lengths,
@@ -173,12 +174,12 @@ def _hinge_forward(
 
 @triton.jit
 def _hinge_backward(
-    scaled, coefficient, gradients, d_query, active, lengths, batch, steps,
+    scaled, coefficient, gradients, stride, d_query, active, lengths, batch, steps,
     ROWS: tl.constexpr = BACKWARD_ROWS, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
     """Scale the gradient of the query, and compute how much of its query each position adds to its row of the table."""
     row, inside, _, tile = tile_of_program(batch, ROWS, WIDTH)
-    gradient = tl.load(gradients + row, mask=inside, other=0.0)
+    gradient = tl.load(gradients + row * stride, mask=inside, other=0.0)
     values = tl.load(d_query + tile, mask=inside[:, None], other=0.0) * gradient[:, None]
     tl.store(scaled + tile, values, mask=inside[:, None])
     length = tl.load(lengths + row, mask=inside, other=0)
