@@ -25,11 +25,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from lmcells.model import Batch, LatentMeaningCells, Loss, ModelConfig, SectionDraws, Windows, kl_divergence
-from lmcells.training.cells import word_adam
+from lmcells.training.cells import table_adam
 from lmcells.training.device_corpus import MAX_PER_WORD, AliasTable, Chunk, OccurrenceSections
-from lmcells.training.kernels import WEIGHTS, beside, join
 from lmcells.training.sampler import Sampler
-from lmcells.training.task import Adam, clip_gradients
+from lmcells.training.task import Adam, descend
 
 LEARNING_RATE = 1e-3
 
@@ -124,7 +123,7 @@ class Engine:
         self.model = LatentMeaningCells(sizes.config()).to(device)
         on_gpu = device.type == "cuda"
         self.optimizer = Adam(self.model, learning_rate=LEARNING_RATE, device=device)
-        self.words: Any = None
+        self.tables: Any = None
         generator = torch.Generator(device).manual_seed(1)
         self.sampler = Sampler(
             self.model.config, generator, corpus.negatives, corpus.sections, corpus.metadata
@@ -142,7 +141,7 @@ class Engine:
             from lmcells.training.kernels.loss import FusedLoss
 
             self.loss = fused = FusedLoss(self.model)
-            self.words = word_adam(fused, self.optimizer)
+            self.tables = table_adam(fused, self.optimizer)
             self.draw = lambda: fused.draw(self.sampler, self.chunk, self.places, present=self.present)
             self.run = CapturedStep(self.step, generators=[self.sampler.generator])
 
@@ -153,19 +152,14 @@ class Engine:
     def step(self) -> None:
         """One step at `places`, as `lmcells train` takes it, in a form that a CUDA graph can hold."""
         windows, draws = self.draw()
-        if self.words:
-            self.words.begin(windows.words)
+        if self.tables:
+            self.tables.begin(windows.words)
         loss = self.loss(windows, draws)
         parts = torch.stack([loss.reconstruction.sum(), loss.prior_divergence.sum()])
         self.model.zero_grad()
         parts.backward(self.weights)  # type: ignore[no-untyped-call]
-        with beside(WEIGHTS, self.norm):
-            self.norm += clip_gradients(self.model, max_norm=0.0)
-        self.optimizer.step(but=self.words.tables if self.words else ())
-        if self.words:
-            self.words.end()
+        self.norm += descend(self.model, self.optimizer, tables=self.tables)
         self.losses += parts.detach()
-        join(WEIGHTS, self.norm)
 
     def train(self, n_steps: int | None = None) -> "Run":
         """Some steps, or a whole epoch: each token once, in random order."""

@@ -26,7 +26,7 @@ from lmcells.model import Batch, LatentMeaningCells, ModelConfig, SectionDraws, 
 from lmcells.training.device_corpus import AliasTable, Chunk, OccurrenceSections
 from lmcells.training.kernels import GROUPS, TABLE, CapturedStep, join, kernels_available
 from lmcells.training.sampler import Sampler
-from lmcells.training.task import Adam
+from lmcells.training.task import Adam, descend
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if kernels_available() and not INTERPRETED else "cpu"
@@ -43,7 +43,7 @@ runs_kernels = pytest.mark.skipif(
     DEVICE == "cpu" and not INTERPRETED, reason="run by test_all_kernels_by_tritons_interpreter"
 )
 if DEVICE == "cuda" or INTERPRETED:
-    from lmcells.training.kernels.adam import WordAdam
+    from lmcells.training.kernels.adam import TableAdam
     from lmcells.training.kernels.attention import attend_and_mix
     from lmcells.training.kernels.lookup import group_by_id, group_distinct, look_up, sum_rows
     from lmcells.training.kernels.loss import FusedLoss
@@ -365,23 +365,29 @@ def test_sums_by_id_are_exact_for_runs_of_any_length() -> None:
 
 
 @runs_kernels
-def test_adam_in_two_parts_takes_adams_steps() -> None:
+def test_adam_of_tables_takes_adams_steps() -> None:
+    """On a table of words, in two parts, on another table, and on what is left to torch."""
     torch.manual_seed(5)
-    model, wanted = torch.nn.Embedding(70, 100), torch.nn.Embedding(70, 100)
-    wanted.load_state_dict(model.to(DEVICE).state_dict())
-    reference = torch.optim.Adam(wanted.to(DEVICE).parameters(), lr=0.01)
-    optimizer = Adam(model, learning_rate=0.01, device=torch.device(DEVICE))
-    words = WordAdam(optimizer, [model.weight])
+    shapes = [(70, 100), (30, 128), (5,)]
+    given = [torch.randn(shape, device=DEVICE) for shape in shapes]
+    found, wanted = (torch.nn.ParameterList([each.clone() for each in given]) for _ in range(2))
+    reference = torch.optim.Adam(wanted.parameters(), lr=0.01)
+    optimizer = Adam(found, learning_rate=0.01, device=torch.device(DEVICE))
+    tables = TableAdam(optimizer, [found[0]], [found[1]])
     for n_ids in (70, 30, 9):
         read = ids(n_ids, 20).int()
-        words.begin(group_distinct(read, n_ids=70))
-        model.weight.grad = torch.zeros(70, 100, device=DEVICE)
-        model.weight.grad[read.long()] = torch.randn(20, 100, device=DEVICE)
-        wanted.weight.grad = model.weight.grad.clone()
-        words.end()
+        tables.begin(group_distinct(read, n_ids=70))
+        for each, other in zip(found, wanted, strict=True):
+            each.grad = torch.randn_like(each)
+            if each is found[0]:
+                each.grad[[word for word in range(70) if word not in read.tolist()]] = 0
+            other.grad = each.grad.clone()
+        norm = descend(found, optimizer, tables=tables)
+        torch.testing.assert_close(norm, torch.nn.utils.get_total_norm([each.grad for each in wanted]))
         reference.step()
-    torch.testing.assert_close(model.weight, wanted.weight, rtol=1e-6, atol=1e-7)
-    assert int(optimizer.state[model.weight]["step"]) == 3
+    for each, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(each, other, rtol=1e-6, atol=1e-6)
+        assert int(optimizer.state[each]["step"]) == 3
 
 
 @needs_gpu

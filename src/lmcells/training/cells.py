@@ -25,12 +25,13 @@ from lmcells.training.spans import MaskedSpans, Spans, add_noise
 from lmcells.training.task import Adam, Task
 
 if TYPE_CHECKING:
-    from lmcells.training.kernels.adam import WordAdam
+    from lmcells.training.kernels.adam import TableAdam
     from lmcells.training.kernels.loss import FusedLoss
     from lmcells.training.kernels.windows import TimeMajor
 
 # The first steps compile kernels and create the optimizer's state, which cannot be captured in a CUDA graph.
 _N_PLAIN = 3
+_LARGE = 1 << 14  # elements of a parameter that has a kernel of its own to update it
 Step = tuple[
     list[Centers], int
 ]  # the centers of each shard of this process; the number of rows of all processes
@@ -89,12 +90,14 @@ def fused_loss(model: CellModel, device: torch.device) -> "FusedLoss | None":
     return FusedLoss(model) if FusedLoss.fits(model) else None
 
 
-def word_adam(fused: "FusedLoss", optimizer: Adam) -> "WordAdam":
-    """Adam of both tables of word vectors, for steps that read them only at the words of one draw."""
-    from lmcells.training.kernels.adam import WordAdam
+def table_adam(fused: "FusedLoss", optimizer: Adam) -> "TableAdam":
+    """Adam of all large parameters, for steps that read the tables of words only at the words of one draw."""
+    from lmcells.training.kernels.adam import TableAdam
 
-    tables = ("variational.context.words.weight", "prior.words.weight")
-    return WordAdam(optimizer, [fused.model.get_parameter(name) for name in tables])
+    names = ("variational.context.words.weight", "prior.words.weight")
+    of_words = [fused.model.get_parameter(name) for name in names]
+    others = [each for each in fused.model.parameters() if each.numel() >= _LARGE]
+    return TableAdam(optimizer, of_words, [each for each in others if each not in set(of_words)])
 
 
 class CellTask(Task[CellModel, Step]):
@@ -145,7 +148,7 @@ class CellTask(Task[CellModel, Step]):
             loss = torch.compile(loss, dynamic=False)  # type: ignore[assignment]
         self._loss = DistributedDataParallel(loss) if world.size > 1 else loss
         reads_once = n_shards == 1 and settings.n_contrastive_spans == 0
-        self._word_adam = word_adam(self._fused, self.optimizer) if self._fused and reads_once else None
+        self._tables = table_adam(self._fused, self.optimizer) if self._fused and reads_once else None
 
         shards = divide(corpus, n_shards=n_shards, chunk_tokens=settings.chunk_tokens)
         size = settings.batch_size // n_shards
@@ -229,8 +232,8 @@ class CellTask(Task[CellModel, Step]):
         self.model.zero_grad()
         for turn, (sampler, of_shard) in enumerate(zip(self._samplers, centers, strict=True)):
             sample = self._sample(sampler, of_shard)
-            if self._word_adam is not None:
-                self._word_adam.begin(sample[0].words)  # type: ignore[union-attr]
+            if self._tables is not None:
+                self._tables.begin(sample[0].words)  # type: ignore[union-attr]
             # Processes exchange gradients only at a step's last shard; those of the others add up until then.
             is_last = turn + 1 == len(centers)
             alone = isinstance(self._loss, DistributedDataParallel) and not is_last
@@ -239,7 +242,7 @@ class CellTask(Task[CellModel, Step]):
                     losses: Tensor = self._loss(*sample)  # (3,)
                 losses.backward(self._weights)  # type: ignore[no-untyped-call]
             self.sums[:-1] += losses.detach()
-        self.apply_gradients(self._word_adam)
+        self.apply_gradients(self._tables)
 
     def _replay(self, centers: Centers) -> None:
         """`_descend` as a CUDA graph: launching hundreds of kernels would take most of a step.

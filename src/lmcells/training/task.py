@@ -20,7 +20,7 @@ from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
 if TYPE_CHECKING:
-    from lmcells.training.kernels.adam import WordAdam
+    from lmcells.training.kernels.adam import TableAdam
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 
@@ -49,12 +49,14 @@ class Clock:
         self._started += time.monotonic() - began
 
 
-def clip_gradients(module: nn.Module, *, max_norm: float) -> Tensor:
+def clip_gradients(module: nn.Module, *, max_norm: float, but: Collection[nn.Parameter] = ()) -> Tensor:
     """Scale all gradients down to a joint norm of at most `max_norm` (0: no limit); return the norm before clipping.
 
-    Does not wait for the device.
+    The norm is that of all parameters `but` some. Does not wait for the device.
     """
-    norm = get_total_norm([each.grad for each in module.parameters() if each.grad is not None])
+    norm = get_total_norm(
+        [each.grad for each in module.parameters() if each.grad is not None and each not in but]
+    )
     if max_norm > 0:
         clip_grads_with_norm_(module.parameters(), max_norm, norm)
     return norm
@@ -82,9 +84,8 @@ class Adam:
     @torch.no_grad()
     def step(self, *, but: Collection[nn.Parameter] = ()) -> None:
         """Descend along the gradients of all parameters `but` some."""
-        skipped = set(but)
         gradients = {
-            each: each.grad for each in self._parameters if each.grad is not None and each not in skipped
+            each: each.grad for each in self._parameters if each.grad is not None and each not in but
         }
         states = [self.state_of(each) for each in gradients]
         adam(
@@ -104,6 +105,24 @@ class Adam:
             eps=EPSILON,
             maximize=False,
         )
+
+
+def descend(
+    module: nn.Module, optimizer: Adam, *, tables: "TableAdam | None" = None, max_norm: float = 0.0
+) -> Tensor:
+    """Clip gradients and take a step of Adam; return the norm before clipping. `tables` ends the step it has begun."""
+    apart = set(tables.parameters) if tables else set()
+    device = optimizer.learning_rate
+    # Without a limit, nothing but a report reads the norm, and `tables` computes that of its own gradients.
+    with nullcontext() if max_norm > 0 else beside(WEIGHTS, device):
+        norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
+    optimizer.step(but=apart)
+    norms = tables.end() if tables else None
+    if max_norm == 0:
+        join(WEIGHTS, norm)
+        if norms is not None:
+            norm = torch.linalg.vector_norm(torch.cat([norms, norm.view(1)]))
+    return norm
 
 
 class Task(ABC, Generic[M, B]):
@@ -213,16 +232,11 @@ class Task(ABC, Generic[M, B]):
                 if self.is_over:
                     return
 
-    def apply_gradients(self, words: "WordAdam | None" = None) -> None:
-        """Clip the gradients and take a step of Adam, without waiting for the device; `words` has begun its part."""
-        clip = self.settings.gradient_clip
-        with nullcontext() if clip > 0 else beside(WEIGHTS, self.sums):  # only reports read the norm
-            self.sums[-1] += clip_gradients(self.model, max_norm=clip)
-        self.optimizer.step(but=words.tables if words else ())
-        if words:
-            words.end()
-        if clip == 0:
-            join(WEIGHTS, self.sums)
+    def apply_gradients(self, tables: "TableAdam | None" = None) -> None:
+        """Clip the gradients and take a step of Adam, without waiting for the device; `tables` has begun its part."""
+        self.sums[-1] += descend(
+            self.model, self.optimizer, tables=tables, max_norm=self.settings.gradient_clip
+        )
 
     def autocast(self) -> torch.autocast:
         """Run in bf16, where the settings and the device allow it, as a context manager."""

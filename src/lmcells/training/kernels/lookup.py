@@ -14,11 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lmcells.training.kernels import GROUPS, TABLE, beside, on_branch
+from lmcells.training.kernels import GROUPS, METADATA, TABLE, beside, on_branch
 from lmcells.training.kernels.operands import WIDTH, Dropout, kept, seed_and_constants
 
 LOOKUP_BLOCK = 32  # rows per program
 NUMBER_BLOCK = 1024  # positions per program
+N_PROGRAMS = 4224  # of the sums of runs: as many as an H200 holds at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +90,11 @@ def group_distinct(ids: Tensor, *, n_ids: int) -> Grouping:
 def _mark(occurs, ids, n_positions, BLOCK: tl.constexpr = NUMBER_BLOCK):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n_positions
-    tl.store(occurs + tl.load(ids + at, mask=inside, other=0), 1, mask=inside)
+    this = tl.load(ids + at, mask=inside, other=0)
+    is_new = inside & (
+        tl.load(occurs + this, mask=inside, other=1) == 0
+    )  # frequent words would queue to be stored
+    tl.store(occurs + this, 1, mask=is_new)
 
 
 @triton.jit
@@ -186,8 +191,8 @@ def _look_up(
 
 
 def zeros_for(table: Tensor) -> Tensor:
-    """Zeros of the table's shape for its gradient, filled on the branch GROUPS while forward runs."""
-    with beside(GROUPS, table):
+    """Zeros of the table's shape for its gradient, filled on the branch METADATA while forward runs."""
+    with beside(METADATA, table):
         return torch.zeros_like(table)
 
 
@@ -231,10 +236,10 @@ def sum_rows(
     _sum_whole_chunks[(n_chunks,)](
         partial, *given, grouping.ids, n_positions, grouping.n_ids, BLOCK=32, num_warps=4, **constants
     )
-    _sum_runs[(n_groups,)](
+    _sum_runs[(min(n_groups, N_PROGRAMS),)](
         total, partial, *given, grouping.offsets, grouping.of_group if is_compact else unread,
         grouping.n_groups if is_compact else unread, unread if plus is None else plus,
-        0 if plus is None else plus.stride(0), width, IS_COMPACT=is_compact, SCATTERS=into is not None,
+        0 if plus is None else plus.stride(0), width, n_groups, IS_COMPACT=is_compact, SCATTERS=into is not None,
         HAS_PLUS=plus is not None, BLOCK=16, num_warps=1, **constants,
     )  # fmt: skip
     return total
@@ -257,7 +262,11 @@ def _sum_whole_chunks(
     if start + CHUNK <= n_positions:
         first = tl.load(ids + start)
         last = tl.load(ids + start + CHUNK - 1)
-        if (first == last) & (first < n_ids):
+        is_run = (first == last) & (first < n_ids)
+        if IS_PART:  # positions of a run ascend
+            is_run = is_run & (tl.load(order + start) >= first_position)
+            is_run = is_run & (tl.load(order + start + CHUNK - 1) < first_position + n_rows)
+        if is_run:
             seed = tl.load(seed_of_step)
             total = _sum_positions(
                 tl.zeros((WIDTH,), tl.float32), start, start + CHUNK, rows, stride, n_rows, first_position, order,
@@ -270,45 +279,60 @@ def _sum_whole_chunks(
 @triton.jit
 def _sum_runs(
     out, partial, rows, stride, n_rows, first_position, order, present, coefficient, seed_of_step, columns,
-    offsets, of_group, n_groups, plus, plus_stride, width, IS_COMPACT: tl.constexpr, SCATTERS: tl.constexpr,
-    HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr, IS_PART: tl.constexpr,
-    THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
+    offsets, of_group, n_there, plus, plus_stride, width, n_groups, IS_COMPACT: tl.constexpr,
+    SCATTERS: tl.constexpr, HAS_PLUS: tl.constexpr, HAS_PRESENT: tl.constexpr, HAS_COEFFICIENT: tl.constexpr,
+    IS_PART: tl.constexpr, THRESHOLD: tl.constexpr, SCALE: tl.constexpr, BLOCK: tl.constexpr, CHUNK: tl.constexpr,
     WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    group = tl.program_id(0)
-    if IS_COMPACT:  # noqa: SIM102 - a compile-time constant
-        if group >= tl.load(n_groups):
-            return
+    if IS_COMPACT:
+        n_groups = tl.load(n_there)
     column = tl.arange(0, WIDTH)
-    start = tl.load(offsets + group)
-    end = tl.load(offsets + group + 1)
-    first_chunk = (start + CHUNK - 1) // CHUNK
-    last_chunk = end // CHUNK
-    has_chunks = last_chunk > first_chunk
-    head_end = tl.where(has_chunks, first_chunk * CHUNK, end)
-    tail_start = tl.where(has_chunks, last_chunk * CHUNK, end)
     seed = tl.load(seed_of_step)
-    total = tl.zeros((WIDTH,), tl.float32)
-    if HAS_PLUS:
-        total += tl.load(plus + group.to(tl.int64) * plus_stride + column, mask=column < width, other=0.0)
-    total = _sum_positions(
-        total, start, head_end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
-        HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
-    )  # fmt: skip
-    for first in range(first_chunk, last_chunk, BLOCK):
-        chunk = first + tl.arange(0, BLOCK)
-        mask = (chunk < last_chunk)[:, None]
-        total += tl.sum(
-            tl.load(partial + chunk[:, None] * WIDTH + column[None, :], mask=mask, other=0.0), axis=0
-        )
-    total = _sum_positions(
-        total, tail_start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed, columns,
-        HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
-    )  # fmt: skip
-    row = group
-    if SCATTERS:
-        row = tl.load(of_group + group)
-    tl.store(out + row.to(tl.int64) * width + column, total, mask=column < width)
+    for group in range(tl.program_id(0), n_groups, tl.num_programs(0)):
+        start = tl.load(offsets + group)
+        end = tl.load(offsets + group + 1)
+        if IS_PART:  # noqa: SIM102 - a compile-time constant
+            if end - start > BLOCK:
+                start = _first_from(order, start, end, first_position)
+                end = _first_from(order, start, end, first_position + n_rows)
+        first_chunk = (start + CHUNK - 1) // CHUNK
+        last_chunk = end // CHUNK
+        has_chunks = last_chunk > first_chunk
+        head_end = tl.where(has_chunks, first_chunk * CHUNK, end)
+        tail_start = tl.where(has_chunks, last_chunk * CHUNK, end)
+        total = tl.zeros((WIDTH,), tl.float32)
+        if HAS_PLUS:
+            at = plus + tl.cast(group, tl.int64) * plus_stride + column
+            total += tl.load(at, mask=column < width, other=0.0)
+        total = _sum_positions(
+            total, start, head_end, rows, stride, n_rows, first_position, order, present, coefficient, seed,
+            columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
+        )  # fmt: skip
+        for first in range(first_chunk, last_chunk, BLOCK):
+            chunk = first + tl.arange(0, BLOCK)
+            mask = (chunk < last_chunk)[:, None]
+            total += tl.sum(
+                tl.load(partial + chunk[:, None] * WIDTH + column[None, :], mask=mask, other=0.0), axis=0
+            )
+        total = _sum_positions(
+            total, tail_start, end, rows, stride, n_rows, first_position, order, present, coefficient, seed,
+            columns, HAS_PRESENT, HAS_COEFFICIENT, IS_PART, THRESHOLD, SCALE, WIDTH, BLOCK,
+        )  # fmt: skip
+        row = tl.cast(group, tl.int64)
+        if SCATTERS:
+            row = tl.load(of_group + group).to(tl.int64)
+        tl.store(out + row * width + column, total, mask=column < width)
+
+
+@triton.jit
+def _first_from(order, start, end, bound):
+    """Where the positions of a run, which ascend, reach a bound."""
+    while start < end:
+        middle = (start + end) // 2
+        is_below = tl.load(order + middle) < bound
+        start = tl.where(is_below, middle + 1, start)
+        end = tl.where(is_below, end, middle)
+    return start
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from lmcells.errors import ConfigError
 from lmcells.model import Batch, Gaussian, LatentMeaningCells, Loss, SectionDraws, Windows
 from lmcells.model.networks import MaskedSpanReader, neighbour_offsets
 from lmcells.training.device_corpus import Chunk
-from lmcells.training.kernels import GROUPS, TABLE, WEIGHTS, beside, join
+from lmcells.training.kernels import GROUPS, METADATA, SECTIONS, TABLE, beside, join
 from lmcells.training.kernels.attention import attend_and_mix
 from lmcells.training.kernels.lookup import look_up
 from lmcells.training.kernels.lstm import MAX_INPUT, run_lstm
@@ -93,7 +93,8 @@ class FusedLoss:
                 posterior, self.model.prior, windows, table, variance_floor=floor, dropouts=dropouts
             )
             reconstruction = hinge(query, rows, windows, margin=config.margin, columns=config.cell_dim + 2)
-            join(GROUPS, reconstruction)
+            for branch in (SECTIONS, GROUPS, METADATA):
+                join(branch, reconstruction)
             return Loss(reconstruction, prior_divergence)
 
     def posterior(self, windows: Windows) -> Gaussian:
@@ -108,8 +109,8 @@ class FusedLoss:
                 time_major, of_words, of_gate, reader=self.model.variational.masked_span_reader
             )
             rows = time_major.in_given_order(rows)
-            join(TABLE, rows)
-            join(GROUPS, rows)
+            for branch in (TABLE, GROUPS, METADATA):
+                join(branch, rows)
             return Gaussian(rows[:, : config.cell_dim], rows[:, config.cell_dim])
 
     def _draw_dropouts(self, device: torch.device) -> list[Dropout | None]:
@@ -140,7 +141,7 @@ class FusedLoss:
             windows.by_metadata,
             present=windows.has_metadata,
             dtype=torch.float32,
-            branch=WEIGHTS,
+            branch=METADATA,
         )  # E_m: (B, 128)
         states, vectors = self._states(windows, of_words)
         joint = attend_and_mix(

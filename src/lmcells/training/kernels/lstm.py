@@ -9,12 +9,14 @@ Backward overwrites the gates that forward saved with their gradients, which lar
 gradients of inputs and weights.
 """
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from lmcells.training.kernels import WEIGHTS, beside, on_branch
+from lmcells.training.kernels import METADATA, WEIGHTS, beside, on_branch
 from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_tanh, product_over_rows
 
 MAX_INPUT = 112  # columns of an input that are read: 64 + 32 + 16, a tile's sides being powers of two
@@ -26,7 +28,7 @@ PREPARED_ROWS = 8
 
 
 def run_lstm(
-    rows: Tensor, lengths: Tensor, weight: Tensor, hidden: Tensor, biases: tuple[Tensor, Tensor]
+    rows: Tensor, lengths: Tensor, weight: Tensor, hidden: Tensor, biases: Sequence[Tensor]
 ) -> Tensor:
     """States at each position: (T + 1, B, 128) narrow, (B,) int32 -> (T, B, 128) narrow.
 
@@ -34,7 +36,9 @@ def run_lstm(
     and then the center, `hidden` is (2, 256, 64) and each bias (2, 256); the gates' columns are ordered
     (direction, gate, unit).
     """
-    states: Tensor = _Lstm.apply(rows, lengths, *on_branch(WEIGHTS, weight, hidden, *biases))
+    weight, *biases = on_branch(WEIGHTS, weight, *biases)
+    (hidden,) = on_branch(METADATA, hidden)
+    states: Tensor = _Lstm.apply(rows, lengths, weight, hidden, *biases)
     return states
 
 
@@ -74,17 +78,18 @@ class _Lstm(torch.autograd.Function):
         with beside(WEIGHTS, gates, rows, states, d_constant):
             d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]
             d_weight = torch.cat([each[:, : ctx.width] for each in d_weights], dim=1)  # (512, 2E)
+            d_bias = d_constant.sum(dim=0, dtype=torch.float32).view(2, -1)
+        with beside(METADATA, gates, states):
             first, second = gates[..., : 4 * HIDDEN], gates[..., 4 * HIDDEN :]
             d_hidden = [  # each gate saw the state before it in its own reading order
                 product_over_rows(first[1:], states[:-1, :, :HIDDEN]),
                 product_over_rows(second[:-1], states[1:, :, HIDDEN:]),
             ]
-            of_weights = d_weight.view(2, 4 * HIDDEN, -1), torch.stack(d_hidden)
-            d_bias = d_constant.sum(dim=0, dtype=torch.float32).view(2, -1)
+            d_hidden = torch.stack(d_hidden)
         d_rows = torch.empty_like(rows)
         torch.mm(gates.view(-1, 8 * HIDDEN), weights[0], out=d_rows[:steps].view(-1, WIDTH))
         torch.mm(d_constant, weights[1], out=d_rows[steps])
-        return d_rows, None, *of_weights, d_bias, d_bias
+        return d_rows, None, d_weight.view(2, 4 * HIDDEN, -1), d_hidden, d_bias, d_bias
 
 
 @triton.jit

@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lmcells.model import ModelNetwork
-from lmcells.training.kernels import GROUPS, SECTIONS, TABLE, beside, join, on_branch
+from lmcells.training.kernels import GROUPS, SECTIONS, TABLE, WEIGHTS, beside, join, on_branch
 from lmcells.training.kernels.lookup import Grouping, group_by_id, sum_rows, zeros_for
 from lmcells.training.kernels.moment_table import Heads, Table, moment_table, moment_table_backward
 from lmcells.training.kernels.operands import (
@@ -58,7 +58,7 @@ def table_of(
     """The moment table of all words, (groups, n) drawn sections -> (groups, 128) rows, on the branch TABLE."""
     heads, metadata, hidden = network.heads, network.metadata.weight, network.hidden
     with torch.no_grad(), beside(TABLE, sections):
-        with beside(GROUPS, sections):
+        with beside(SECTIONS, sections):
             by_section = group_by_id(sections, n_ids=metadata.shape[0])
         return moment_table(
             windows.words,
@@ -150,7 +150,7 @@ class _DivergenceAndTable(torch.autograd.Function):
             d_query, posterior, prior, features, windows.counts, hidden, heads.mean, heads.log_variance, *seeds[:2],
             batch, width, DIM=dim, **constants, num_warps=4,
         )  # fmt: skip
-        with beside(GROUPS, left, features):
+        with beside(WEIGHTS, left, features):
             of_centers = product_over_rows(left, features)  # (192, 384)
         with beside(TABLE, d_center_words, d_center_metadata):
             partial = posterior.new_empty(N_PROGRAMS, 2 * WIDTH + 1, HIDDEN)
@@ -182,7 +182,8 @@ class _DivergenceAndTable(torch.autograd.Function):
             )
             ctx.table = None
             join(SECTIONS, d_metadata)
-            join(GROUPS, of_centers)
+            join(GROUPS, of_table.heads.mean)
+            join(WEIGHTS, of_centers)
             of_hidden = of_centers[WIDTH:]  # (64, 384): by h, 1, R_w and R_m
             total = partial.sum(dim=0)
             d_hidden = of_hidden.unflatten(1, (3, WIDTH))[:, 1:, :width].flatten(1)  # (64, 2E)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lmcells.model import Batch, ModelConfig, Windows
 from lmcells.training.device_corpus import Chunk, OccurrenceSections
-from lmcells.training.kernels import GROUPS, beside
+from lmcells.training.kernels import METADATA, beside
 from lmcells.training.kernels.lookup import Grouping, group_by_id, group_distinct
 from lmcells.training.sampler import Sampler
 
@@ -62,7 +62,7 @@ class TimeMajor:
             HAS_METADATA=windows.metadata is not None, HAS_COUNTS=counts is not None, num_warps=2,
         )  # fmt: skip
         words = group_distinct(word_ids, n_ids=config.n_read)
-        with beside(GROUPS, metadata):
+        with beside(METADATA, metadata):
             by_metadata = group_by_id(metadata, n_ids=config.n_metadata)
         return cls(
             given=windows,
