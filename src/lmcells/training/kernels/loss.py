@@ -34,6 +34,9 @@ class FusedLoss:
                 f"{config.cell_dim}; the fused loss needs {HIDDEN}, at most {MAX_INPUT} and at most {WIDTH - 2}."
             )
         self.model = model
+        # Gradients that branches make are collected there: where autograd was to collect them elsewhere, it waits.
+        if warn := getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None):
+            warn(False)
 
     @staticmethod
     def fits(model: LatentMeaningCells) -> bool:

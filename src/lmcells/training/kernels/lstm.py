@@ -22,6 +22,7 @@ from lmcells.training.kernels.operands import HIDDEN, INTERPRETED, WIDTH, exact_
 MAX_INPUT = 112  # columns of an input that are read: 64 + 32 + 16, a tile's sides being powers of two
 FORWARD_ROWS = 32  # per program
 BACKWARD_ROWS = 32
+FORWARD_WARPS = BACKWARD_WARPS = 4
 SMALL_ROWS = 16  # in batches that would leave multiprocessors idle
 SMALL_BATCH = 2048
 PREPARED_ROWS = 8
@@ -59,7 +60,7 @@ class _Lstm(torch.autograd.Function):
         n_rows = SMALL_ROWS if batch <= SMALL_BATCH else FORWARD_ROWS
         _lstm_forward[(triton.cdiv(batch, n_rows), 2)](
             states, cells, gates, rows, constant, lengths, weights, of_hidden, batch, steps,
-            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=4, num_stages=2,
+            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=FORWARD_WARPS, num_stages=2,
         )  # fmt: skip
         ctx.save_for_backward(rows, lengths, weights, of_hidden, states, cells, gates)
         ctx.width = width
@@ -73,7 +74,7 @@ class _Lstm(torch.autograd.Function):
         n_rows = SMALL_ROWS if batch <= SMALL_BATCH else BACKWARD_ROWS
         _lstm_backward[(triton.cdiv(batch, n_rows), 2)](
             gates, d_constant, cells, d_states.contiguous(), lengths, hidden, batch,
-            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=4 if n_rows <= 32 else 8, num_stages=2,
+            INTERPRETED=INTERPRETED, ROWS=n_rows, num_warps=BACKWARD_WARPS, num_stages=2,
         )  # fmt: skip
         with beside(WEIGHTS, gates, rows, states, d_constant):
             d_weights = [product_over_rows(gates, rows[:steps]), product_over_rows(d_constant, rows[steps])]

@@ -23,7 +23,6 @@ from lmcells.training.kernels.operands import (
 from lmcells.training.kernels.windows import TimeMajor
 
 HEAD_ROWS = 32  # per program
-HINGE_ROWS = 4
 BACKWARD_ROWS = 16
 
 
@@ -110,9 +109,9 @@ class _Hinge(torch.autograd.Function):
         reconstruction = query.new_empty(batch)
         d_query = torch.empty_like(query)  # summed in forward, which has the rows at hand
         active = torch.empty_like(windows.context, dtype=torch.bool)
-        _hinge_forward[(triton.cdiv(batch, HINGE_ROWS),)](
+        _hinge_forward[(batch,)](
             reconstruction, d_query, active, query, table, windows.word_ids, windows.words.group_of,
-            windows.lengths, margin, batch, steps, columns, num_warps=4,
+            windows.lengths, margin, batch, steps, columns, STEPS=triton.next_power_of_2(steps), num_warps=4,
         )  # fmt: skip
         ctx.save_for_backward(query, d_query, active)
         ctx.windows = windows
@@ -145,31 +144,27 @@ class _Hinge(torch.autograd.Function):
 @triton.jit
 def _hinge_forward(
     reconstruction, d_query, active, query, table, word_ids, group_of, lengths, margin, batch, steps, columns,
-    ROWS: tl.constexpr = HINGE_ROWS, WIDTH: tl.constexpr = WIDTH,
+    STEPS: tl.constexpr, WIDTH: tl.constexpr = WIDTH,
 ):  # fmt: skip
-    row, inside, column, tile = tile_of_program(batch, ROWS, WIDTH)
-    used = (column < columns)[None, :]
-    query_rows = tl.load(query + tile, mask=inside[:, None], other=0.0)
-    loss = tl.zeros((ROWS,), tl.float32)
-    d_query_rows = tl.zeros((ROWS, WIDTH), tl.float32)
-    length = tl.load(lengths + row, mask=inside, other=0)
-    for time in range(tl.load(lengths + tl.program_id(0) * ROWS)):
-        position = time * batch + row
-        there = time < length
-        word = tl.load(word_ids + position, mask=there, other=0)
-        negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
-        word = tl.load(group_of + word, mask=there, other=0)
-        negative = tl.load(group_of + negative, mask=there, other=0)
-        mask = there[:, None] & used
-        difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
-        difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
-        violation = margin + 0.5 * tl.sum(query_rows * difference, axis=1)
-        violated = there & (violation > 0)
-        loss += tl.where(violated, violation, 0.0)
-        d_query_rows += tl.where(violated[:, None], 0.5 * difference, 0.0)
-        tl.store(active + position, violated, mask=inside)
-    tl.store(reconstruction + row, loss, mask=inside)
-    tl.store(d_query + tile, d_query_rows, mask=inside[:, None])
+    row = tl.program_id(0)
+    column = tl.arange(0, WIDTH)
+    time = tl.arange(0, STEPS)
+    there = time < tl.load(lengths + row)
+    position = time * batch + row
+    word = tl.load(word_ids + position, mask=there, other=0)
+    negative = tl.load(word_ids + (steps + 1) * batch + position, mask=there, other=0)
+    word = tl.load(group_of + word, mask=there, other=0)
+    negative = tl.load(group_of + negative, mask=there, other=0)
+    mask = there[:, None] & (column < columns)[None, :]
+    difference = tl.load(table + word[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+    difference -= tl.load(table + negative[:, None] * WIDTH + column[None, :], mask=mask, other=0.0)
+    query_row = tl.load(query + row * WIDTH + column)
+    violation = margin + 0.5 * tl.sum(query_row[None, :] * difference, axis=1)  # (STEPS,)
+    violated = there & (violation > 0)
+    tl.store(active + position, violated, mask=time < steps)
+    tl.store(reconstruction + row, tl.sum(tl.where(violated, violation, 0.0), axis=0))
+    d_query_row = tl.sum(tl.where(violated[:, None], 0.5 * difference, 0.0), axis=0)
+    tl.store(d_query + row * WIDTH + column, d_query_row)
 
 
 @triton.jit
