@@ -22,6 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from lmcells.training.kernels import GROUPS, SECTIONS, beside
 from lmcells.training.kernels.lookup import Grouping, sum_rows
 from lmcells.training.kernels.operands import (
     HIDDEN,
@@ -34,6 +35,7 @@ from lmcells.training.kernels.operands import (
 )
 
 WORDS = 32  # per tile: two programs fit on a multiprocessor, and one works while the other waits
+WARPS = BACKWARD_WARPS = 4
 LINEAR_WORDS = 64
 N_PROGRAMS = 264  # of backward, each with partial sums of its own
 # Sums over words in backward: d_a2 h h'/v, d_a1' h/v, d_a2 h/v, of log v's weight, d_a1/v, d_a2/v and of log v's bias.
@@ -59,12 +61,16 @@ class Table:
     from_words: Tensor  # (groups, 64)
     from_metadata: Tensor  # (M, 64)
     sections: Tensor  # (groups, n)
+    by_section: Grouping  # of `sections`
+    d_vectors: Tensor  # (V, E) zeros, for the gradient of the word vectors
 
 
 def moment_table(
     words: Grouping,
     sections: Tensor,
     *,
+    by_section: Grouping,
+    d_vectors: Tensor,
     vectors: Tensor,
     from_metadata: Tensor,
     hidden: Tensor,
@@ -87,31 +93,30 @@ def moment_table(
         rows, from_words, words.of_group, words.n_groups, vectors, from_metadata, sections, hidden, hidden_bias,
         heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias, _log(variance_floor),
         words_seed, hidden_seed, vectors.shape[1], DIM=heads.mean.shape[0], DRAWS=n_draws, **constants,
-        **hidden_constants, num_warps=4,
+        **hidden_constants, WORDS=WORDS, num_warps=WARPS,
     )  # fmt: skip
-    return Table(rows, from_words, from_metadata, sections)
+    return Table(rows, from_words, from_metadata, sections, by_section, d_vectors)
 
 
 @dataclass(frozen=True, slots=True)
 class TableGradients:
-    """Gradients of the table's inputs."""
+    """Gradients of the table's inputs, each on its branch."""
 
-    from_words: Tensor  # (groups, 64)
-    from_metadata: Tensor  # (M, 64)
-    heads: Heads
+    from_words: Tensor  # (groups, 64), where the backward runs
+    from_metadata: Tensor  # (M, 64) on SECTIONS
+    heads: Heads  # on GROUPS
 
 
 def moment_table_backward(
     d_rows: Tensor,
     table: Table,
     words: Grouping,
-    by_section: Grouping,
     *,
     heads: Heads,
     of_hidden: Dropout | None,
     variance_floor: float,
 ) -> TableGradients:
-    """The gradients of the table's inputs; `by_section` groups the drawn sections."""
+    """The gradients of the table's inputs."""
     n_rows, n_draws = table.sections.shape
     dim = heads.mean.shape[0]
     n_programs = min(triton.cdiv(n_rows, WORDS), N_PROGRAMS)
@@ -124,18 +129,28 @@ def moment_table_backward(
     _moments_backward[(n_programs,)](
         d_words, d_hidden, weighted, precisions, partial, words.n_groups, d_rows, table.from_words, table.from_metadata,
         table.sections, heads.mean, heads.mean_bias, heads.log_variance, heads.log_variance_bias,
-        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, num_warps=4,
+        _log(variance_floor), seed, n_programs, DIM=dim, DRAWS=n_draws, **constants, WORDS=WORDS, num_warps=BACKWARD_WARPS,
     )  # fmt: skip
-    _linear_backward[(n_programs,)](
-        partial, words.n_groups, d_rows, weighted, precisions, n_programs, DIM=dim, DRAWS=n_draws, num_warps=4
-    )
-    total = partial.sum(dim=0)
-    product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
-    d_mean = torch.addmm(linear.view(WIDTH, HIDDEN)[:dim], heads.mean, product.view(HIDDEN, HIDDEN), alpha=2)
-    d_mean.addr_(heads.mean_bias, of_hiddens, alpha=2)
-    d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
-    d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
-    d_metadata = sum_rows(d_hidden, by_section, width=HIDDEN)
+    with beside(SECTIONS, d_hidden):
+        d_metadata = sum_rows(d_hidden, table.by_section, width=HIDDEN)
+    with beside(GROUPS, d_rows, weighted, precisions, partial):
+        _linear_backward[(n_programs,)](
+            partial,
+            words.n_groups,
+            d_rows,
+            weighted,
+            precisions,
+            n_programs,
+            DIM=dim,
+            DRAWS=n_draws,
+            num_warps=4,
+        )
+        total = partial.sum(dim=0)
+        product, linear, of_hiddens, d_variance, of_bias, rest = total.split_with_sizes(_PARTS)
+        linear, product = linear.view(WIDTH, HIDDEN)[:dim], product.view(HIDDEN, HIDDEN)
+        d_mean = torch.addmm(linear, heads.mean, product, alpha=2).addr_(heads.mean_bias, of_hiddens, alpha=2)
+        d_bias = torch.addmv(of_bias[:dim], heads.mean, of_hiddens, alpha=2)
+        d_bias.addcmul_(heads.mean_bias, rest[:1], value=2)
     return TableGradients(d_words, d_metadata, Heads(d_mean, d_bias, d_variance.unsqueeze(0), rest[1:2]))
 
 
@@ -154,7 +169,7 @@ def _moments_forward(
     table, from_words, of_group, n_groups, vectors, from_metadata, sections, hidden_weight, hidden_bias, weight,
     bias, v_weight, v_bias, log_floor, words_seed, hidden_seed, width, DIM: tl.constexpr, DRAWS: tl.constexpr,
     THRESHOLD: tl.constexpr, SCALE: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
+    WORDS: tl.constexpr, WIDTH: tl.constexpr = WIDTH, HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     n_words = tl.load(n_groups)
     if tl.program_id(0) * WORDS >= n_words:
@@ -205,7 +220,7 @@ def _moments_backward(
     d_words, d_hiddens, weighted, precision_sums, partial, n_groups, d_table, from_words, from_metadata,
     sections, weight, bias, v_weight, v_bias, log_floor, hidden_seed, n_programs,
     DIM: tl.constexpr, DRAWS: tl.constexpr, HIDDEN_THRESHOLD: tl.constexpr, HIDDEN_SCALE: tl.constexpr,
-    SIZE: tl.constexpr = _SIZE, WORDS: tl.constexpr = WORDS, WIDTH: tl.constexpr = WIDTH,
+    WORDS: tl.constexpr, SIZE: tl.constexpr = _SIZE, WIDTH: tl.constexpr = WIDTH,
     HIDDEN: tl.constexpr = HIDDEN,
 ):  # fmt: skip
     program = tl.program_id(0)
