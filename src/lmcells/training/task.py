@@ -15,7 +15,7 @@ from torch.optim.adam import adam
 from lmcells.corpus import Corpus
 from lmcells.errors import ConfigError
 from lmcells.training.distributed import World
-from lmcells.training.kernels import WEIGHTS, beside, join
+from lmcells.training.kernels import TABLE, WEIGHTS, beside, join
 from lmcells.training.metrics import Progress, peak_memory, require_finite
 from lmcells.training.settings import MAY_CHANGE, LoopSettings
 
@@ -116,8 +116,11 @@ def descend(
     # Without a limit, nothing but a report reads the norm, and `tables` computes that of its own gradients.
     with nullcontext() if max_norm > 0 else beside(WEIGHTS, device):
         norm = clip_gradients(module, max_norm=max_norm, but=apart if max_norm == 0 else ())
-    optimizer.step(but=apart)
+    with beside(TABLE, device) if tables else nullcontext():
+        optimizer.step(but=apart)
     norms = tables.end() if tables else None
+    if tables:
+        join(TABLE, device)
     if max_norm == 0:
         join(WEIGHTS, norm)
         if norms is not None:
