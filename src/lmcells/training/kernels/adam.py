@@ -54,6 +54,7 @@ class TableAdam:
             norms = [self._update(table, ALL) for table in self._others]
         norms += [self._update(table, READ) for table in self._of_words]
         join(ADAM, norms[0])
+        del self._words
         return torch.cat(norms)
 
     def _update(self, table: nn.Parameter, part: int) -> Tensor:
